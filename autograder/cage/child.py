@@ -1,0 +1,169 @@
+"""One submission's process: runs its cells, calls its functions, answers on the wire."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+
+import calling  # loaded from this very folder by the zygote
+import matplotlib.pyplot  # noqa: F401  imported once, so that no submission waits for it
+import numpy as np
+import torch
+import wire
+from IPython.core.displayhook import CapturingDisplayHook
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+TEXT_CAP = 64 << 10
+IMAGE_CAP = 1 << 20
+OUTPUTS_CAP = 20
+SHOWN = ("text/plain", "image/png", "image/jpeg")
+
+
+class TimeUp(BaseException):
+    """The time limit of a cell or a call has passed."""
+
+
+class Capped(io.TextIOBase):
+    """Keeps the first part of what is written, and counts the rest."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.room = TEXT_CAP
+        self.dropped = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if self.room:
+            self.kept.append(text[: self.room])
+        self.dropped += max(0, len(text) - self.room)
+        self.room -= min(self.room, len(text))
+        return len(text)
+
+    def text(self) -> str:
+        cut = f"\n... {self.dropped:,} more characters were cut\n" if self.dropped else ""
+        return "".join(self.kept) + cut
+
+
+def make_shell() -> InteractiveShell:
+    """The shell that every child inherits, without history and its thread."""
+    torch.set_num_threads(1)
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.banner1 = ""
+    shell: InteractiveShell = InteractiveShell.instance(config=config)
+    return shell
+
+
+def serve(sock: socket.socket, shell: InteractiveShell) -> None:
+    """Answers orders until the judge closes the wire."""
+    signal.signal(signal.SIGALRM, _time_up)
+    operations: dict[str, Callable[..., dict[str, Any]]] = {"run": _run, "call": _call}
+    while True:
+        try:
+            order = wire.receive(sock)
+        except wire.Closed:
+            return
+        try:
+            reply = operations[order.pop("op")](shell, **order)
+        except TimeUp:
+            reply = {"error": "TimeUp", "message": "the time limit passed"}
+        try:
+            wire.send(sock, reply)
+        except wire.WireError as error:
+            wire.send(
+                sock, {"error": "Unsendable", "message": f"what your code returned cannot be read: {error}"}
+            )
+
+
+_armed = False
+
+
+def _time_up(signum: int, frame: Any) -> None:
+    if _armed:
+        raise TimeUp("the time limit passed")
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    global _armed
+    _armed = True
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        _armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _run(shell: InteractiveShell, source: str, limit: float) -> dict[str, Any]:
+    """Runs a cell: its error, if any, and its outputs in notebook format, cut to size."""
+    out, err = Capped(), Capped()
+    shown: list[dict[str, Any]] = []
+    publisher, stdout, stderr = shell.display_pub, sys.stdout, sys.stderr
+    pub = CapturingDisplayPublisher()
+    shell.display_pub = pub
+    shell.display_trap.hook = CapturingDisplayHook(shell=shell, outputs=pub.outputs)
+    sys.stdout, sys.stderr = out, err
+    vars(shell)["_showtraceback"] = lambda *args, **kwargs: None
+    error: BaseException | None = None
+    try:
+        with _limited(limit):
+            result = shell.run_cell(source, store_history=False)
+            error = result.error_before_exec or result.error_in_exec
+    except TimeUp as late:
+        error = late
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr
+        shell.display_pub = publisher
+    for name, stream in (("stdout", out), ("stderr", err)):
+        if stream.kept:
+            shown.append({"output_type": "stream", "name": name, "text": stream.text()})
+    for output in pub.outputs[:OUTPUTS_CAP]:
+        data = {kind: value for kind, value in output["data"].items() if kind in SHOWN}
+        shown.append({"output_type": "display_data", "data": _cut(data), "metadata": {}})
+    return {
+        "error": type(error).__name__ if error else None,
+        "message": calling.tell(error) if error else "",
+        "outputs": shown,
+    }
+
+
+def _cut(data: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for kind, value in data.items():
+        if kind == "text/plain":
+            kept[kind] = str(value)[:TEXT_CAP]
+        elif isinstance(value, str | bytes) and len(value) <= IMAGE_CAP:
+            raw = value.encode() if isinstance(value, str) else base64.b64encode(value)
+            kept[kind] = np.frombuffer(raw, np.uint8)
+    return kept
+
+
+def _call(
+    shell: InteractiveShell,
+    name: str,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    forbidden: list[str],
+    limit: float,
+) -> dict[str, Any]:
+    """Calls the student's function of that name; the error "Undefined" when there is none."""
+    function = shell.user_ns.get(name)
+    if not callable(function):
+        return {"error": "Undefined", "message": f"there is no function called {name}"}
+    with _limited(limit):
+        return calling.call(function, args, kwargs, forbidden)

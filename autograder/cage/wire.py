@@ -1,0 +1,198 @@
+"""The wire between judge and child: frames of JSON and raw array buffers, never pickle.
+
+A frame is a 4-byte big-endian length, that many bytes of JSON, then the buffers the JSON speaks of, one
+after another. What arrives is hostile until this module has checked it: sizes before anything is
+allocated, dtypes against a list, shapes against the bytes that came.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+import time
+from typing import Any
+
+import numpy as np
+
+MAX_HEADER = 1 << 20
+MAX_BUFFERS = 64
+MAX_PAYLOAD = 64 << 20
+MAX_DEPTH = 12
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
+_CHUNK = 1 << 20
+
+
+class WireError(Exception):
+    """A frame that is malformed, too large, or did not come in time."""
+
+
+class Closed(WireError):
+    """The other side has closed the socket: its process has ended."""
+
+
+class TooLate(WireError):
+    """No whole frame came before the deadline."""
+
+
+def send(sock: socket.socket, message: Any) -> None:
+    """Sends one message: nested lists, tuples, dicts, strings, numbers and arrays.
+
+    A value of another type arrives as a `Foreign`, which says only what it was.
+
+    Raises:
+        WireError: the message is too large or too deeply nested.
+    """
+    buffers: list[bytes] = []
+    header = json.dumps(_pack(message, buffers, 0)).encode()
+    if len(header) > MAX_HEADER or sum(map(len, buffers)) > MAX_PAYLOAD or len(buffers) > MAX_BUFFERS:
+        raise WireError("the value is too large to travel")
+    sock.sendall(b"".join([struct.pack(">I", len(header)), header, *buffers]))
+
+
+def receive(sock: socket.socket, deadline: float | None = None) -> Any:
+    """Receives one message, checked.
+
+    Args:
+        sock: the socket.
+        deadline: a value of ``time.monotonic()`` after which waiting ends; None waits for ever.
+
+    Raises:
+        Closed: the other side has ended.
+        TooLate: the deadline has passed.
+        WireError: the frame breaks a rule.
+    """
+    (length,) = struct.unpack(">I", _exactly(sock, 4, deadline))
+    if length > MAX_HEADER:
+        raise WireError(f"a header of {length} bytes; at most {MAX_HEADER} are taken")
+    try:
+        header = json.loads(_exactly(sock, length, deadline))
+    except (ValueError, RecursionError) as error:
+        raise WireError("the header is not JSON") from error
+    budget = [MAX_BUFFERS, MAX_PAYLOAD]
+    return _unpack(header, sock, deadline, budget, 0)
+
+
+def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytearray:
+    data = bytearray()
+    while len(data) < count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TooLate("no answer in time")
+            sock.settimeout(left)
+        else:
+            sock.settimeout(None)
+        try:
+            part = sock.recv(min(count - len(data), _CHUNK))
+        except TimeoutError as error:
+            raise TooLate("no answer in time") from error
+        except OSError as error:
+            raise Closed("the connection broke") from error
+        if not part:
+            raise Closed("the other side has ended")
+        data += part
+    return data
+
+
+def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
+    """JSON for a value; what JSON lacks becomes {"$": kind, ...}."""
+    if depth > MAX_DEPTH:
+        raise WireError("the value is nested too deeply")
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.generic):
+        value = np.asarray(value) if value.dtype.name in DTYPES and value.ndim == 0 else value
+    if isinstance(value, int | float):
+        number = type(value)(value)
+        return float(number) if isinstance(number, float) else int(number)
+    if isinstance(value, list):
+        return [_pack(v, buffers, depth + 1) for v in value]
+    if isinstance(value, tuple):
+        return {"$": "tuple", "items": [_pack(v, buffers, depth + 1) for v in value]}
+    if isinstance(value, dict):
+        return {"$": "dict", "items": [[str(k), _pack(v, buffers, depth + 1)] for k, v in value.items()]}
+    if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
+        buffers.append(np.ascontiguousarray(value).tobytes())
+        layout = "C" if value.flags.c_contiguous else "strided"
+        return {"$": "array", "dtype": value.dtype.name, "shape": list(value.shape), "layout": layout}
+    if hasattr(value, "travels_as"):
+        return value.travels_as()
+    return {"$": "foreign", "text": _name_of(value)}
+
+
+def _name_of(value: Any) -> str:
+    kind = type(value)
+    shape = f" of shape {tuple(value.shape)}" if isinstance(getattr(value, "shape", None), tuple) else ""
+    return f"a {kind.__module__}.{kind.__qualname__}{shape}"[:200]
+
+
+class Foreign:
+    """Stands for a value of a type that does not travel; its repr says what it was."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _unpack(value: Any, sock: socket.socket, deadline: float | None, budget: list[int], depth: int) -> Any:
+    if depth > 2 * MAX_DEPTH:
+        raise WireError("the value is nested too deeply")
+    if isinstance(value, list):
+        return [_unpack(v, sock, deadline, budget, depth + 1) for v in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("$")
+    try:
+        if kind == "tuple":
+            return tuple(_unpack(v, sock, deadline, budget, depth + 1) for v in value["items"])
+        if kind == "dict":
+            return {str(k): _unpack(v, sock, deadline, budget, depth + 1) for k, v in value["items"]}
+        if kind == "generator":
+            return np.random.default_rng(int(value["seed"]))
+        if kind == "foreign":
+            return Foreign(str(value["text"])[:200])
+        if kind == "array":
+            return _array(value, sock, deadline, budget)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireError(f"a malformed {kind!s:.20}") from error
+    raise WireError("an object of no known kind")
+
+
+def _array(
+    told: dict[str, Any], sock: socket.socket, deadline: float | None, budget: list[int]
+) -> np.ndarray:
+    dtype, shape = told["dtype"], told["shape"]
+    if dtype not in DTYPES or not isinstance(shape, list) or len(shape) > 16:
+        raise WireError("an array of a dtype or shape that does not travel")
+    if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
+        raise WireError("an array whose shape is not made of sizes")
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    budget[0] -= 1
+    budget[1] -= size
+    if min(budget) < 0:
+        raise WireError("more array data than is taken")
+    array = np.frombuffer(_exactly(sock, size, deadline), dtype).reshape(shape)
+    if told.get("layout") == "strided":
+        spread = np.zeros((*array.shape, 2), array.dtype)
+        spread[..., 0] = array
+        return spread[..., 0]
+    return array
+
+
+def bytes_to_array(data: bytes) -> np.ndarray:
+    """Bytes in a form that travels as a buffer."""
+    return np.frombuffer(data, np.uint8)
+
+
+def json_to_array(value: Any) -> np.ndarray:
+    """JSON data in a form that travels as a buffer, past the cap on a frame's header."""
+    return bytes_to_array(json.dumps(value).encode())
+
+
+def json_from_array(array: np.ndarray) -> Any:
+    """The data that `json_to_array` was given."""
+    return json.loads(array.tobytes())

@@ -1,0 +1,226 @@
+"""Examines a candidate against an exercise: points by criterion, and the reason for each point lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autograder.cage import calling
+from autograder.exercise import Answer, Case, Criterion, Exercise, Function, Outcome, Seed, Trial
+from autograder.forbidden import told
+from autograder.report import CriterionResult, Failure, Report, Status
+from autograder.values import describe, differs, same_form, tolerance_for
+
+Candidate = Callable[[Case], Outcome]
+"""Calls the code under examination, wherever it runs."""
+
+
+_NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
+    "NotImplementedError": ("blank", "Not written yet. Replace the line that raises NotImplementedError."),
+    "Undefined": ("missing", "Nothing to grade: {1}."),
+    "TimeUp": ("stopped", "Your function did not come back in time ({0}). Does a loop end?"),
+    "KernelDied": ("stopped", "Your notebook's process was lost before this could be graded: {1}."),
+}
+"""Errors after which no other case is tried."""
+
+
+@dataclass(frozen=True)
+class _Examined:
+    """A criterion with its trials and, for each, the sentence about what is wrong or None."""
+
+    criterion: Criterion
+    trials: list[Trial]
+    faults: list[str | None]
+
+    @property
+    def failed(self) -> bool:
+        return any(self.faults)
+
+
+def local(function: Function, forbidden: tuple[str, ...] = ()) -> Candidate:
+    """A candidate in this very process: the student's own function, or one from the bank."""
+
+    def call(case: Case) -> Outcome:
+        args = [_argument(value) for value in case.args]
+        kwargs = {key: _argument(value) for key, value in case.kwargs.items()}
+        told = calling.call(function, args, kwargs, list(forbidden))
+        return Outcome(**{**told, "arguments": tuple(told["arguments"])})
+
+    return call
+
+
+def _argument(value: Any) -> Any:
+    return np.random.default_rng(value.value) if isinstance(value, Seed) else calling.private_copy(value)
+
+
+def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
+    """Tries every case of every criterion and explains what failed.
+
+    The explanation is sought in this order: a misconception of the bank whose outcomes are the candidate's
+    in every case of the failed criterion; a property that the outcome breaks; the first difference.
+
+    Args:
+        exercise: the declaration.
+        candidate: the code under examination.
+        seed: draws the cases.
+    """
+    reference = _in_float64(exercise.reference)
+    examined: list[_Examined] = []
+    for criterion, cases in exercise.draw(seed):
+        trials: list[Trial] = []
+        for case in cases:
+            outcome = candidate(case)
+            if outcome.forbidden:
+                return Report.without_points(
+                    exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
+                )
+            if outcome.error in _NOT_EXAMINED:
+                status, note = _NOT_EXAMINED[outcome.error]
+                return Report.without_points(exercise, status, note.format(case.says, outcome.message))
+            trials.append(Trial(case, outcome, _observe(criterion, case, reference(case)), candidate))
+        examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
+
+    core_failed = examined[0].failed
+    bank = _Bank(exercise, examined)
+    results = []
+    for one in examined:
+        failure = _explain(exercise, one, bank) if one.failed else None
+        earned = 0.0 if one.failed or core_failed else one.criterion.points
+        results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
+    return Report(exercise.name, exercise.points, tuple(results))
+
+
+def _in_float64(function: Function) -> Candidate:
+    """The reference as an oracle: float32 inputs are widened first, so that its own rounding is no issue."""
+    call = local(function)
+
+    def widen(value: Any) -> Any:
+        narrow = isinstance(value, np.ndarray) and value.dtype == np.float32
+        return value.astype(np.float64) if narrow else value
+
+    def widened(case: Case) -> Outcome:
+        return call(
+            Case(case.says, tuple(map(widen, case.args)), {k: widen(v) for k, v in case.kwargs.items()})
+        )
+
+    return widened
+
+
+def _observe(criterion: Criterion, case: Case, reference: Outcome) -> Any:
+    """What a right answer shows: the reference's value, or the arguments as they were."""
+    if criterion.observes == "arguments":
+        return tuple(a for a in [*case.args, *case.kwargs.values()] if isinstance(a, np.ndarray))
+    return _Raised(reference.error) if reference.error else reference.value
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """Stands for a value where the right thing is to raise that error."""
+
+    error: str
+
+
+def _observed(criterion: Criterion, outcome: Outcome) -> Any:
+    return outcome.arguments if criterion.observes == "arguments" else outcome.value
+
+
+def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None:
+    outcome = trial.outcome
+    if isinstance(trial.expected, _Raised):
+        if outcome.error == trial.expected.error:
+            return None
+        got = outcome.message if outcome.error else describe(outcome.value)
+        return f"expected a {trial.expected.error} here, got {got}"
+    if outcome.error:
+        return outcome.message if outcome.error == "Unsendable" else f"your code raised {outcome.message}"
+    if criterion.test:
+        return criterion.test(trial)
+    if criterion.observes == "arguments":
+        changed = differs(outcome.arguments, trial.expected, 0.0)
+        return f"an input was changed in place: {changed}" if changed else None
+    return _unequal(exercise, trial.case, outcome.value, trial.expected)
+
+
+def _unequal(exercise: Exercise, case: Case, got: Any, expected: Any) -> str | None:
+    if exercise.same and exercise.same(got, expected, case):
+        return None
+    return differs(got, expected, tolerance_for((*case.args, *case.kwargs.values())))
+
+
+class _Bank:
+    """The misconceptions tried on the same cases, each only when a failure has to be explained."""
+
+    def __init__(self, exercise: Exercise, examined: list[_Examined]) -> None:
+        self.exercise = exercise
+        self.examined = examined
+        self._agreement: dict[str, list[list[bool]]] | None = None
+
+    def explaining(self, one: _Examined) -> Answer | None:
+        """The misconception whose outcomes are the candidate's in all cases of this criterion.
+
+        Where several are, the one that agrees in most cases of the whole exercise.
+        """
+        index = self.examined.index(one)
+        matches = [m for m in self.exercise.misconceptions if all(self.agreement[m.name][index])]
+        total = {m.name: sum(map(sum, self.agreement[m.name])) for m in matches}
+        return max(matches, key=lambda m: total[m.name], default=None)
+
+    @property
+    def agreement(self) -> dict[str, list[list[bool]]]:
+        if self._agreement is None:
+            self._agreement = {
+                m.name: [self._agrees_on(local(m.function), one) for one in self.examined]
+                for m in self.exercise.misconceptions
+            }
+        return self._agreement
+
+    def _agrees_on(self, mistaken: Candidate, one: _Examined) -> list[bool]:
+        return [self._agrees(mistaken(t.case), t, one.criterion) for t in one.trials]
+
+    def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion) -> bool:
+        if mistaken.error or trial.outcome.error:
+            return mistaken.error == trial.outcome.error
+        got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
+        if isinstance(expected, list):
+            expected = tuple(expected)
+        return _unequal(self.exercise, trial.case, got, expected) is None
+
+
+def _explain(exercise: Exercise, one: _Examined, bank: _Bank) -> Failure:
+    """The smallest failing case, with the misconception, the broken property or the bare difference."""
+    failing = [(t, fault) for t, fault in zip(one.trials, one.faults, strict=True) if fault]
+    trial, fault = min(failing, key=lambda pair: _size(pair[0].case))
+    mistake = bank.explaining(one)
+    broken = None
+    if one.criterion.observes == "value" and same_form(trial.value, trial.expected):
+        broken = next((said for p in exercise.properties if (said := _broken(p.broken, trial))), None)
+    return Failure(
+        case=trial.case.says,
+        arguments=", ".join(
+            [describe(_plain(a)) for a in trial.case.args]
+            + [f"{k}={describe(_plain(v))}" for k, v in trial.case.kwargs.items()]
+        ),
+        fault=fault,
+        broken=broken,
+        misconception=mistake.name if mistake else None,
+        hint=mistake.says if mistake else None,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return f"generator({value.value})" if isinstance(value, Seed) else value
+
+
+def _broken(broken: Callable[[Trial], str | None], trial: Trial) -> str | None:
+    """A property asked of an outcome of any shape; one that cannot be asked is not broken."""
+    try:
+        return broken(trial)
+    except (ValueError, TypeError, IndexError, AttributeError):
+        return None
+
+
+def _size(case: Case) -> int:
+    return sum(a.size if isinstance(a, np.ndarray) else 1 for a in (*case.args, *case.kwargs.values()))

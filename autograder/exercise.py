@@ -1,0 +1,174 @@
+"""The shape in which every graded exercise is declared.
+
+One file in ``autograder/exercises/`` declares one exercise: what is asked, the cases that are drawn from
+a seed, the mistakes that students make, and the right answers that look different from ours. The
+student's `check`, the grader's hidden cases and `autograder verify` all come from that one file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Stands in a case's arguments for ``numpy.random.default_rng(value)``, made afresh for each call."""
+
+    value: int
+
+    def travels_as(self) -> dict[str, Any]:
+        """Its form on the wire to the child; see `autograder.cage.wire`."""
+        return {"$": "generator", "seed": self.value}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: what to call it in a report, and its arguments."""
+
+    says: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call did: its value, or its exception, and its arguments afterwards."""
+
+    value: Any = None
+    error: str | None = None
+    message: str = ""
+    arguments: tuple[Any, ...] = ()
+    forbidden: str | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case tried: what was observed, what is expected, and a way to call again."""
+
+    case: Case
+    outcome: Outcome
+    expected: Any
+    call: Callable[[Case], Outcome]
+
+    @property
+    def value(self) -> Any:
+        return self.outcome.value
+
+
+Test = Callable[[Trial], str | None]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing that a right answer does, and its points.
+
+    Args:
+        says: the criterion in the student's words, shown in the report.
+        points: credit for it. The first criterion of an exercise is its core: without it no other counts.
+        cases: draws the cases from a seeded generator, smallest first.
+        observes: "value", what the call returns, or "arguments", what it leaves behind in its inputs.
+        test: a sentence about what is wrong, or None; left out, the observation must equal the
+            reference's.
+    """
+
+    says: str
+    points: float
+    cases: Callable[[np.random.Generator], Iterable[Case]]
+    observes: Literal["value", "arguments"] = "value"
+    test: Test | None = None
+
+
+@dataclass(frozen=True)
+class Property:
+    """A law that every right answer obeys; a broken one explains a wrong number.
+
+    ``broken(trial)`` returns the sentence that says how it is broken ("row 2 sums to 0.43; ..."), or None.
+    """
+
+    says: str
+    broken: Test
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole implementation from the bank: a misconception with its hint, or an accepted style."""
+
+    name: str
+    says: str
+    function: Function
+
+    def source(self, named: str) -> str:
+        """The implementation as a student would have typed it, under the name of the exercise."""
+        lines = textwrap.dedent(inspect.getsource(self.function)).splitlines()
+        start = next(i for i, line in enumerate(lines) if line.startswith(("def ", "class ")))
+        head = lines[start].replace(self.function.__name__, named, 1)
+        return "\n".join([head, *lines[start + 1 :]]) + "\n"
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A graded exercise, whole.
+
+    Args:
+        name: ``assignment/function``, such as ``ch02_qkv/softmax``.
+        signature: the call as the notebook shows it.
+        goal: one sentence that says what to write.
+        reference: the right answer, from `tfcore`.
+        criteria: what earns points, the core first.
+        properties: laws that explain a failure when no misconception does.
+        forbidden: library calls that *are* the exercise, as dotted names.
+        same: equality of two observed values in a case, where plain closeness is not the question.
+    """
+
+    name: str
+    signature: str
+    goal: str
+    reference: Function
+    criteria: tuple[Criterion, ...]
+    properties: tuple[Property, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    same: Callable[[Any, Any, Case], bool] | None = None
+    misconceptions: list[Answer] = field(default_factory=list)
+    styles: list[Answer] = field(default_factory=list)
+
+    @property
+    def assignment(self) -> str:
+        return self.name.split("/")[0]
+
+    @property
+    def function_name(self) -> str:
+        return self.name.split("/")[1]
+
+    @property
+    def points(self) -> float:
+        return sum(criterion.points for criterion in self.criteria)
+
+    def misconception(self, hint: str) -> Callable[[Function], Function]:
+        """Declares the decorated function as a wrong answer; `hint` is what its author should read."""
+        return _adding_to(self.misconceptions, hint)
+
+    def style(self, says: str) -> Callable[[Function], Function]:
+        """Declares the decorated function as a right answer, told apart by what it `says`."""
+        return _adding_to(self.styles, says)
+
+    def draw(self, seed: int) -> Iterator[tuple[Criterion, list[Case]]]:
+        """The criteria with their cases; the same seed draws the same cases."""
+        for index, criterion in enumerate(self.criteria):
+            rng = np.random.default_rng([seed, index, *self.name.encode()])
+            yield criterion, list(criterion.cases(rng))
+
+
+def _adding_to(bank: list[Answer], says: str) -> Callable[[Function], Function]:
+    def add(function: Function) -> Function:
+        bank.append(Answer(function.__name__, says, function))
+        return function
+
+    return add

@@ -1,0 +1,53 @@
+"""The catalogue: every exercise is the file ``autograder/exercises/<assignment>/<function>.py``."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from autograder.exercise import Exercise
+
+_FOLDER = Path(__file__).parent
+
+
+class UnknownExerciseError(LookupError):
+    """No exercise, or no assignment, has that name."""
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All exercises as ``assignment/function``, in the order of the course.
+
+    Within an assignment the order is that of ``ORDER`` in its ``__init__.py``.
+    """
+    return tuple(
+        f"{assignment}/{function}"
+        for assignment in assignments()
+        for function in import_module(f"{__name__}.{assignment}").ORDER
+    )
+
+
+@cache
+def assignments() -> tuple[str, ...]:
+    """The assignments that have exercises."""
+    return tuple(sorted(path.parent.name for path in _FOLDER.glob("ch*/__init__.py")))
+
+
+def find(name: str) -> Exercise:
+    """The exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
+    matches = [known for known in names() if name in (known, known.split("/")[1])]
+    if not matches:
+        raise UnknownExerciseError(f"no exercise is called {name!r}. Known: {', '.join(names())}")
+    module = import_module(f"{__name__}.{matches[0].replace('/', '.')}")
+    exercise: Exercise = module.EXERCISE
+    return exercise
+
+
+def of_assignment(assignment: str) -> list[Exercise]:
+    """The exercises of an assignment, in the order of its notebook."""
+    if assignment not in assignments():
+        raise UnknownExerciseError(
+            f"no assignment is called {assignment!r}. Known: {', '.join(assignments())}"
+        )
+    return [find(name) for name in names() if name.startswith(f"{assignment}/")]

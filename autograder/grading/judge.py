@@ -1,0 +1,174 @@
+"""Grades one submission: drives the child over the wire and decides what its answers are worth.
+
+The judge knows the exercises and the secret seed and never runs a line of a student's code. It is started as
+a module by `autograder.grading.pair` with the number of its control socket, and forks for each submission, so
+that nothing passes from one student to the next.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import traceback
+from typing import Any
+
+from autograder import exercises, forbidden
+from autograder.cage import wire
+from autograder.checking import examine
+from autograder.exercise import Exercise
+from autograder.grading import matching
+from autograder.grading.session import Limits, Session
+from autograder.grading.verdict import CellVerdict, Verdict
+from autograder.report import Report
+
+Cell = dict[str, Any]
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    for name in exercises.names():
+        exercises.find(name)
+    gc.freeze()
+    wire.send(control, {"ready": os.getpid()})
+    while True:
+        tag, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not tag:
+            return
+        task = wire.receive(control)
+        pid = os.fork()
+        if pid == 0:
+            _answer(control, task, socket.socket(fileno=descriptors[0]))
+            os._exit(0)
+        os.close(descriptors[0])
+        os.waitpid(pid, 0)
+
+
+def _answer(control: socket.socket, task: dict[str, Any], sock: socket.socket) -> None:
+    try:
+        verdict = grade(task, sock)
+    except Exception:
+        verdict = Verdict("failed", note=f"the grader itself failed:\n{traceback.format_exc()}")
+    wire.send(control, {"verdict": wire.json_to_array(verdict.as_dict())})
+
+
+def grade(task: dict[str, Any], sock: socket.socket) -> Verdict:
+    """The verdict on a task: a notebook of an assignment, or a file with the answer to one exercise."""
+    session = Session(sock, Limits(**task["limits"]))
+    data = task["submission"].tobytes()
+    try:
+        if task["kind"] == "notebook":
+            released = wire.json_from_array(task["released"])
+            return grade_notebook(session, task["assignment"], released, data, task["seed"])
+        return grade_file(session, exercises.find(task["exercise"]), data, task["is_notebook"], task["seed"])
+    except matching.UnreadableError as error:
+        return Verdict("unreadable", note=str(error))
+
+
+def grade_file(session: Session, exercise: Exercise, data: bytes, is_notebook: bool, seed: int) -> Verdict:
+    """The verdict on one function in a plain file: its cells, or its whole text, run first."""
+    if is_notebook:
+        sources = [c["source"] for c in matching.read_notebook(data)["cells"] if c["cell_type"] == "code"]
+    else:
+        try:
+            sources = [data.decode()]
+        except UnicodeDecodeError as error:
+            raise matching.UnreadableError(f"the file is not UTF-8 text ({error})") from error
+    ran = [(source, session.run(source)) for source in sources]
+    troubles = [r.message for _, r in ran if r.error]
+    report = judge_exercise(session, exercise, sources, seed, troubles)
+    return Verdict(
+        "graded", cells=(CellVerdict(exercise.function_name, report.score, report.max_score, report),)
+    )
+
+
+def grade_notebook(
+    session: Session, assignment: str, released: dict[str, Any], data: bytes, seed: int
+) -> Verdict:
+    """The verdict on a submitted notebook: cells run in order, each exercise examined at its test cell."""
+    declared = {e.function_name: e for e in exercises.of_assignment(assignment)}
+    matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])
+    sources: list[str] = []
+    troubles: list[str] = []
+    verdicts: dict[str, CellVerdict] = {}
+    for cell in matched.cells:
+        marks = cell["metadata"].get("nbgrader", {})
+        if marks.get("grade") and not marks.get("solution"):
+            exercise = declared[marks["grade_id"]]
+            report = judge_exercise(session, exercise, sources, seed, troubles)
+            verdicts[marks["grade_id"]] = CellVerdict(
+                marks["grade_id"], report.score, report.max_score, report
+            )
+        elif cell["cell_type"] == "code" and cell["source"].strip():
+            ran = session.run(cell["source"])
+            sources.append(cell["source"])
+            cell["outputs"] = list(ran.outputs)
+            if ran.error:
+                troubles.append(ran.message)
+                cell["outputs"].append(_error_output(ran.error, ran.message))
+    _examine_the_undefined(session, declared, sources, seed, verdicts)
+    _fill_in(matched.cells, verdicts)
+    manual = [
+        CellVerdict(marks["grade_id"], None, float(marks["points"]))
+        for cell in matched.cells
+        if (marks := cell["metadata"].get("nbgrader", {})).get("grade") and marks.get("solution")
+    ]
+    remarks = [*matched.notes, *([f"the kernel was lost: {session.dead}"] if session.dead else [])]
+    notebook = {
+        "cells": [{"id": f"cell-{i}", **cell} for i, cell in enumerate(matched.cells)],
+        "metadata": released["metadata"],
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return Verdict("graded", cells=(*verdicts.values(), *manual), notebook=notebook, remarks=tuple(remarks))
+
+
+def judge_exercise(
+    session: Session, exercise: Exercise, sources: list[str], seed: int, troubles: list[str]
+) -> Report:
+    """The report on one exercise, as the notebook stands after the cells in `sources`."""
+    calls = (*exercise.forbidden, "tfcore")
+    if found := forbidden.find(sources, exercise.function_name, calls):
+        return Report.without_points(exercise, "forbidden", forbidden.told(found), forbidden=found)
+    report = examine(exercise, session.candidate(exercise.function_name, calls), seed)
+    if report.status == "missing" and troubles:
+        return Report.without_points(
+            exercise, "missing", f"{report.note} A cell before it failed: {troubles[-1]}"
+        )
+    return report
+
+
+def _examine_the_undefined(
+    session: Session,
+    declared: dict[str, Exercise],
+    sources: list[str],
+    seed: int,
+    verdicts: dict[str, CellVerdict],
+) -> None:
+    """Looks again, at the end, for functions that were defined after their test cell."""
+    for grade_id, verdict in verdicts.items():
+        if verdict.report and verdict.report.status == "missing" and not session.dead:
+            report = judge_exercise(session, declared[grade_id], sources, seed, [])
+            if report.status != "missing":
+                verdicts[grade_id] = CellVerdict(grade_id, report.score, report.max_score, report)
+
+
+def _fill_in(cells: list[Cell], verdicts: dict[str, CellVerdict]) -> None:
+    """Gives every test cell its one output, which nbgrader reads as the score."""
+    for cell in cells:
+        verdict = verdicts.get(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
+        if verdict and verdict.report and cell["cell_type"] == "code":
+            data = {"text/plain": f"{verdict.score:g}", "text/html": verdict.report._repr_html_()}
+            cell["execution_count"] = 1
+            cell["outputs"] = [
+                {"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": {}}
+            ]
+
+
+def _error_output(name: str, message: str) -> dict[str, Any]:
+    return {"output_type": "error", "ename": name, "evalue": message, "traceback": [message]}
+
+
+if __name__ == "__main__":
+    main()

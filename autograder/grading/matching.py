@@ -1,0 +1,170 @@
+"""Finds the released cells in a submitted notebook, whatever its editor did to the metadata."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+Cell = dict[str, Any]
+MAX_BYTES = 32 << 20
+MAX_CELLS = 2000
+SIMILAR_ENOUGH = 0.5
+
+
+class UnreadableError(ValueError):
+    """The bytes are no notebook."""
+
+
+@dataclass
+class Matched:
+    """The submitted cells in order, released cells among them marked, and remarks for the teacher.
+
+    Every released answer and test stands in `cells` exactly once with the release's nbgrader metadata; tests
+    and other locked cells have the release's source.
+    """
+
+    cells: list[Cell]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_notebook(data: bytes) -> dict[str, Any]:
+    """The notebook, with each cell reduced to type, source, metadata and attachments.
+
+    Raises:
+        UnreadableError: what was expected, what came, and what to do.
+    """
+    if len(data) > MAX_BYTES:
+        raise UnreadableError(f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
+    try:
+        notebook = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(
+            f"the file is not JSON ({str(error)[:100]}); ask for the .ipynb file as Jupyter saves it"
+        ) from error
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise UnreadableError("the file is JSON but no notebook of format 4: it has no list of cells")
+    if len(notebook["cells"]) > MAX_CELLS:
+        raise UnreadableError(
+            f"the notebook has {len(notebook['cells'])} cells; at most {MAX_CELLS} are read"
+        )
+    return {"cells": [_clean(c) for c in notebook["cells"] if isinstance(c, dict)]}
+
+
+def _clean(cell: Cell) -> Cell:
+    source = cell.get("source", "")
+    if isinstance(source, list):
+        source = "".join(part for part in source if isinstance(part, str))
+    kind = cell.get("cell_type")
+    metadata = cell.get("metadata")
+    nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    grade_id = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
+    return {
+        "cell_type": kind if kind in ("code", "markdown", "raw") else "raw",
+        "source": source if isinstance(source, str) else "",
+        "grade_id": grade_id if isinstance(grade_id, str) else None,
+    }
+
+
+def match(released: list[Cell], submitted: list[Cell]) -> Matched:
+    """Pairs released cells with submitted ones: by grade_id, then by the function defined, then by likeness.
+
+    Args:
+        released: the cells of the released notebook, with nbgrader metadata.
+        submitted: the cells of `read_notebook`.
+    """
+    wanted = [c for c in released if "nbgrader" in c["metadata"]]
+    notes: list[str] = []
+    pairs: dict[int, Cell] = {}
+    _by_grade_id(wanted, submitted, pairs, notes)
+    by_metadata = len(pairs)
+    _by_likeness([c for c in wanted if not _taken(c, pairs)], submitted, pairs)
+    if len(pairs) > by_metadata:
+        notes.append(
+            f"{len(pairs) - by_metadata} cells had lost nbgrader's metadata (Colab and VS Code do this) and "
+            "were recognised by their content"
+        )
+    cells = [_annotated(cell, pairs.get(i)) for i, cell in enumerate(submitted)]
+    for index, cell in enumerate(wanted):
+        if not _taken(cell, pairs):
+            cells.insert(_place(wanted[:index], cells), _annotated(None, cell))
+            if not _is_test(cell):
+                notes.append(f"the cell {_id(cell)!r} is missing")
+    return Matched(cells, notes)
+
+
+def _by_grade_id(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell], notes: list[str]) -> None:
+    for cell in wanted:
+        holders = [
+            i
+            for i, c in enumerate(submitted)
+            if c["grade_id"] == _id(cell) and c["cell_type"] == cell["cell_type"] and i not in pairs
+        ]
+        if len(holders) > 1:
+            holders.sort(key=lambda i: submitted[i]["source"].strip() == cell["source"].strip())
+            notes.append(f"{len(holders)} cells are called {_id(cell)!r}; the first that was changed counts")
+        if holders:
+            pairs[holders[0]] = cell
+
+
+def _by_likeness(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
+    scored = []
+    for order, cell in enumerate(wanted):
+        for i, other in enumerate(submitted):
+            if i not in pairs and other["cell_type"] == cell["cell_type"]:
+                likeness = _likeness(cell["source"], other["source"])
+                if likeness >= SIMILAR_ENOUGH:
+                    scored.append((-likeness, order, i))
+    for _, order, i in sorted(scored):
+        if i not in pairs and not _taken(wanted[order], pairs):
+            pairs[i] = wanted[order]
+
+
+_DEFINES = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)
+
+
+def _likeness(released: str, submitted: str) -> float:
+    defines = _DEFINES.findall(released)
+    if defines and defines[0] in _DEFINES.findall(submitted):
+        return 2.0
+    if released.strip() == submitted.strip():
+        return 1.5
+    return difflib.SequenceMatcher(None, released[:4000], submitted[:4000], autojunk=False).ratio()
+
+
+def _annotated(cell: Cell | None, release: Cell | None) -> Cell:
+    """A notebook cell of format 4.5 with the release's metadata, and its source where that is locked."""
+    locked = release is not None and not release["metadata"]["nbgrader"].get("solution")
+    origin = release if release is not None and (cell is None or locked) else cell
+    assert origin is not None
+    made: Cell = {"cell_type": origin["cell_type"], "source": origin["source"], "metadata": {}}
+    if release is not None:
+        made["metadata"]["nbgrader"] = copy.deepcopy(release["metadata"]["nbgrader"])
+    if made["cell_type"] == "code":
+        made |= {"outputs": [], "execution_count": None}
+    return made
+
+
+def _place(before: list[Cell], cells: list[Cell]) -> int:
+    """Where a missing cell belongs: behind the nearest released cell that is there."""
+    for earlier in reversed(before):
+        for i, cell in enumerate(cells):
+            if "nbgrader" in cell["metadata"] and _id(cell) == _id(earlier):
+                return i + 1
+    return 0
+
+
+def _taken(cell: Cell, pairs: dict[int, Cell]) -> bool:
+    return any(other is cell for other in pairs.values())
+
+
+def _id(cell: Cell) -> str:
+    return str(cell["metadata"]["nbgrader"]["grade_id"])
+
+
+def _is_test(cell: Cell) -> bool:
+    marks = cell["metadata"]["nbgrader"]
+    return bool(marks.get("grade")) and not marks.get("solution")

@@ -1,0 +1,207 @@
+"""A zygote and a judge side by side, and the submissions that pass through them one at a time.
+
+Neither is forked from the other, nor from this process: both are started anew. For each submission this
+module makes one socketpair, gives one end to a fresh child of the zygote and the other to a fresh fork of the
+judge, waits for the verdict, and ends the child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from autograder import cage
+from autograder.cage import wire
+from autograder.grading.session import GRACE_SECONDS, Limits
+from autograder.grading.verdict import Verdict
+
+Task = dict[str, Any]
+
+TIER = "D"
+"""How the child is confined: D is limits on time, memory and output only, without walls around files."""
+
+START_SECONDS = 120.0
+OVERHEAD_SECONDS = 60.0
+
+
+class PairError(RuntimeError):
+    """The zygote or the judge could not be started."""
+
+
+def notebook_task(assignment: str, released: bytes, submission: bytes, seed: int, limits: Limits) -> Task:
+    """The task of grading a submitted notebook against the released one."""
+    return {
+        "kind": "notebook",
+        "assignment": assignment,
+        "released": wire.bytes_to_array(released),
+        "submission": wire.bytes_to_array(submission),
+        "seed": seed,
+        "limits": dataclasses.asdict(limits),
+    }
+
+
+def file_task(exercise: str, submission: bytes, is_notebook: bool, seed: int, limits: Limits) -> Task:
+    """The task of grading one exercise in a plain file or notebook."""
+    return {
+        "kind": "file",
+        "exercise": exercise,
+        "submission": wire.bytes_to_array(submission),
+        "is_notebook": is_notebook,
+        "seed": seed,
+        "limits": dataclasses.asdict(limits),
+    }
+
+
+class Pair:
+    """Grades submissions one after another; starts its two processes when first asked, and again if lost."""
+
+    tier = TIER
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._zygote: _Process | None = None
+        self._judge: _Process | None = None
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends both processes and removes what submissions left."""
+        for process in (self._zygote, self._judge):
+            if process:
+                process.end()
+        self._zygote = self._judge = None
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def grade(self, task: Task) -> Verdict:
+        """The verdict on one task. It never raises for what a submission does.
+
+        Raises:
+            PairError: the processes do not start on this machine.
+        """
+        started = time.monotonic()
+        try:
+            verdict = self._grade(task)
+        except (wire.WireError, OSError) as error:
+            self.close()
+            verdict = Verdict("failed", note=f"the grader lost one of its processes: {error!r}; grade again")
+        return dataclasses.replace(verdict, tier=TIER, seconds=round(time.monotonic() - started, 3))
+
+    def _grade(self, task: Task) -> Verdict:
+        self._start()
+        assert self._zygote
+        assert self._judge
+        home = tempfile.mkdtemp(dir=self._folder)
+        limits = task["limits"]
+        order = {"home": home, "memory_bytes": limits["memory_bytes"], "cpu_seconds": limits["cpu_seconds"]}
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            child = self._zygote.ask_with(b"F", theirs, order, START_SECONDS)["pid"]
+            theirs.close()
+            try:
+                reply = self._judge.ask_with(b"G", ours, task, _longest(limits))
+            finally:
+                ours.close()
+                self._zygote.ask_with(b"E", self._zygote.control, {"pid": child}, START_SECONDS)
+                shutil.rmtree(home, ignore_errors=True)
+        return Verdict.from_dict(wire.json_from_array(reply["verdict"]))
+
+    def _start(self) -> None:
+        if self._zygote and self._judge and self._zygote.alive and self._judge.alive:
+            return
+        self.close()
+        self._folder = Path(tempfile.mkdtemp(prefix="autograder-"))
+        environment = _bare_environment(self._folder)
+        zygote = Path(cage.__file__).parent / "zygote.py"
+        self._zygote = _Process([sys.executable, "-I", str(zygote)], environment, self._folder)
+        judge = [sys.executable, "-m", "autograder.grading.judge"]
+        self._judge = _Process(judge, {**os.environ, **_SINGLE_THREADED}, None)
+        for name, process in (("zygote", self._zygote), ("judge", self._judge)):
+            try:
+                process.wait_until_ready()
+            except wire.WireError as error:
+                told = process.errors()
+                self.close()
+                raise PairError(f"the {name} did not start: {error}\n{told}") from error
+
+
+class _Process:
+    """A long-lived helper process and the socket it takes orders on."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Path | None) -> None:
+        self.control, theirs = socket.socketpair()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until_ready(self) -> None:
+        wire.receive(self.control, time.monotonic() + START_SECONDS)
+
+    def ask_with(self, tag: bytes, passed: socket.socket, order: Any, seconds: float) -> Any:
+        """Sends an order with a descriptor and waits for the answer."""
+        self.control.settimeout(START_SECONDS)
+        socket.send_fds(self.control, [tag], [passed.fileno()])
+        wire.send(self.control, order)
+        return wire.receive(self.control, time.monotonic() + seconds)
+
+    def errors(self) -> str:
+        """The end of what the process wrote to stderr."""
+        self._stderr.seek(0)
+        return self._stderr.read()[-2000:].decode(errors="replace")
+
+    def end(self) -> None:
+        self.control.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+        self._stderr.close()
+
+
+_SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def _bare_environment(folder: Path) -> dict[str, str]:
+    """An environment that tells a submission nothing of the machine but where programs are."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "HOME": str(folder),
+        "IPYTHONDIR": str(folder / "ipython"),
+        "MPLCONFIGDIR": str(folder / "matplotlib"),
+        **_SINGLE_THREADED,
+    }
+
+
+def _longest(limits: dict[str, Any]) -> float:
+    """A bound on one submission: the child's processor time, and as much again spent waiting."""
+    return float(2 * limits["cpu_seconds"] + limits["cell_seconds"] + GRACE_SECONDS + OVERHEAD_SECONDS)

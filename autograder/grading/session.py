@@ -1,0 +1,123 @@
+"""The judge's end of the wire: a student's notebook as something to run cells in and to call."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograder.cage import wire
+from autograder.checking import Candidate
+from autograder.exercise import Case, Outcome
+
+GRACE_SECONDS = 2.0
+"""How long after its own limit a child may still answer before it is given up."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use."""
+
+    cell_seconds: float = 30.0
+    call_seconds: float = 5.0
+    memory_bytes: int = 2 << 30
+    cpu_seconds: int = 600
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One cell, run."""
+
+    error: str | None
+    message: str
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Session:
+    """One child. Every answer is checked before it is used; after a broken one nothing more is asked."""
+
+    def __init__(self, sock: socket.socket, limits: Limits) -> None:
+        self.sock = sock
+        self.limits = limits
+        self.dead: str | None = None
+
+    def run(self, source: str) -> Ran:
+        """Runs a cell."""
+        reply = self._ask({"op": "run", "source": source}, self.limits.cell_seconds)
+        error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
+        return Ran(error, message, _outputs(reply.get("outputs")))
+
+    def candidate(self, name: str, forbidden: tuple[str, ...]) -> Candidate:
+        """The student's function of that name, to be called case by case."""
+
+        def call(case: Case) -> Outcome:
+            order = {
+                "op": "call",
+                "name": name,
+                "args": list(case.args),
+                "kwargs": case.kwargs,
+                "forbidden": list(forbidden),
+            }
+            reply = self._ask(order, self.limits.call_seconds)
+            arguments = reply.get("arguments")
+            return Outcome(
+                value=reply.get("value"),
+                error=_text(reply.get("error")),
+                message=_text(reply.get("message")) or "",
+                arguments=tuple(arguments) if isinstance(arguments, list) else (),
+                forbidden=_text(reply.get("forbidden")),
+            )
+
+        return call
+
+    def _ask(self, order: dict[str, Any], limit: float) -> dict[str, Any]:
+        if self.dead:
+            return {"error": "KernelDied", "message": self.dead}
+        try:
+            wire.send(self.sock, order | {"limit": limit})
+            reply = wire.receive(self.sock, time.monotonic() + limit + GRACE_SECONDS)
+            if not isinstance(reply, dict):
+                raise wire.WireError("the answer is no dictionary")
+        except wire.TooLate:
+            self.dead = f"it did not stop at the limit of {limit:g} seconds and was ended"
+        except (wire.Closed, OSError):
+            self.dead = "its process ended (os._exit, a crash, or too much memory)"
+        except wire.WireError as error:
+            self.dead = f"it gave an answer that breaks the rules ({error})"
+        return {"error": "KernelDied", "message": self.dead} if self.dead else reply
+
+
+def _text(value: Any) -> str | None:
+    return value[:2000] if isinstance(value, str) else None
+
+
+def _outputs(value: Any) -> list[dict[str, Any]]:
+    """The outputs that a notebook may hold; whatever has another form is left out."""
+    kept: list[dict[str, Any]] = []
+    for output in value if isinstance(value, list) else []:
+        if not isinstance(output, dict):
+            continue
+        if output.get("output_type") == "stream" and isinstance(output.get("text"), str):
+            name = "stderr" if output.get("name") == "stderr" else "stdout"
+            kept.append({"output_type": "stream", "name": name, "text": output["text"]})
+        elif shown := _shown_forms(output.get("data")):
+            kept.append({"output_type": "display_data", "data": shown, "metadata": {}})
+    return kept
+
+
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n")
+
+
+def _shown_forms(data: Any) -> dict[str, str]:
+    forms = data.items() if isinstance(data, dict) else ()
+    return {kind: text for kind, value in forms if (text := _shown(kind, value)) is not None}
+
+
+def _shown(kind: str, value: Any) -> str | None:
+    if kind == "text/plain":
+        return value if isinstance(value, str) else None
+    if kind in ("image/png", "image/jpeg") and hasattr(value, "tobytes"):
+        raw = value.tobytes()
+        return raw.decode() if _BASE64.issuperset(raw) else None
+    return None

@@ -1,0 +1,68 @@
+"""The verdict on one submission: all that grading found, as plain JSON data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from autograder.report import Report
+
+
+@dataclass(frozen=True)
+class CellVerdict:
+    """One graded cell. ``score`` is None where a person grades it."""
+
+    grade_id: str
+    score: float | None
+    max_score: float
+    report: Report | None = None
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> CellVerdict:
+        report = Report.from_dict(data["report"]) if data["report"] else None
+        return cls(data["grade_id"], data["score"], data["max_score"], report)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one submitted notebook.
+
+    Args:
+        status: "graded"; "unreadable" when the file is no notebook; "failed" when the grader itself did.
+        note: why, where it was not graded.
+        cells: a verdict for each graded cell of the release.
+        notebook: the notebook as run, with nbgrader's metadata and the reports as outputs.
+        remarks: what a teacher should know: cells lost, a kernel that died.
+        tier: how the code was confined.
+        seconds: wall-clock time spent on it.
+    """
+
+    status: Literal["graded", "unreadable", "failed"]
+    note: str = ""
+    cells: tuple[CellVerdict, ...] = ()
+    notebook: dict[str, Any] | None = None
+    remarks: tuple[str, ...] = ()
+    tier: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def score(self) -> float:
+        """The points given by the grader; those that a person gives are not in it."""
+        return sum(cell.score or 0.0 for cell in self.cells)
+
+    @property
+    def max_score(self) -> float:
+        """The points that the grader could give."""
+        return sum(cell.max_score for cell in self.cells if cell.score is not None)
+
+    def as_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        for told, cell in zip(data["cells"], self.cells, strict=True):
+            told["report"] = cell.report.as_dict() if cell.report else None
+        return data | {"score": self.score, "max_score": self.max_score}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Verdict:
+        plain = {key: data[key] for key in ("status", "note", "notebook", "tier", "seconds")}
+        cells = tuple(CellVerdict.from_dict(cell) for cell in data["cells"])
+        return cls(cells=cells, remarks=tuple(data["remarks"]), **plain)

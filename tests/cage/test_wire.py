@@ -1,0 +1,125 @@
+"""The wire carries what a case needs, and takes nothing that breaks its rules."""
+
+import json
+import socket
+import struct
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autograder.cage import wire
+from autograder.exercise import Seed
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = socket.socketpair()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def through(value):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire.send(ours, value)
+        return wire.receive(theirs, time.monotonic() + 5)
+
+
+plain = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text()
+
+
+@given(st.recursive(plain, lambda v: st.lists(v) | st.tuples(v, v) | st.dictionaries(st.text(), v), max_leaves=8))
+def test_nested_values_arrive_as_they_were(value):
+    assert through(value) == value
+
+
+@given(hnp.arrays(st.sampled_from([np.float32, np.float64, np.int64, np.bool_]), hnp.array_shapes(min_dims=0)))
+def test_arrays_arrive_with_dtype_shape_and_every_bit(array):
+    got = through(array)
+    assert (got.dtype, got.shape, got.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+def test_an_array_that_was_not_contiguous_arrives_not_contiguous():
+    strided = np.arange(24.0).reshape(4, 6)[:, ::2]
+    got = through(strided)
+    assert not got.flags.c_contiguous
+    np.testing.assert_array_equal(got, strided)
+
+
+def test_a_seed_arrives_as_a_generator():
+    assert through(Seed(7)).normal() == np.random.default_rng(7).normal()
+
+
+def test_a_value_of_another_type_arrives_as_what_it_was():
+    assert repr(through(object())) == "a builtins.object"
+    assert repr(through(np.array([object()]))) == "a numpy.ndarray of shape (1,)"
+
+
+def frame(header, *buffers: bytes) -> bytes:
+    data = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack(">I", len(data)) + data + b"".join(buffers)
+
+
+ARRAY = {"$": "array", "dtype": "float64", "shape": [2], "layout": "C"}
+HOSTILE = {
+    "no JSON": frame(b"{"),
+    "a header of 4 GiB": struct.pack(">I", 2**32 - 1),
+    "a pickle": frame({"$": "pickle", "data": "gASVAAAA"}),
+    "an object dtype": frame(ARRAY | {"dtype": "object"}, b"\0" * 16),
+    "a dtype that is no string": frame(ARRAY | {"dtype": ["float64"]}, b"\0" * 16),
+    "a negative size": frame(ARRAY | {"shape": [-1]}),
+    "a size that is a float": frame(ARRAY | {"shape": [2.0]}, b"\0" * 16),
+    "a size that is a bool": frame(ARRAY | {"shape": [True]}, b"\0" * 8),
+    "an exabyte": frame(ARRAY | {"shape": [2**20, 2**20, 2**20]}),
+    "40 dimensions": frame(ARRAY | {"shape": [1] * 40}, b"\0" * 8),
+    "a hundred arrays": frame([ARRAY | {"shape": [1]}] * 100, b"\0" * 800),
+    "nested 1,000 deep": frame(b"[" * 1000 + b"]" * 1000),
+    "nested 100,000 deep": frame(b"[" * 100_000 + b"]" * 100_000),
+    "a tuple without items": frame({"$": "tuple"}),
+    "a dict of wrong pairs": frame({"$": "dict", "items": [[1, 2, 3]]}),
+    "a seed that is no number": frame({"$": "generator", "seed": "x"}),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_frame_that_breaks_a_rule_is_refused(ends, data):
+    ours, theirs = ends
+    ours.sendall(data)
+    with pytest.raises(wire.WireError) as raised:
+        wire.receive(theirs, time.monotonic() + 5)
+    assert type(raised.value) is wire.WireError  # neither Closed nor TooLate: refused for what it says
+
+
+def test_half_a_frame_is_waited_for_only_until_the_deadline(ends):
+    ours, theirs = ends
+    ours.sendall(frame(ARRAY, b"\0" * 15))
+    with pytest.raises(wire.TooLate):
+        wire.receive(theirs, time.monotonic() + 0.1)
+
+
+def test_the_end_of_the_other_side_is_told_apart(ends):
+    ours, theirs = ends
+    ours.sendall(frame(ARRAY, b"\0" * 15))
+    ours.close()
+    with pytest.raises(wire.Closed):
+        wire.receive(theirs, time.monotonic() + 5)
+
+
+def test_what_is_too_large_is_not_sent(ends):
+    ours, _ = ends
+    with pytest.raises(wire.WireError, match="too large"):
+        wire.send(ours, np.zeros(wire.MAX_PAYLOAD // 8 + 1))
+    with pytest.raises(wire.WireError, match="deeply"):
+        wire.send(ours, _nested(2 * wire.MAX_DEPTH))
+
+
+def _nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value

@@ -1,0 +1,54 @@
+"""A forbidden call is found in the source however it is spelt, and nothing else is."""
+
+import pytest
+
+from autograder import forbidden
+
+CALLS = ("scipy.special.softmax", "torch.softmax", "tfcore")
+
+REACHED = {
+    "import the module": "import scipy.special\ndef softmax(x):\n    return scipy.special.softmax(x)",
+    "import the module as": "import scipy.special as sp\ndef softmax(x):\n    return sp.softmax(x)",
+    "import the function": "from scipy.special import softmax as s\ndef softmax(x):\n    return s(x)",
+    "the import is the answer": "from scipy.special import softmax",
+    "an assignment is the answer": "import torch\nsoftmax = torch.softmax",
+    "deep in the package": "import torch.nn.functional as F\ndef softmax(x):\n    return F.softmax(x, -1)",
+    "through a helper": "import torch\ndef h(x):\n    return torch.softmax(x, 0)\ndef softmax(x):\n    return h(x)",
+    "through a variable": "import torch\nf = torch.softmax\ndef softmax(x):\n    return f(x, 0)",
+    "imported inside": "def softmax(x):\n    from scipy.special import softmax as s\n    return s(x)",
+    "a whole package": "from tfcore import ops\ndef softmax(x):\n    return ops.softmax(x)",
+    "in a method": "import torch\nclass softmax:\n    def f(self, x):\n        return torch.softmax(x, 0)",
+    "under an if": "import torch\nif True:\n    def softmax(x):\n        return torch.softmax(x, 0)",
+}
+
+
+@pytest.mark.parametrize("source", REACHED.values(), ids=REACHED.keys())
+def test_found(source):
+    found = forbidden.find([source], "softmax", CALLS)
+    assert found is not None
+    assert found.split(".")[0] in {"scipy", "torch", "tfcore"}
+
+
+NOT_REACHED = {
+    "the student's own": "def softmax(x):\n    return x\ndef f(x):\n    return softmax(x)",
+    "a comparison elsewhere": "import torch\ndef softmax(x):\n    return x\nprint(torch.softmax(softmax(1), 0))",
+    "an earlier definition": "import torch\nsoftmax = torch.softmax\ndef softmax(x):\n    return x",
+    "another function of torch": "import torch\ndef softmax(x):\n    return torch.exp(x)",
+    "the name in a string": "import torch\ndef softmax(x):\n    return 'torch.softmax'",
+    "the name in a comment": "import torch\ndef softmax(x):\n    # torch.softmax(x)\n    return x",
+    "an attribute of another object": "def softmax(x):\n    return x.torch.softmax",
+}
+
+
+@pytest.mark.parametrize("source", NOT_REACHED.values(), ids=NOT_REACHED.keys())
+def test_not_found(source):
+    assert forbidden.find([source], "softmax", CALLS) is None
+
+
+def test_a_cell_that_does_not_parse_hides_no_other():
+    cells = ["import torch", "def broken(:", "%matplotlib inline\n!ls", "def softmax(x):\n    return torch.softmax(x, 0)"]
+    assert forbidden.find(cells, "softmax", CALLS) == "torch.softmax"
+
+
+def test_mutual_recursion_ends():
+    assert forbidden.find(["def softmax(x): return f(x)\ndef f(x): return softmax(x)"], "softmax", CALLS) is None
