@@ -71,8 +71,9 @@ def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
     examined: list[_Examined] = []
     for criterion, cases in exercise.draw(seed):
         trials: list[Trial] = []
+        call, right = criterion.through(candidate), criterion.through(reference)
         for case in cases:
-            outcome = candidate(case)
+            outcome = call(case)
             if outcome.forbidden:
                 return Report.without_points(
                     exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
@@ -80,7 +81,7 @@ def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
             if outcome.error in _NOT_EXAMINED:
                 status, note = _NOT_EXAMINED[outcome.error]
                 return Report.without_points(exercise, status, note.format(case.says, outcome.message))
-            trials.append(Trial(case, outcome, _observe(criterion, case, reference(case)), candidate))
+            trials.append(Trial(case, outcome, _observe(criterion, case, right(case)), call))
         examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
 
     core_failed = examined[0].failed
@@ -136,7 +137,7 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
         return f"expected a {trial.expected.error} here, got {got}"
     if outcome.error:
         return outcome.message if outcome.error == "Unsendable" else f"your code raised {outcome.message}"
-    if criterion.test:
+    if criterion.test and (criterion.measure or same_form(outcome.value, trial.expected)):
         return criterion.test(trial)
     if criterion.observes == "arguments":
         changed = differs(outcome.arguments, trial.expected, 0.0)
@@ -145,7 +146,7 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
 
 
 def _unequal(exercise: Exercise, case: Case, got: Any, expected: Any) -> str | None:
-    if exercise.same and exercise.same(got, expected, case):
+    if exercise.same and same_form(got, expected) and exercise.same(got, expected, case):
         return None
     return differs(got, expected, tolerance_for((*case.args, *case.kwargs.values())))
 
@@ -178,15 +179,23 @@ class _Bank:
         return self._agreement
 
     def _agrees_on(self, mistaken: Candidate, one: _Examined) -> list[bool]:
-        return [self._agrees(mistaken(t.case), t, one.criterion) for t in one.trials]
+        call = one.criterion.through(mistaken)
+        return [self._agrees(call(t.case), t, one.criterion) for t in one.trials]
 
     def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion) -> bool:
         if mistaken.error or trial.outcome.error:
-            return mistaken.error == trial.outcome.error
+            return mistaken.error == trial.outcome.error and (
+                isinstance(trial.expected, _Raised) or _complaint(mistaken) == _complaint(trial.outcome)
+            )
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
         if isinstance(expected, list):
             expected = tuple(expected)
         return _unequal(self.exercise, trial.case, got, expected) is None
+
+
+def _complaint(outcome: Outcome) -> str:
+    """The message of an error without the line that raised it."""
+    return outcome.message.partition(" (line ")[0]
 
 
 def _explain(exercise: Exercise, one: _Examined, bank: _Bank) -> Failure:

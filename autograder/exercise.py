@@ -11,6 +11,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,9 @@ class Trial:
 
 Test = Callable[[Trial], str | None]
 
+Measure = Callable[[Callable[[Case], Outcome], Case], Outcome]
+"""Calls a candidate as often as it needs to, and makes one outcome of what it saw."""
+
 
 @dataclass(frozen=True)
 class Criterion:
@@ -77,6 +81,8 @@ class Criterion:
         observes: "value", what the call returns, or "arguments", what it leaves behind in its inputs.
         test: a sentence about what is wrong, or None; left out, the observation must equal the
             reference's.
+        measure: makes the outcome of a case from several calls, where one call says too little (a statistic
+            over seeds); left out, the outcome is that of the case's own call.
     """
 
     says: str
@@ -84,6 +90,11 @@ class Criterion:
     cases: Callable[[np.random.Generator], Iterable[Case]]
     observes: Literal["value", "arguments"] = "value"
     test: Test | None = None
+    measure: Measure | None = None
+
+    def through(self, candidate: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
+        """The candidate as this criterion sees it."""
+        return partial(self.measure, candidate) if self.measure else candidate
 
 
 @dataclass(frozen=True)

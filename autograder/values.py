@@ -12,7 +12,7 @@ Scalar = (bool, int, float, np.bool_, np.integer, np.floating)
 def as_array(value: Any) -> np.ndarray | None:
     """The value as an array if it is a number or a numeric array, else None."""
     if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in "biuf" else None
+        return np.asarray(value) if value.dtype.kind in "biuf" else None
     return np.asarray(value) if isinstance(value, Scalar) else None
 
 
@@ -39,7 +39,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     if array is None:
         return f"expected {describe(expected)}, got {describe(got)}"
     if array.shape != target.shape:
-        return f"expected shape {target.shape}, got shape {array.shape}"
+        return f"expected shape {target.shape}, got shape {array.shape}{_as_seen(array, target)}"
     with np.errstate(all="ignore"):
         close = np.abs(array - target) <= tolerance * np.maximum(1, np.abs(target))
     close |= (array == target) | (np.isnan(array) & np.isnan(target))
@@ -48,6 +48,20 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     where = tuple(int(i) for i in np.argwhere(~close)[0])
     place = f" at {list(where)}" if where else ""
     return f"expected {target[where]:.6g}{place}, got {array[where]:.6g}"
+
+
+def _as_seen(array: np.ndarray, target: np.ndarray) -> str:
+    """What happened to a shape, where that can be seen."""
+    got, wanted = array.shape, target.shape
+    if sorted(got) == sorted(wanted):
+        return " (the right sizes in another order: axes are swapped)"
+    if [n for n in got if n != 1] == [n for n in wanted if n != 1]:
+        return f" (an axis of size 1 is {'left over' if len(got) > len(wanted) else 'missing'})"
+    if len(got) < len(wanted):
+        return " (it has an axis too few)"
+    if len(got) > len(wanted):
+        return " (it has an axis too many)"
+    return ""
 
 
 def same_form(got: Any, expected: Any) -> bool:

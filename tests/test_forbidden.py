@@ -13,7 +13,7 @@ REACHED = {
     "the import is the answer": "from scipy.special import softmax",
     "an assignment is the answer": "import torch\nsoftmax = torch.softmax",
     "deep in the package": "import torch.nn.functional as F\ndef softmax(x):\n    return F.softmax(x, -1)",
-    "through a helper": "import torch\ndef h(x):\n    return torch.softmax(x, 0)\ndef softmax(x):\n    return h(x)",
+    "through a helper": "import torch\ndef h(x): return torch.softmax(x, 0)\ndef softmax(x): return h(x)",
     "through a variable": "import torch\nf = torch.softmax\ndef softmax(x):\n    return f(x, 0)",
     "imported inside": "def softmax(x):\n    from scipy.special import softmax as s\n    return s(x)",
     "a whole package": "from tfcore import ops\ndef softmax(x):\n    return ops.softmax(x)",
@@ -31,7 +31,7 @@ def test_found(source):
 
 NOT_REACHED = {
     "the student's own": "def softmax(x):\n    return x\ndef f(x):\n    return softmax(x)",
-    "a comparison elsewhere": "import torch\ndef softmax(x):\n    return x\nprint(torch.softmax(softmax(1), 0))",
+    "a comparison elsewhere": "import torch\ndef softmax(x): return x\nprint(torch.softmax(softmax(1), 0))",
     "an earlier definition": "import torch\nsoftmax = torch.softmax\ndef softmax(x):\n    return x",
     "another function of torch": "import torch\ndef softmax(x):\n    return torch.exp(x)",
     "the name in a string": "import torch\ndef softmax(x):\n    return 'torch.softmax'",
@@ -46,9 +46,16 @@ def test_not_found(source):
 
 
 def test_a_cell_that_does_not_parse_hides_no_other():
-    cells = ["import torch", "def broken(:", "%matplotlib inline\n!ls", "def softmax(x):\n    return torch.softmax(x, 0)"]
+    cells = [
+        "import torch",
+        "def broken(:",
+        "%matplotlib inline\n!ls",
+        "def softmax(x):\n    return torch.softmax(x, 0)",
+    ]
     assert forbidden.find(cells, "softmax", CALLS) == "torch.softmax"
 
 
 def test_mutual_recursion_ends():
-    assert forbidden.find(["def softmax(x): return f(x)\ndef f(x): return softmax(x)"], "softmax", CALLS) is None
+    assert (
+        forbidden.find(["def softmax(x): return f(x)\ndef f(x): return softmax(x)"], "softmax", CALLS) is None
+    )

@@ -110,7 +110,7 @@ class Pair:
         assert self._judge
         home = tempfile.mkdtemp(dir=self._folder)
         limits = task["limits"]
-        order = {"home": home, "memory_bytes": limits["memory_bytes"], "cpu_seconds": limits["cpu_seconds"]}
+        order = {"home": home, "memory_bytes": limits["memory_bytes"], "cpu_seconds": int(limits["total_seconds"]) + 1}
         ours, theirs = socket.socketpair()
         with ours, theirs:
             child = self._zygote.ask_with(b"F", theirs, order, START_SECONDS)["pid"]
@@ -203,5 +203,5 @@ def _bare_environment(folder: Path) -> dict[str, str]:
 
 
 def _longest(limits: dict[str, Any]) -> float:
-    """A bound on one submission: the child's processor time, and as much again spent waiting."""
-    return float(2 * limits["cpu_seconds"] + limits["cell_seconds"] + GRACE_SECONDS + OVERHEAD_SECONDS)
+    """A bound on one submission: what it may use, its last cell, and the judge's own work."""
+    return float(limits["total_seconds"] + limits["cell_seconds"] + GRACE_SECONDS + OVERHEAD_SECONDS)

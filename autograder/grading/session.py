@@ -17,12 +17,12 @@ GRACE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use."""
+    """What one submission may use: for a cell, for one call of a function, and in all."""
 
     cell_seconds: float = 30.0
     call_seconds: float = 5.0
+    total_seconds: float = 300.0
     memory_bytes: int = 2 << 30
-    cpu_seconds: int = 600
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Session:
         self.sock = sock
         self.limits = limits
         self.dead: str | None = None
+        self.end = time.monotonic() + limits.total_seconds
 
     def run(self, source: str) -> Ran:
         """Runs a cell."""
@@ -74,12 +75,16 @@ class Session:
     def _ask(self, order: dict[str, Any], limit: float) -> dict[str, Any]:
         if self.dead:
             return {"error": "KernelDied", "message": self.dead}
+        if time.monotonic() > self.end:
+            self.dead = f"the submission had used up its {self.limits.total_seconds:g} seconds"
+            return {"error": "KernelDied", "message": self.dead}
         try:
+            self.sock.settimeout(limit + GRACE_SECONDS)
             wire.send(self.sock, order | {"limit": limit})
             reply = wire.receive(self.sock, time.monotonic() + limit + GRACE_SECONDS)
             if not isinstance(reply, dict):
                 raise wire.WireError("the answer is no dictionary")
-        except wire.TooLate:
+        except (wire.TooLate, TimeoutError):
             self.dead = f"it did not stop at the limit of {limit:g} seconds and was ended"
         except (wire.Closed, OSError):
             self.dead = "its process ended (os._exit, a crash, or too much memory)"

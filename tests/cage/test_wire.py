@@ -33,12 +33,16 @@ def through(value):
 plain = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text()
 
 
-@given(st.recursive(plain, lambda v: st.lists(v) | st.tuples(v, v) | st.dictionaries(st.text(), v), max_leaves=8))
+@given(
+    st.recursive(plain, lambda v: st.lists(v) | st.tuples(v, v) | st.dictionaries(st.text(), v), max_leaves=8)
+)
 def test_nested_values_arrive_as_they_were(value):
     assert through(value) == value
 
 
-@given(hnp.arrays(st.sampled_from([np.float32, np.float64, np.int64, np.bool_]), hnp.array_shapes(min_dims=0)))
+@given(
+    hnp.arrays(st.sampled_from([np.float32, np.float64, np.int64, np.bool_]), hnp.array_shapes(min_dims=0))
+)
 def test_arrays_arrive_with_dtype_shape_and_every_bit(array):
     got = through(array)
     assert (got.dtype, got.shape, got.tobytes()) == (array.dtype, array.shape, array.tobytes())

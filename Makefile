@@ -1,0 +1,57 @@
+# The course from a clean clone: `make course` builds and grades everything, `make test` proves it.
+# Needs Python 3.11-3.13 and make; everything else goes into .venv and node_modules.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.ready
+SAMPLE := _build/sample_class
+PORT ?= 8000
+
+.PHONY: help course test test-fast lint serve lab setup release book sample clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class
+	@$(BIN)/python -m autograder.course --sample $(SAMPLE)
+
+test: $(SETUP) lint release book ## every test
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-fast: $(SETUP) ## the tests that take no longer than a few seconds each
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not browser"
+
+lint: $(SETUP) ## style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+serve: $(SETUP) book ## the book on http://localhost:8000
+	@echo "The book is at http://localhost:$(PORT)  (Ctrl-C ends)"
+	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+lab: $(SETUP) release ## JupyterLab on your own copies of the notebooks, in my_notebooks/
+	@mkdir -p my_notebooks && cp -Rn notebooks/. my_notebooks/
+	@$(BIN)/jupyter lab --ServerApp.root_dir=my_notebooks
+
+setup: $(SETUP) ## .venv and node_modules only
+
+release: $(SETUP) ## notebooks/ from solutions/
+	@$(BIN)/autograder release
+
+book: $(SETUP) ## execute and build the book, warnings as errors
+	@$(BIN)/python book/build.py
+
+clean: ## remove what was built; .venv, your notebooks and any gradebook stay
+	rm -rf _build .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(SETUP): requirements.txt pyproject.toml package-lock.json
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \
+	  f"This course needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.12 ...")'
+	@echo "Setting up .venv: a few minutes the first time"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@

@@ -1,0 +1,263 @@
+"""A submitted notebook is understood whatever its editor, or its author, did to it."""
+
+import base64
+import copy
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from conftest import RIGHT, answer_cell, cell, released
+
+from autograder.grading.session import Limits
+
+ANSWER, TEST = 2, 3
+
+
+def submission(answer=RIGHT):
+    notebook = copy.deepcopy(released())
+    notebook["cells"][ANSWER]["source"] = answer
+    return notebook
+
+
+def scores(verdict):
+    assert verdict.status == "graded", verdict.note
+    return {c.grade_id: c.score for c in verdict.cells}
+
+
+def test_right_and_blank(grade_notebook):
+    assert scores(grade_notebook(submission())) == {"softmax": 3, "explain": None}
+    assert scores(grade_notebook(released())) == {"softmax": 0, "explain": None}
+
+
+def stripped(nb):
+    for c in nb["cells"]:
+        c["metadata"] = {}
+
+
+def without_tests(nb):
+    del nb["cells"][TEST]
+
+
+def source_as_lines(nb):
+    for c in nb["cells"]:
+        c["source"] = c["source"].splitlines(keepends=True)
+
+
+def warning_on_stderr(nb):
+    nb["cells"].insert(
+        1, cell("code", "import sys, warnings\nwarnings.warn('x')\nprint('y', file=sys.stderr)")
+    )
+
+
+def fifty_megabytes(nb):
+    nb["cells"].insert(1, cell("code", "print('x' * 50_000_000)"))
+
+
+def a_failing_cell_before(nb):
+    nb["cells"].insert(1, cell("code", "1 / 0"))
+    nb["cells"].insert(1, cell("code", "def broken(:"))
+
+
+def redefined_later(nb):
+    nb["cells"].append(cell("code", "softmax = None"))
+
+
+def answer_below_its_test(nb):
+    nb["cells"].append(nb["cells"].pop(ANSWER))
+
+
+def a_scratch_comparison(nb):
+    nb["cells"].append(cell("code", "import scipy.special\nscipy.special.softmax(np.ones(3))"))
+
+
+def calls_check(nb):
+    nb["cells"].insert(3, cell("code", "from autograder import check\ncheck(softmax).score"))
+
+
+HONEST = [
+    stripped,
+    without_tests,
+    source_as_lines,
+    warning_on_stderr,
+    fifty_megabytes,
+    a_failing_cell_before,
+    redefined_later,
+    answer_below_its_test,
+    a_scratch_comparison,
+    calls_check,
+]
+
+
+@pytest.mark.parametrize("change", HONEST)
+def test_what_costs_nothing(grade_notebook, change):
+    notebook = submission()
+    change(notebook)
+    assert scores(grade_notebook(notebook))["softmax"] == 3
+
+
+def skips_execution(nb):
+    for c in nb["cells"]:
+        c["metadata"]["tags"] = ["skip-execution", "raises-exception"]
+
+
+def test_replaced(nb):
+    nb["cells"][TEST]["source"] = "3.0"
+
+
+def test_marked_as_answer(nb):
+    nb["cells"][TEST]["metadata"]["nbgrader"] |= {"solution": True, "grade": False, "points": 300}
+
+
+def metadata_of_wrong_types(nb):
+    for c in nb["cells"]:
+        c["metadata"] = {"nbgrader": {"grade_id": ["x"], "points": "many"}}
+
+
+def removes_assertions(nb):
+    nb["cells"].insert(
+        1, cell("code", "ip = get_ipython()\nip.input_transformers_post.append(lambda lines: ['3.0\\n'])")
+    )
+
+
+def replaces_run_cell(nb):
+    nb["cells"].insert(1, cell("code", "get_ipython().run_cell = lambda *a, **k: None"))
+
+
+def forges_outputs(nb):
+    data = {"text/plain": "3.0"}
+    nb["cells"][TEST]["outputs"] = [
+        {"output_type": "execute_result", "data": data, "metadata": {}, "execution_count": 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        skips_execution,
+        test_replaced,
+        test_marked_as_answer,
+        metadata_of_wrong_types,
+        removes_assertions,
+        replaces_run_cell,
+        forges_outputs,
+        without_tests,
+    ],
+)
+def test_what_gains_nothing(grade_notebook, trick):
+    notebook = copy.deepcopy(released())
+    trick(notebook)
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 0
+    assert verdict.max_score == 3
+
+
+for shadow in (test_replaced, test_marked_as_answer):
+    shadow.__test__ = False  # tricks on the test cell, no tests of pytest's
+
+
+def test_points_before_a_lost_kernel_stand(grade_notebook):
+    notebook = submission()
+    notebook["cells"].append(cell("code", "import os\nos._exit(1)"))
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 3
+    assert any("kernel was lost" in remark for remark in verdict.remarks)
+
+
+def test_a_cell_that_never_ends_costs_only_its_time(grade_notebook):
+    notebook = submission()
+    notebook["cells"].insert(1, cell("code", "while True: pass"))
+    assert scores(grade_notebook(notebook, Limits(cell_seconds=0.5)))["softmax"] == 3
+
+
+def test_a_submission_has_a_limit_in_all(grade_notebook):
+    notebook = submission()
+    notebook["cells"][1:1] = [cell("code", "import time; time.sleep(60)")] * 20
+    verdict = grade_notebook(notebook, Limits(cell_seconds=0.2, total_seconds=0.5))
+    assert scores(verdict)["softmax"] == 0
+    assert "used up its 0.5 seconds" in verdict.remarks[-1]
+    assert verdict.seconds < 3
+
+
+def test_a_process_left_behind_is_ended(grade_notebook):
+    notebook = submission()
+    leave = "import os, time\npid = os.fork()\nif pid == 0:\n    time.sleep(600)\n    os._exit(0)\nprint(pid)"
+    notebook["cells"].append(cell("code", leave))
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 3
+    pid = int(verdict.notebook["cells"][-1]["outputs"][0]["text"])
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}") or "Z (zombie)" in status_of(pid))
+
+
+def status_of(pid):
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return "Z (zombie)"
+
+
+def wait_until(condition, seconds=5):
+    for _ in range(100):
+        if condition():
+            return
+        time.sleep(seconds / 100)
+    raise AssertionError("it did not happen")
+
+
+def test_of_two_cells_with_one_id_the_changed_one_counts(grade_notebook):
+    notebook = submission()
+    notebook["cells"].append(answer_cell(released()["cells"][ANSWER]["source"]))
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 3
+    assert any("2 cells" in remark for remark in verdict.remarks)
+
+
+def test_the_graded_notebook_is_what_nbgrader_needs(grade_notebook):
+    notebook = submission()
+    stripped(notebook)
+    graded = grade_notebook(notebook).notebook
+    marked = [c for c in graded["cells"] if "nbgrader" in c["metadata"]]
+    assert [c["metadata"]["nbgrader"]["grade_id"] for c in marked] == ["softmax_answer", "softmax", "explain"]
+    (output,) = marked[1]["outputs"]
+    assert output["output_type"] == "execute_result"
+    assert float(output["data"]["text/plain"]) == 3
+
+
+def test_outputs_are_kept_but_cut(grade_notebook):
+    notebook = submission()
+    fifty_megabytes(notebook)
+    notebook["cells"].append(cell("code", "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"))
+    verdict = grade_notebook(notebook)
+    assert len(json.dumps(verdict.as_dict())) < 400_000
+    printed = next(c for c in verdict.notebook["cells"] if "50_000_000" in c["source"])["outputs"][0]["text"]
+    assert "characters were cut" in printed
+    shown = [o for o in verdict.notebook["cells"][-1]["outputs"] if "image/png" in o.get("data", {})]
+    assert base64.b64decode(shown[0]["data"]["image/png"]).startswith(b"\x89PNG")
+
+
+def test_html_and_script_of_a_student_are_left_out(grade_notebook):
+    notebook = submission()
+    notebook["cells"].append(
+        cell("code", "from IPython.display import HTML\nHTML('<script>alert(1)</script>')")
+    )
+    assert "<script" not in json.dumps(grade_notebook(notebook).notebook["cells"][-1]["outputs"])
+
+
+UNREADABLE = {
+    "not JSON": (b"hello", "not JSON"),
+    "empty": (b"", "not JSON"),
+    "JSON, no notebook": (b'{"a": 1}', "no list of cells"),
+    "a list": (b"[]", "no list of cells"),
+    "nested 100,000 deep": (b"[" * 100_000, "not JSON"),
+    "binary": (bytes(range(256)), "not JSON"),
+    "a million cells": (json.dumps({"cells": [{}] * 100_000}).encode(), "at most"),
+}
+
+
+@pytest.mark.parametrize(("data", "told"), UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_what_is_no_notebook_is_told(grade_notebook, data, told):
+    verdict = grade_notebook(data)
+    assert verdict.status == "unreadable"
+    assert told in verdict.note
+    assert verdict.cells == ()

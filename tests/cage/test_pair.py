@@ -1,0 +1,176 @@
+"""Strangers' code meets the grader: what is right scores, what is not is told why, and nothing spreads."""
+
+import textwrap
+
+import pytest
+from conftest import RIGHT
+
+from autograder.grading.executors import grade_all
+from autograder.grading.pair import file_task
+from autograder.grading.session import Limits
+
+
+def one(verdict):
+    assert verdict.status == "graded", verdict.note
+    (cell,) = verdict.cells
+    return cell.report
+
+
+def test_a_right_answer_has_full_marks(grade_file):
+    report = one(grade_file(RIGHT))
+    assert report.passed
+    assert report.score == report.max_score == 3
+
+
+def test_a_mistake_is_named_and_costs_only_what_it_breaks(grade_file):
+    report = one(grade_file(RIGHT.replace("x - x.max(axis=axis, keepdims=True)", "x")))
+    assert report.diagnosis == "no_maximum"
+    assert 0 < report.score < report.max_score
+
+
+def returning(expression, imports=""):
+    return f"{imports}\ndef softmax(x, axis=-1):\n    return {expression}\n"
+
+
+FORBIDDEN = {
+    "in plain sight": returning("torch.softmax(torch.tensor(x), axis).numpy()", "import torch"),
+    "the import itself": "from scipy.special import softmax",
+    "by getattr": returning("getattr(torch, 'soft' + 'max')(torch.tensor(x), axis)", "import torch"),
+    "by importlib": returning(
+        "getattr(importlib.import_module('scipy.special'), 'soft' + 'max')(x, axis)", "import importlib"
+    ),
+    "as a method": returning("torch.tensor(x).softmax(axis).numpy()", "import torch"),
+    "as a module": returning("nn.Softmax(axis)(tensor(x)).numpy()", "from torch import nn, tensor"),
+    "our reference": "from tfcore.ops import softmax",
+}
+
+
+@pytest.mark.parametrize("source", FORBIDDEN.values(), ids=FORBIDDEN.keys())
+def test_the_library_call_that_is_the_exercise_is_told_as_such(grade_file, source):
+    report = one(grade_file(source))
+    assert report.status == "forbidden"
+    assert report.forbidden
+    assert report.score == 0
+
+
+STOPPED = {
+    "an endless loop": ("def softmax(x, axis=-1):\n    while True: pass", "in time"),
+    "a process that ends": ("import os\ndef softmax(x, axis=-1):\n    os._exit(0)", "process ended"),
+    "a killed process": ("import os\ndef softmax(x, axis=-1):\n    os.kill(os.getpid(), 9)", "process ended"),
+    "a loop that swallows interrupts": (
+        "import time\ndef softmax(x, axis=-1):\n    while True:\n        try:\n            time.sleep(60)\n"
+        "        except BaseException:\n            time.sleep(1)",
+        "did not stop at the limit",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "told"), STOPPED.values(), ids=STOPPED.keys())
+def test_what_does_not_come_back_is_ended_and_told(grade_file, source, told):
+    report = one(grade_file(source))
+    assert report.status == "stopped"
+    assert told in report.note
+    assert report.score == 0
+
+
+def test_memory_is_limited_and_the_limit_told(grade_file):
+    report = one(grade_file("import numpy as np\ndef softmax(x, axis=-1):\n    return np.ones(10**10)"))
+    assert "MemoryError" in report.message
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "None",
+        "'text'",
+        "object()",
+        "[x]",
+        "lambda: 0",
+        "x.astype(object)",
+        "np.zeros(10**7 + 1)",
+        "nested()",
+        "x * np.nan",
+    ],
+)
+def test_any_returned_value_is_only_wrong(grade_file, returned):
+    source = f"""
+import numpy as np
+def nested():
+    value = []
+    for _ in range(5000): value = [value]
+    return value
+def softmax(x, axis=-1):
+    return {returned}
+"""
+    report = one(grade_file(source))
+    assert report.status == "examined"
+    assert report.score == 0
+    assert "values differ" not in report.message
+
+
+def test_an_object_that_equals_everything_earns_nothing(grade_file):
+    source = """
+class Yes:
+    shape = ()
+    def __eq__(self, other): return True
+    def __array__(self, *args, **kwargs): return self
+    def __getattr__(self, name): return lambda *a, **k: self
+def softmax(x, axis=-1): return Yes()
+"""
+    assert one(grade_file(source)).score == 0
+
+
+def test_a_patched_library_changes_no_score(grade_file):
+    source = """
+import numpy as np, torch, builtins
+for name in ("allclose", "isclose", "array_equal", "isnan", "abs"):
+    setattr(np, name, lambda *a, **k: True)
+torch.allclose = lambda *a, **k: True
+builtins.abs = lambda x: 0
+def softmax(x, axis=-1): return np.zeros(x.shape)
+"""
+    assert one(grade_file(source)).score == 0
+
+
+def test_the_child_holds_no_exercise_and_no_secret(grade_file):
+    """Walks all objects of the child and prints what speaks of the grader; nothing may be found."""
+    source = textwrap.dedent("""
+        import gc, os, sys
+        found = [m for m in sys.modules if m.startswith(("tfcore", "autograder."))]
+        words = ("misconception", "no_maximum", "1729", "gradebook")
+        for o in gc.get_objects():
+            if isinstance(o, dict):
+                found += [k for k in list(o) if isinstance(k, str) and k in words[:2]]
+        found += [f"{k}={v}" for k, v in os.environ.items() if any(w in v for w in words)]
+        if found:
+            raise RuntimeError(str(found))
+    """)
+    assert one(grade_file(source + RIGHT)).passed
+
+
+def test_nothing_passes_from_one_submission_to_the_next(grade_file):
+    leave = "import builtins, numpy, os\nbuiltins.mark = numpy.mark = 1\nopen('mark', 'w').write('1')\n"
+    find = "import builtins, numpy, os\nassert not hasattr(builtins, 'mark') and not hasattr(numpy, 'mark')\n"
+    find += "assert not os.listdir('.')\n"
+    assert one(grade_file(leave + RIGHT)).passed
+    assert one(grade_file(find + RIGHT)).passed
+
+
+def test_many_are_graded_at_once_and_each_has_its_own_verdict():
+    limits = Limits()
+    sources = {"right": RIGHT, "wrong": RIGHT.replace("return e /", "return 2 * e /")}
+    tasks = [
+        (f"{name}{i}", file_task("ch02_qkv/softmax", source.encode(), False, i, limits))
+        for i in range(3)
+        for name, source in sources.items()
+    ]
+    got = dict(grade_all(tasks, "processes", workers=2))
+    assert set(got) == {key for key, _ in tasks}
+    assert all(one(verdict).passed == key.startswith("right") for key, verdict in got.items())
+
+
+def test_a_judge_that_is_killed_is_started_again(pair, grade_file):
+    assert one(grade_file(RIGHT)).passed
+    pair._judge._process.kill()
+    pair._judge._process.wait()
+    assert one(grade_file(RIGHT)).passed

@@ -1,0 +1,507 @@
+"""Every backend against the oracle: forward, backward, and the faults that people report again and again."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from attention_oracle import (
+    CASES,
+    GRADIENT_TOLERANCE,
+    TOLERANCE,
+    Case,
+    case,
+    distance,
+    make_inputs,
+    oracle,
+    output_gradient,
+    reference_gradients,
+)
+
+import tfcore.attention.tiled
+from tfcore.attention import BACKENDS, attention
+from tfcore.testing import AllocationMeter
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16]
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture(params=["explicit", "tiled", "tiled by 4", "fused"])
+def backend(request, monkeypatch):
+    """Each backend by name; tiled also with a block so small that every case has many, the last ragged."""
+    if request.param == "tiled by 4":
+        monkeypatch.setattr(tfcore.attention.tiled, "BLOCK", 4)
+    return request.param.split()[0]
+
+
+@functools.cache
+def expected(case: Case, dtype: torch.dtype):
+    return oracle(make_inputs(case, dtype))
+
+
+@functools.cache
+def expected_gradients(case: Case, dtype: torch.dtype):
+    return reference_gradients(make_inputs(case, dtype))
+
+
+def returns(backend: str) -> dict[str, bool]:
+    return {"return_weights": BACKENDS[backend].weights, "return_lse": BACKENDS[backend].lse}
+
+
+def run(inputs, backend):
+    """Attend, and ask for everything that the backend can give, by name."""
+    wanted = returns(backend)
+    result = attention(**inputs, backend=backend, **wanted)
+    result = result if any(wanted.values()) else (result,)
+    names = ["output", *(name for name in ("weights", "lse") if wanted[f"return_{name}"])]
+    return dict(zip(names, result, strict=True))
+
+
+def gradients(inputs, backend):
+    names = [name for name in ("q", "k", "v", "bias") if inputs.get(name) is not None]
+    leaves = {name: inputs[name].detach().clone().requires_grad_() for name in names}
+    output = attention(**{**inputs, **leaves}, backend=backend)
+    return dict(
+        zip(names, torch.autograd.grad(output, list(leaves.values()), output_gradient(inputs)), strict=True)
+    )
+
+
+def check_forward(case, dtype, backend, device="cpu"):
+    inputs = make_inputs(case, dtype, device)
+    for (name, got), want in zip(
+        run(inputs, backend).items(), select(expected(case, dtype), backend), strict=True
+    ):
+        assert got.dtype == (dtype if name == "output" else torch.promote_types(dtype, torch.float32))
+        tolerance = TOLERANCE[dtype if name == "output" else got.dtype]
+        assert distance(got, want) <= tolerance, f"{name} of {backend}"
+
+
+def select(results, backend):
+    output, weights, lse = results
+    wanted = returns(backend)
+    return [
+        output,
+        *([weights] if wanted["return_weights"] else []),
+        *([lse] if wanted["return_lse"] else []),
+    ]
+
+
+def check_backward(case, dtype, backend, device="cpu"):
+    inputs = make_inputs(case, dtype, device)
+    want = expected_gradients(case, dtype)
+    for name, got in gradients(inputs, backend).items():
+        assert got.dtype == dtype
+        assert distance(got, want[name]) <= GRADIENT_TOLERANCE[dtype], f"gradient of {name} by {backend}"
+
+
+# --- parity over the grid
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_matches_the_oracle(case, dtype, backend):
+    check_forward(case, dtype, backend)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_backward_matches_torch_in_float64(case, dtype, backend):
+    check_backward(case, dtype, backend)
+
+
+@pytest.mark.gpu
+@needs_cuda
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_forward_and_backward_on_cuda(dtype, backend):
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for each in CASES:
+        check_forward(each, dtype, backend, "cuda")
+        check_backward(each, dtype, backend, "cuda")
+
+
+def test_the_oracle_agrees_with_torch_where_torch_has_no_trap():
+    for name in ("plain", "long rows", "mask 4-D", "own scale", "bias 4-D and mask"):
+        inputs = make_inputs(next(c for c in CASES if c.name == name))
+        attn_mask = inputs.get("mask")
+        if "bias" in inputs:
+            attn_mask = inputs["bias"].masked_fill(~attn_mask, -math.inf)
+        got = F.scaled_dot_product_attention(
+            inputs["q"], inputs["k"], inputs["v"], attn_mask, scale=inputs.get("scale"), enable_gqa=True
+        )
+        assert distance(got, oracle(inputs)[0]) <= 1e-14, name
+
+
+SMALL = [
+    case("causal, grouped", B=1, H=4, H_kv=2, T_q=3, T_k=5, d_k=2, d_v=1, causal=True),
+    case("empty row", B=1, H=2, H_kv=2, T_q=3, T_k=5, d_k=2, d_v=1, mask="qk", empty_rows=True),
+    case("bias", B=1, H=2, H_kv=1, T_q=3, T_k=5, d_k=2, d_v=1, bias="-H-k", causal=True, window=2),
+]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_gradients_match_finite_differences(case, backend):
+    inputs = make_inputs(case)
+    names = [name for name in ("q", "k", "v", "bias") if name in inputs]
+
+    def outputs(*leaves):
+        result = run({**inputs, **dict(zip(names, leaves, strict=True))}, backend)
+        result["lse"] = result.get("lse", torch.zeros(())).clamp(min=-1e3)  # -inf has no finite difference
+        return tuple(result.values())
+
+    assert torch.autograd.gradcheck(outputs, [inputs[name].requires_grad_() for name in names])
+
+
+# --- nothing to attend to
+
+
+def test_a_query_with_nothing_to_attend_to(backend):
+    inputs = make_inputs(case("", H_kv=3, mask="BHqk", empty_rows=True, bias="-Hqk"))
+    leaves = {name: inputs[name].requires_grad_() for name in ("q", "k", "v", "bias")}
+    result = run(inputs, backend)
+    loss = result["output"].square().sum() + result["output"].sum()
+    if "weights" in result:
+        assert torch.all(result["weights"][:, :, 1] == 0)
+        loss = loss + result["weights"].sum()
+    if "lse" in result:
+        assert torch.all(result["lse"][:, :, 1] == -math.inf)
+        assert torch.isfinite(result["lse"][:, :, [0, 2, 3, 4]]).all()
+        loss = loss + result["lse"].exp().sum()
+    assert torch.all(result["output"][:, :, 1] == 0)
+    loss.backward()
+    for name, leaf in leaves.items():
+        assert torch.isfinite(leaf.grad).all(), name
+    assert torch.all(leaves["q"].grad[:, :, 1] == 0)
+    assert torch.all(leaves["bias"].grad[:, :, 1] == 0)
+    assert torch.all(leaves["q"].grad[:, :, 0].abs().sum(-1) > 0)
+
+
+def test_nobody_may_attend_to_anything(backend):
+    inputs = make_inputs(case("", T_q=7, T_k=7))
+    inputs["mask"] = torch.zeros(1, 1, dtype=torch.bool)
+    leaves = [inputs[name].requires_grad_() for name in ("q", "k", "v")]
+    output = attention(**inputs, backend=backend)
+    assert torch.all(output == 0)
+    assert all(torch.all(g == 0) for g in torch.autograd.grad(output.sum(), leaves))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_bias_of_minus_infinity_forbids(backend, dtype):
+    inputs = make_inputs(case("", mask="qk", bias="qk"), dtype)
+    least = torch.finfo(dtype).min
+    inputs["bias"][:, 2] = least + torch.tensor(least, dtype=dtype)  # finfo.min twice is -inf
+    inputs["bias"][3] = -math.inf
+    want, _, lse = oracle(inputs)
+    assert np.isneginf(lse[:, :, 3]).all()
+    leaves = [inputs[name].requires_grad_() for name in ("q", "k", "v", "bias")]
+    output = attention(**inputs, backend=backend)
+    assert distance(output, want) <= TOLERANCE[dtype]
+    for gradient in torch.autograd.grad(output.sum(), leaves):
+        assert torch.isfinite(gradient).all()
+
+
+# --- what is padding may hold anything
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "case",
+    [
+        case("padding", mask="B--k", H_kv=2),
+        case("padding and causal", mask="B--k", T_q=7, T_k=7, causal=True),
+        case("mask per head", mask="BHqk", H_kv=2),
+        case("positions", positions="shared", T_q=5, T_k=9, causal=True),
+    ],
+    ids=str,
+)
+def test_garbage_that_nobody_may_attend_to_changes_nothing(case, garbage, backend):
+    clean = make_inputs(case)
+    B, T_q, T_k = case.B, case.T_q, case.T_k
+    idle_query, unseen_key = (
+        torch.zeros(B, 1, T_q, 1, dtype=torch.bool),
+        torch.zeros(B, 1, T_k, 1, dtype=torch.bool),
+    )
+    if case.positions:
+        clean["k_pos"][4] = 10**6  # an empty slot of a cache
+        unseen_key[:, :, 4] = True
+        clean["q_pos"][2] = -1
+        idle_query[:, :, 2] = True
+    else:
+        unseen_key[0, :, 3] = unseen_key[1, :, 0] = True
+        idle_query[1, :, 2] = True
+        mask = clean["mask"] & ~unseen_key.mT
+        clean["mask"] = mask & ~idle_query if case.mask == "BHqk" else mask
+        if case.mask != "BHqk":
+            idle_query[:] = False
+    dirty = dict(clean)
+    dirty["q"] = clean["q"].masked_fill(idle_query, garbage)
+    dirty["k"] = clean["k"].masked_fill(unseen_key, garbage)
+    dirty["v"] = clean["v"].masked_fill(unseen_key, garbage)
+
+    for name, got in run(dirty, backend).items():
+        assert torch.equal(got, run(clean, backend)[name]), name
+    for name, got in gradients(dirty, backend).items():
+        assert torch.equal(got, gradients(clean, backend)[name]), name
+
+
+def test_garbage_that_is_attended_to_shows(backend):
+    inputs = make_inputs(case("", T_q=7, T_k=7, causal=True))
+    inputs["v"][0, 0, 0] = math.nan
+    output = attention(**inputs, backend=backend)
+    assert torch.isnan(output[0, 0]).all()
+    assert torch.isfinite(output[1]).all()
+
+
+# --- large scores
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_scores_of_ten_thousand_that_differ_by_little(dtype, backend):
+    """Scores of 10000 + 0, 1 or 2, which float32 holds exactly: the weights are those of 0, 1 and 2."""
+    inputs = make_inputs(case("", T_q=7, T_k=300, d_k=2, H_kv=2, mask="qk"), dtype)
+    inputs["q"] = torch.tensor([100.0, 1.0], dtype=dtype).expand(2, 6, 7, 2)
+    inputs["k"] = (
+        torch.stack([torch.full((300,), 100.0), torch.arange(300.0) % 3], dim=-1)
+        .expand(2, 2, 300, 2)
+        .to(dtype)
+    )
+    inputs["scale"] = 1.0
+    # Tiles are put together by their lse, and a float32 near 10,000 is only known to 5e-4.
+    tolerance = torch.finfo(dtype).eps * (1e4 if backend == "tiled" else 10)
+    assert distance(attention(**inputs, backend=backend), oracle(inputs)[0]) <= tolerance
+    got, exact = gradients(inputs, backend), reference_gradients(inputs)
+    for name, factor in (("q", 100), ("k", 100), ("v", 1)):  # the score's gradient is multiplied by k and by q
+        assert distance(got[name], exact[name]) <= factor * tolerance, name
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_scores_that_saturate(dtype, backend):
+    inputs = make_inputs(case("", T_q=7, T_k=300, H_kv=2, mask="qk"), dtype)
+    inputs["scale"] = 2000.0
+    want, _, lse = oracle(inputs)
+    assert np.abs(lse).max() > 1e4
+    assert distance(attention(**inputs, backend=backend), want) <= torch.finfo(dtype).eps * np.abs(lse).max()
+    assert all(torch.isfinite(gradient).all() for gradient in gradients(inputs, backend).values())
+
+
+# --- layouts and inputs
+
+
+def test_inputs_that_are_not_contiguous(backend):
+    inputs = make_inputs(case("", H=6, H_kv=3, T_q=9, T_k=9, causal=True, mask="BHqk", bias="BHqk"))
+    strided = dict(inputs)
+    for name in ("q", "k", "v", "mask", "bias"):
+        strided[name] = inputs[name].permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0)
+        assert not strided[name].is_contiguous()
+    assert distance(attention(**strided, backend=backend), oracle(inputs)[0]) <= 1e-14
+    for name, got in gradients(strided, backend).items():
+        assert distance(got, reference_gradients(inputs)[name]) <= 1e-13, name
+
+
+def test_expanded_inputs(backend):
+    inputs = make_inputs(case("", B=1, H=1, H_kv=1))
+    expanded = {name: x.expand(2, 6, -1, -1) for name, x in inputs.items()}
+    assert distance(attention(**expanded, backend=backend), oracle(expanded)[0]) <= 1e-14
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_inputs_are_not_changed(backend, dtype):
+    inputs = make_inputs(next(c for c in CASES if c.name == "everything"), dtype)
+    before = {name: x.clone() for name, x in inputs.items() if isinstance(x, torch.Tensor)}
+    gradients(inputs, backend)
+    for name, x in before.items():
+        assert torch.equal(inputs[name], x), name
+
+
+def test_autocast_does_not_lower_the_precision(backend):
+    inputs = make_inputs(case("", causal=True), torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = attention(**inputs, backend=backend)
+    assert output.dtype == torch.float32
+    assert distance(output, oracle(inputs)[0]) <= TOLERANCE[torch.float32]
+
+
+# --- the same attention, asked for in another way
+
+
+def test_decoding_in_chunks_gives_the_same_as_all_at_once(backend):
+    inputs = make_inputs(case("", T_q=11, T_k=11, H_kv=2, causal=True, window=6))
+    whole = attention(**inputs, backend=backend)
+    for chunks in ([11], [4, 4, 3], [1] * 11, [10, 1]):
+        pieces, done = [], 0
+        for size in chunks:
+            q = inputs["q"][:, :, done : done + size]
+            done += size
+            k, v = inputs["k"][:, :, :done], inputs["v"][:, :, :done]
+            pieces.append(attention(q, k, v, causal=True, window=6, backend=backend))
+        assert distance(torch.cat(pieces, dim=2), whole.numpy()) <= 1e-14, chunks
+
+
+def test_left_padding_gives_the_same_as_no_padding(backend):
+    alone = make_inputs(case("", B=1, T_q=5, T_k=5, causal=True))
+    padded = {name: F.pad(alone[name], (0, 0, 3, 0), value=math.nan) for name in "qkv"}
+    real = torch.arange(8) >= 3
+    positions = torch.arange(8) - 3
+    output = attention(
+        **padded,
+        mask=real[None, :] & real[:, None],
+        causal=True,
+        q_pos=positions,
+        k_pos=positions,
+        backend=backend,
+    )
+    assert distance(output[:, :, 3:], oracle(alone)[0]) <= 1e-14
+
+
+def test_causal_and_window_equal_their_masks(backend):
+    inputs = make_inputs(case("", T_q=9, T_k=9, H_kv=2))
+    i, j = torch.arange(9)[:, None], torch.arange(9)[None, :]
+    as_mask = attention(**inputs, mask=(j <= i) & (j > i - 4), backend=backend)
+    assert distance(attention(**inputs, causal=True, window=4, backend=backend), as_mask.numpy()) <= 1e-14
+
+
+# --- memory
+
+
+def metered(backend, n, **options):
+    q, k, v = (torch.randn(1, 1, n, 32, requires_grad=True) for _ in range(3))
+    with AllocationMeter() as forward:
+        output = attention(q, k, v, backend=backend, **options)
+    with AllocationMeter() as backward:
+        output.sum().backward()
+    return forward, backward
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"causal": True, "window": 100}], ids=str)
+def test_tiled_never_allocates_the_matrix(options):
+    n = 1024
+    for meter in metered("tiled", n, **options):
+        assert meter.largest_elements == n * 32  # q, an output or a gradient; a tile has 128 * 128
+        assert meter.peak_bytes < 4 * n * n / 4
+    for meter in metered("explicit", n, **options):
+        assert meter.largest_elements == n * n
+
+
+def test_tiled_memory_grows_with_the_length_and_not_with_its_square():
+    peaks = [[meter.peak_bytes for meter in metered("tiled", n, causal=True)] for n in (1024, 2048)]
+    for short, long in zip(*peaks, strict=True):
+        assert long < 2.1 * short
+
+
+def test_tiled_with_a_mask_of_padded_keys_and_a_bias_per_key():
+    n = 1024
+    options = {"mask": torch.rand(1, 1, 1, n) < 0.9, "bias": torch.randn(1, 1, 1, n, requires_grad=True)}
+    assert max(meter.largest_elements for meter in metered("tiled", n, **options)) == n * 32
+
+
+def test_tiled_keeps_no_matrix_for_the_backward_pass():
+    kept = []
+    q, k, v = (torch.randn(1, 2, 512, 32, requires_grad=True) for _ in range(3))
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        attention(q, k, v, causal=True, backend="tiled")
+    assert sum(kept) == 2 * 512 * (4 * 32 + 1)  # q, k, v, output and lse
+
+
+def test_fused_leaves_the_plain_cases_to_the_kernel_without_a_mask(monkeypatch):
+    calls = []
+    sdpa = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **kw: calls.append(kw) or sdpa(*a, **kw)
+    )
+    for T_q, options in ((7, {}), (7, {"causal": True}), (1, {"causal": True}), (3, {"causal": True})):
+        inputs = make_inputs(case("", T_q=T_q, T_k=7, **options))
+        attention(**inputs, backend="fused")
+    assert [kw.get("attn_mask") is None for kw in calls] == [True, True, True, False]
+    assert [bool(kw.get("is_causal")) for kw in calls] == [False, True, False, False]
+
+
+# --- the seam itself
+
+
+def test_what_is_returned():
+    inputs = make_inputs(case(""))
+    output, weights, lse = attention(**inputs, return_weights=True, return_lse=True)
+    assert isinstance(attention(**inputs), torch.Tensor)
+    only_weights, only_lse = attention(**inputs, return_weights=True), attention(**inputs, return_lse=True)
+    assert isinstance(only_weights, tuple)
+    assert isinstance(only_lse, tuple)
+    assert torch.equal(only_weights[1], weights)
+    assert distance(only_lse[1], lse.numpy()) <= 1e-14
+    assert distance(weights @ inputs["v"], output.numpy()) <= 1e-14
+
+
+def test_auto_takes_the_first_backend_that_serves(monkeypatch):
+    ran = []
+    for name, b in list(BACKENDS.items()):
+        spy = lambda *args, name=name, run=b.run: ran.append(name) or run(*args)  # noqa: E731
+        monkeypatch.setitem(BACKENDS, name, type(b)(spy, b.weights, b.lse))
+    inputs = make_inputs(case(""))
+    for extra in (
+        {},
+        {"return_lse": True},
+        {"return_weights": True},
+        {"return_weights": True, "return_lse": True},
+    ):
+        attention(**inputs, **extra)
+    assert ran == ["fused", "tiled", "explicit", "explicit"]
+
+
+@pytest.mark.parametrize(("name", "extra"), [("fused", "weights"), ("fused", "lse"), ("tiled", "weights")])
+def test_a_named_backend_never_falls_back(name, extra):
+    with pytest.raises(ValueError, match=f"returns the {extra}, got '{name}'"):
+        attention(**make_inputs(case("")), backend=name, **{f"return_{extra}": True})
+
+
+def test_the_seam_runs_where_there_is_no_memory_at_all():
+    q = torch.zeros(2, 4, 5, 8, device="meta")
+    assert attention(q, q, q, causal=True, backend="explicit").shape == q.shape
+
+
+x = torch.zeros(2, 6, 5, 8)
+BAD = {
+    "three axes": ({"q": x[0], "k": x, "v": x}, "four axes (B, H, T, d)"),
+    "batch": ({"q": x, "k": x[:1], "v": x[:1]}, "one batch size B"),
+    "a value too few": ({"q": x, "k": x, "v": x[:, :, 1:]}, "one value per key"),
+    "no keys": ({"q": x, "k": x[:, :, :0], "v": x[:, :, :0]}, "at least one key"),
+    "width": ({"q": x, "k": x[..., 1:], "v": x}, "one width d_k"),
+    "groups": ({"q": x, "k": x[:, :4], "v": x[:, :4]}, "that the key heads divide, got 6 and 4"),
+    "types": ({"q": x, "k": x.double(), "v": x}, "one floating-point type"),
+    "integers": ({"q": x.int(), "k": x.int(), "v": x.int()}, "one floating-point type"),
+    "float mask": ({"mask": torch.ones(5, 5)}, "a boolean mask, True = may attend"),
+    "padding mask": ({"mask": torch.ones(2, 5, dtype=torch.bool)}, "(B, T_k) as mask[:, None, None, :]"),
+    "mask of five axes": (
+        {"mask": torch.ones(1, 1, 1, 5, 5, dtype=torch.bool)},
+        "broadcasts to (B, H, T_q, T_k)",
+    ),
+    "mask that is larger": ({"q": x[:1], "k": x[:1], "v": x[:1], "mask": x[..., :5].bool()}, "broadcasts to"),
+    "bias shape": ({"bias": torch.ones(3, 5, 5)}, "a bias that broadcasts"),
+    "boolean bias": ({"bias": torch.ones(5, 5, dtype=torch.bool)}, "pass a boolean one as mask"),
+    "window": ({"window": 0}, "a window of 1 or more, got 0"),
+    "positions": ({"q_pos": torch.arange(4)}, "q_pos as whole numbers of shape (5,) or (2, 5)"),
+    "float positions": ({"q_pos": torch.arange(5.0)}, "q_pos as whole numbers"),
+    "k_pos alone": ({"k_pos": torch.arange(5)}, "q_pos beside k_pos"),
+    "backend": ({"backend": "flash"}, "a backend out of fused, tiled, explicit or auto, got 'flash'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
+def test_arguments_that_do_not_fit(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        attention(**{"q": x, "k": x, "v": x, **arguments})
+
+
+def test_the_meter_counts_storages():
+    with AllocationMeter() as meter:
+        a = torch.ones(10, 10)
+        a.view(100).add_(1)
+        a.expand(1000, 10, 10)
+        b = a + a
+        del a
+        c = torch.empty(0).resize_(500)
+    assert (meter.largest_elements, meter.peak_bytes, meter.live_bytes) == (500, 2400, 2400)
+    del b, c
+    assert meter.live_bytes == 0

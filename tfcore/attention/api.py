@@ -1,0 +1,199 @@
+"""The seam: one function that every model of the course calls, and a table of what may stand behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tfcore.attention.explicit import explicit_attention
+from tfcore.attention.fused import fused_attention
+from tfcore.attention.pattern import Pattern
+from tfcore.attention.tiled import tiled_attention
+from tfcore.masks import default_positions
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to compute attention, and what it can return beside the output."""
+
+    run: Callable[..., tuple[Tensor, Tensor | None, Tensor | None]]
+    weights: bool
+    lse: bool
+
+    def serves(self, return_weights: bool, return_lse: bool) -> bool:
+        return self.weights >= return_weights and self.lse >= return_lse
+
+
+BACKENDS = {  # "auto" takes the first that serves
+    "fused": Backend(fused_attention, weights=False, lse=False),
+    "tiled": Backend(tiled_attention, weights=False, lse=True),
+    "explicit": Backend(explicit_attention, weights=True, lse=True),
+}
+
+
+def attention(
+    q: Float[Tensor, "B H T_q d_k"],
+    k: Float[Tensor, "B H_kv T_k d_k"],
+    v: Float[Tensor, "B H_kv T_k d_v"],
+    *,
+    mask: Bool[Tensor, "*#B_H_T_q_T_k"] | None = None,
+    bias: Float[Tensor, "*#B_H_T_q_T_k"] | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    q_pos: Int[Tensor, "*#B T_q"] | None = None,
+    k_pos: Int[Tensor, "*#B T_k"] | None = None,
+    backend: str = "auto",
+    return_weights: bool = False,
+    return_lse: bool = False,
+) -> Tensor | Any:
+    r"""Give each query the mean of the values, weighted by how well their keys match it.
+
+    $\operatorname{softmax}(s Q K^\top + B + M) \, V$, where M is 0 if attending is allowed, else $-\infty$.
+
+    Attending is allowed where the mask, the causal rule and the window all allow it. A query that may attend
+    to nothing gives output 0, gradient 0 and lse -inf. A query or a key that the mask leaves unused may hold
+    anything, NaN included, without effect on output or gradient; what any query may attend to must be finite.
+
+    Args:
+        q: queries, (B, H, T_q, d_k).
+        k: keys, (B, H_kv, T_k, d_k) where H_kv divides H; head h reads from head h // (H / H_kv).
+        v: values, (B, H_kv, T_k, d_v).
+        mask: boolean, True = may attend, broadcastable to (B, H, T_q, T_k). A mask of padded keys (B, T_k)
+            goes in as ``mask[:, None, None, :]``.
+        bias: added to the scaled scores, broadcastable to (B, H, T_q, T_k).
+        causal: allow only ``k_pos <= q_pos``.
+        window: allow only ``|q_pos - k_pos| < window``; with ``causal``, the token and window - 1 before it.
+        scale: multiplies the scores; $1 / \sqrt{d_k}$ when None.
+        q_pos: position of each query, (T_q,) or (B, T_q); the last T_q of 0 ... T_k - 1 when None.
+        k_pos: position of each key, (T_k,) or (B, T_k); 0 ... T_k - 1 when None.
+        backend: a name in ``BACKENDS``, or "auto" for the first that can serve the call.
+        return_weights: return the weights (B, H, T_q, T_k) too.
+        return_lse: return the log-sum-exp of each row of scores (B, H, T_q) too, for ``merge``.
+
+    Returns:
+        The output (B, H, T_q, d_v) in the type of ``q``; or a tuple of it, the weights if asked for and the
+        lse if asked for. Weights and lse are float32 or wider, as is all that is computed of them.
+
+    Raises:
+        ValueError: arguments that do not fit, an unknown backend, or one that cannot return what is asked.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.1.
+
+    >>> q, k, v = torch.zeros(1, 4, 2, 8), torch.zeros(1, 2, 3, 8), torch.ones(1, 2, 3, 5)
+    >>> output, weights = attention(q, k, v, causal=True, return_weights=True)
+    >>> print(output.shape, weights[0, 0, 0])
+    torch.Size([1, 4, 2, 5]) tensor([0.5000, 0.5000, 0.0000])
+    """
+    shape = _score_shape(q, k, v)
+    _check_positions("q_pos", q_pos, shape[0], shape[2])
+    _check_positions("k_pos", k_pos, shape[0], shape[3])
+    if k_pos is not None and q_pos is None:
+        raise ValueError("expected q_pos beside k_pos, got k_pos alone; say where the queries are as well")
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(
+            f"expected a boolean mask, True = may attend, got {mask.dtype}; "
+            "use mask.bool(), or pass numbers to be added to the scores as bias"
+        )
+    if bias is not None and not bias.is_floating_point():
+        raise ValueError(f"expected a floating-point bias, got {bias.dtype}; pass a boolean one as mask")
+
+    default_q_pos, default_k_pos = default_positions(shape[2], shape[3], q.device)
+    one_last_query = shape[2] == 1 and q_pos is None  # it may see every key, so that causal rules out none
+    pattern = Pattern(
+        mask=_four_axes("mask", mask, shape),
+        causal=causal and not one_last_query,
+        window=window,
+        q_pos=default_q_pos if q_pos is None else q_pos,
+        k_pos=default_k_pos if k_pos is None else k_pos,
+        positions_given=q_pos is not None,
+    )
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    chosen = _choose(backend, return_weights, return_lse)
+    with _no_autocast(q.device.type):
+        output, weights, lse = chosen.run(q, k, v, pattern, _four_axes("bias", bias, shape), scale)
+
+    extras = [x for x, wanted in ((weights, return_weights), (lse, return_lse)) if wanted]
+    return (output, *extras) if extras else output
+
+
+def _no_autocast(device_type: str) -> AbstractContextManager[object]:
+    """Compute in the types that were given: autocast would bring scores down to half precision."""
+    available = torch.amp.is_autocast_available(device_type)
+    return torch.autocast(device_type, enabled=False) if available else nullcontext()
+
+
+def _choose(name: str, return_weights: bool, return_lse: bool) -> Backend:
+    if name == "auto":
+        return next(b for b in BACKENDS.values() if b.serves(return_weights, return_lse))
+    if name not in BACKENDS:
+        raise ValueError(
+            f"expected a backend out of {', '.join(BACKENDS)} or auto, got {name!r}; name one of these"
+        )
+    if not BACKENDS[name].serves(return_weights, return_lse):
+        extra = "weights" if return_weights and not BACKENDS[name].weights else "lse"
+        able = [other for other, b in BACKENDS.items() if b.serves(return_weights, return_lse)]
+        raise ValueError(
+            f"expected a backend that returns the {extra}, got {name!r}, which cannot give them; "
+            f"use {' or '.join(able)}, or auto"
+        )
+    return BACKENDS[name]
+
+
+def _score_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int]:
+    """Check q, k and v against each other and name the shape of their scores, (B, H, T_q, T_k)."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.ndim == k.ndim == v.ndim == 4:
+        raise ValueError(f"expected four axes (B, H, T, d), got {shapes}; split the heads first")
+    if not q.shape[0] == k.shape[0] == v.shape[0]:
+        raise ValueError(f"expected one batch size B, got {shapes}; expand k and v to the batch of q")
+    if k.shape[1:3] != v.shape[1:3]:
+        raise ValueError(f"expected one value per key, got {shapes}; give k and v the same heads and length")
+    if k.shape[2] == 0:
+        raise ValueError(f"expected at least one key, got {shapes}; no keys give output 0 and lse -inf")
+    if q.shape[3] != k.shape[3]:
+        raise ValueError(f"expected q and k of one width d_k, got {shapes}; project them to the same width")
+    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"expected a number of query heads that the key heads divide, got {q.shape[1]} and {k.shape[1]}; "
+            "each key head serves the same number of query heads"
+        )
+    if not (q.dtype == k.dtype == v.dtype and q.is_floating_point()):
+        raise ValueError(
+            f"expected one floating-point type, got {q.dtype}, {k.dtype}, {v.dtype}; convert with .to"
+        )
+    return q.shape[0], q.shape[1], q.shape[2], k.shape[2]
+
+
+def _four_axes(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """Give a mask or bias all four axes, those of size 1 included, or say why it does not fit."""
+    if x is None:
+        return None
+    padded = (1,) * (4 - x.ndim) + tuple(x.shape)
+    if len(padded) != 4 or any(size not in (1, full) for size, full in zip(padded, shape, strict=True)):
+        raise ValueError(
+            f"expected a {name} that broadcasts to (B, H, T_q, T_k) = {shape}, got {tuple(x.shape)}; "
+            f"insert axes of size 1: (B, T_k) as {name}[:, None, None, :], (B, T_q, T_k) as {name}[:, None]"
+        )
+    return x.reshape(padded)
+
+
+def _check_positions(name: str, positions: Tensor | None, batch: int, length: int) -> None:
+    if positions is None:
+        return
+    if positions.is_floating_point() or tuple(positions.shape) not in (
+        (length,),
+        (batch, length),
+        (1, length),
+    ):
+        raise ValueError(
+            f"expected {name} as whole numbers of shape ({length},) or ({batch}, {length}), got "
+            f"{positions.dtype} {tuple(positions.shape)}; give one position per token"
+        )

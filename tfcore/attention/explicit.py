@@ -1,0 +1,85 @@
+"""Attention as the textbook has it: every score, then every weight, then the output.
+
+The T_q x T_k matrix is stored, several times over when gradients are kept. That is what this backend is
+for: it can show its weights, and the others are held to it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tfcore.attention.pattern import Pattern, blank_unused, wide
+
+
+def explicit_attention(
+    q: Float[Tensor, "B H T_q d_k"],
+    k: Float[Tensor, "B H_kv T_k d_k"],
+    v: Float[Tensor, "B H_kv T_k d_v"],
+    pattern: Pattern,
+    bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
+    scale: float,
+) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
+    r"""Attend by forming the whole matrix of scores.
+
+    $\operatorname{softmax}(s Q K^\top + B + M) \, V$, where M is 0 if attending is allowed, else $-\infty$.
+
+    Args:
+        q: queries, (B, H, T_q, d_k).
+        k: keys, (B, H_kv, T_k, d_k); each of the H_kv heads serves H / H_kv adjacent query heads.
+        v: values, (B, H_kv, T_k, d_v).
+        pattern: who may attend to whom.
+        bias: added to the scores.
+        scale: multiplies the scores, before the bias.
+
+    Returns:
+        The output, the weights, and the log of each row's sum of exponentials (lse).
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, equation 1; Ainslie et al. (2023), *GQA*.
+    """
+    groups = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+    allowed = pattern.tile()
+    q_seen, k_seen, v_seen = (x.to(wide(q.dtype)) for x in blank_unused(q, k, v, allowed))
+    output, weights, lse = attend(q_seen, k_seen, v_seen, allowed, bias, scale)
+    return output.to(q.dtype), weights, lse
+
+
+def attend(
+    q: Float[Tensor, "B H T_q d_k"],
+    k: Float[Tensor, "B H T_k d_k"],
+    v: Float[Tensor, "B H T_k d_v"],
+    allowed: Bool[Tensor, "#B #H #T_q #T_k"] | None,
+    bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
+    scale: float,
+) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
+    """Attend within one tile, be it the whole matrix; see :func:`explicit_attention`."""
+    scores = masked_scores(q, k, allowed, bias, scale)
+    peak = scores.amax(dim=-1, keepdim=True).detach()
+    peak = peak.masked_fill(peak == -math.inf, 0.0)
+    exp = torch.exp(scores - peak)
+    total = exp.sum(dim=-1, keepdim=True)
+    empty = total == 0
+    total = total.masked_fill(empty, 1.0)
+    weights = exp / total
+    lse = (peak + torch.log(total)).masked_fill(empty, -math.inf).squeeze(-1)
+    return weights @ v, weights, lse
+
+
+def masked_scores(
+    q: Float[Tensor, "B H T_q d_k"],
+    k: Float[Tensor, "B H T_k d_k"],
+    allowed: Bool[Tensor, "#B #H #T_q #T_k"] | None,
+    bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
+    scale: float,
+) -> Float[Tensor, "B H T_q T_k"]:
+    """Score every key for every query: scaled, biased, and -inf where attending is forbidden."""
+    scores = (q * scale) @ k.mT
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -math.inf)
+    return scores

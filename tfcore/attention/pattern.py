@@ -1,0 +1,79 @@
+"""Who may attend to whom, worked out for one tile of the score matrix at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from tfcore.masks import position_mask
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The and of a mask, a causal rule and a window.
+
+    Args:
+        mask: boolean, four axes, each of full size or 1; True = may attend.
+        causal: whether a key must not come after its query.
+        window: how many positions a query sees to either side, itself included; None for all.
+        q_pos: position of each query, (T_q,) or (B, T_q).
+        k_pos: position of each key, (T_k,) or (B, T_k).
+        positions_given: whether the caller chose the positions, or they are the default ones.
+    """
+
+    mask: Bool[Tensor, "#B #H #T_q #T_k"] | None
+    causal: bool
+    window: int | None
+    q_pos: Int[Tensor, "*#B T_q"]
+    k_pos: Int[Tensor, "*#B T_k"]
+    positions_given: bool
+
+    def tile(self, rows: slice = ALL, cols: slice = ALL) -> Bool[Tensor, "#B #H #rows #cols"] | None:
+        """Work out one tile of the combined mask; None where everything is allowed."""
+        allowed = None if self.mask is None else cut(self.mask, rows, cols)
+        if self.causal or self.window is not None:
+            q_pos, k_pos = self.q_pos[..., rows], self.k_pos[..., cols]
+            by_position = position_mask(q_pos, k_pos, causal=self.causal, window=self.window)
+            by_position = by_position.unsqueeze(-3)  # the head axis
+            allowed = by_position if allowed is None else allowed & by_position
+        if allowed is not None and allowed.ndim == 3:
+            allowed = allowed.unsqueeze(0)
+        return allowed
+
+
+def cut(
+    x: Shaped[Tensor, "#B #H #T_q #T_k"], rows: slice, cols: slice
+) -> Shaped[Tensor, "#B #H #rows #cols"]:
+    """Take a tile of a matrix that may be broadcast: an axis of size 1 stays whole."""
+    rows = rows if x.shape[-2] > 1 else ALL
+    cols = cols if x.shape[-1] > 1 else ALL
+    return x[..., rows, cols]
+
+
+def blank_unused(
+    q: Float[Tensor, "B H T_q d_k"],
+    k: Float[Tensor, "B H_kv T_k d_k"],
+    v: Float[Tensor, "B H_kv T_k d_v"],
+    allowed: Bool[Tensor, "#B #H #T_q #T_k"] | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Zero the queries that may attend to nothing and the keys and values that nobody may attend to.
+
+    Weight zero does not hide them: 0 x NaN is NaN, in the output and in every gradient.
+    """
+    if allowed is None:
+        return q, k, v
+    idle = ~allowed.any(dim=-1, keepdim=True)
+    unseen = ~allowed.any(dim=-2, keepdim=True).mT
+    if unseen.shape[1] > 1 and k.shape[1] != unseen.shape[1]:  # all the heads of a group must agree
+        unseen = unseen.unflatten(1, (k.shape[1], -1)).all(dim=2)
+    return q.masked_fill(idle, 0.0), k.masked_fill(unseen, 0.0), v.masked_fill(unseen, 0.0)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Name the type that scores, softmax and lse are computed in: float32 or wider."""
+    return torch.promote_types(dtype, torch.float32)

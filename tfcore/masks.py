@@ -1,0 +1,191 @@
+"""Masks: who may attend to whom. Boolean, **True = may attend**, as in torch's SDPA.
+
+(``torch.nn.MultiheadAttention`` has it the other way round: there True means masked.)
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+def position_mask(
+    q_pos: Int[Tensor, "*#batch T_q"],
+    k_pos: Int[Tensor, "*#batch T_k"],
+    *,
+    causal: bool = True,
+    window: int | None = None,
+) -> Bool[Tensor, "*batch T_q T_k"]:
+    r"""Decide by position, not by index, which query may attend to which key.
+
+    Causal: $p^k_j \le p^q_i$. Window w: $|p^q_i - p^k_j| < w$, so that a window of 1 is the token itself.
+
+    Args:
+        q_pos: position of each query in its sequence, (..., T_q).
+        k_pos: position of each key in the same sequence, (..., T_k).
+        causal: forbid keys that come after the query.
+        window: forbid keys that are this far away or farther; None for no limit.
+
+    Returns:
+        The mask, (..., T_q, T_k).
+
+    Raises:
+        ValueError: a window below 1.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.3 (causal); Beltagy, Peters and
+    Cohan (2020), *Longformer: The Long-Document Transformer* (window).
+
+    >>> cache = torch.arange(4)
+    >>> print(position_mask(torch.tensor([2]), cache, window=2).int())
+    tensor([[0, 1, 1, 0]], dtype=torch.int32)
+    """
+    if window is not None and window < 1:
+        raise ValueError(
+            f"expected a window of 1 or more, got {window!r}; a window counts the token itself, "
+            "so 1 is the smallest and None means no window"
+        )
+    distance = q_pos.unsqueeze(-1) - k_pos.unsqueeze(-2)
+    allowed = torch.ones_like(distance, dtype=torch.bool)
+    if causal:
+        allowed &= distance >= 0
+    if window is not None:
+        allowed &= distance.abs() < window
+    return allowed
+
+
+def causal_mask(
+    q_len: int, k_len: int | None = None, device: torch.device | str | None = None
+) -> Bool[Tensor, "q_len k_len"]:
+    r"""Let each token attend to itself and to what came before, the queries being the last of the keys.
+
+    $\text{mask}_{ij} = [\, j \le i + (T_k - T_q) \,]$, so that the last query sees the last key.
+
+    Args:
+        q_len: number of queries, T_q.
+        k_len: number of keys, T_k; as many as queries when None.
+        device: where the mask lives.
+
+    Returns:
+        The mask, (T_q, T_k).
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.3.
+
+    >>> print(causal_mask(2, 3).int())
+    tensor([[1, 1, 0],
+            [1, 1, 1]], dtype=torch.int32)
+    """
+    q_pos, k_pos = default_positions(q_len, q_len if k_len is None else k_len, device)
+    return position_mask(q_pos, k_pos)
+
+
+def sliding_window_mask(
+    q_len: int, window: int, k_len: int | None = None, device: torch.device | str | None = None
+) -> Bool[Tensor, "q_len k_len"]:
+    r"""Let each token attend to itself and to the ``window - 1`` tokens before it.
+
+    $\text{mask}_{ij} = [\, 0 \le i + (T_k - T_q) - j < w \,]$.
+
+    Args:
+        q_len: number of queries, T_q.
+        window: how many tokens a query sees, itself included.
+        k_len: number of keys, T_k; as many as queries when None.
+        device: where the mask lives.
+
+    Returns:
+        The mask, (T_q, T_k).
+
+    Raises:
+        ValueError: a window below 1.
+
+    From: Child et al. (2019), *Generating Long Sequences with Sparse Transformers*; Jiang et al. (2023),
+    *Mistral 7B*.
+
+    >>> print(sliding_window_mask(3, window=2).int())
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [0, 1, 1]], dtype=torch.int32)
+    """
+    q_pos, k_pos = default_positions(q_len, q_len if k_len is None else k_len, device)
+    return position_mask(q_pos, k_pos, window=window)
+
+
+def padding_mask(lengths: Int[Tensor, " B"], max_len: int) -> Bool[Tensor, "B max_len"]:
+    r"""Mark the real tokens of sequences that were padded on the right.
+
+    $\text{mask}_{bj} = [\, j < \ell_b \,]$.
+
+    Args:
+        lengths: number of real tokens of each sequence, (B,).
+        max_len: length that the batch was padded to, T.
+
+    Returns:
+        The mask, (B, T), True = real token.
+
+    From: Vaswani et al. (2017); the batches of every implementation since.
+
+    >>> print(padding_mask(torch.tensor([1, 3]), 3).int())
+    tensor([[1, 0, 0],
+            [1, 1, 1]], dtype=torch.int32)
+    """
+    return torch.arange(max_len, device=lengths.device) < lengths.unsqueeze(-1)
+
+
+def combine_masks(
+    causal: Bool[Tensor, "T_q T_k"], padding: Bool[Tensor, "B T_k"]
+) -> Bool[Tensor, "B 1 T_q T_k"]:
+    r"""Allow what both masks allow: a key that is no padding and that does not come later.
+
+    $\text{mask}_{b1ij} = \text{causal}_{ij} \wedge \text{padding}_{bj}$.
+
+    Args:
+        causal: (T_q, T_k), shared by the batch.
+        padding: (B, T_k), shared by heads and queries.
+
+    Returns:
+        The mask, (B, 1, T_q, T_k), ready to broadcast over heads.
+
+    Raises:
+        ValueError: masks that are not boolean, or whose T_k differ.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.3.
+
+    >>> print(combine_masks(causal_mask(2), torch.tensor([[False, True]])).int())
+    tensor([[[[0, 0],
+              [0, 1]]]], dtype=torch.int32)
+    """
+    for name, mask in (("causal", causal), ("padding", padding)):
+        if mask.dtype != torch.bool:
+            raise ValueError(
+                f"expected a boolean {name} mask, True = may attend, got {mask.dtype}; use .bool()"
+            )
+    if causal.ndim != 2 or padding.ndim != 2 or causal.shape[1] != padding.shape[1]:
+        raise ValueError(
+            f"expected causal (T_q, T_k) and padding (B, T_k), got {tuple(causal.shape)} and "
+            f"{tuple(padding.shape)}; give both the same number of keys"
+        )
+    return causal & padding[:, None, None, :]
+
+
+def default_positions(
+    q_len: int, k_len: int, device: torch.device | str | None = None
+) -> tuple[Int[Tensor, " q_len"], Int[Tensor, " k_len"]]:
+    r"""Number keys from 0 and let the queries be the last of them, as when decoding against a cache.
+
+    $p^k_j = j, \; p^q_i = i + (T_k - T_q)$.
+
+    Args:
+        q_len: number of queries, T_q.
+        k_len: number of keys, T_k.
+        device: where the positions live.
+
+    Returns:
+        The positions of queries (T_q,) and of keys (T_k,).
+
+    From: the cached decoding of every decoder-only model; torch calls it ``causal_lower_right``.
+
+    >>> q_pos, k_pos = default_positions(2, 5)
+    >>> print(q_pos)
+    tensor([3, 4])
+    """
+    return torch.arange(k_len - q_len, k_len, device=device), torch.arange(k_len, device=device)

@@ -1,0 +1,132 @@
+"""The figures of the course: one style, readable on paper, on a white page and on a dark one.
+
+A figure has a transparent background and ink of a middle grey. The line colours can be told apart by
+colour-blind readers, and each stands out from white and from near black by at least 3 to 1.
+Every page begins with `use_style`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.colors import LinearSegmentedColormap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+INK = "#6b7280"
+"""Text, axes and ticks."""
+
+BLUE, ORANGE, GREEN, PINK, BROWN = "#3f7fd0", "#cf6a10", "#12906f", "#c653a0", "#8c6d4f"
+PALETTE = (BLUE, ORANGE, GREEN, PINK, BROWN)
+"""The line colours, in the order in which they are used."""
+
+WEIGHTS = LinearSegmentedColormap.from_list("weights", [(0.25, 0.50, 0.82, 0.03), (0.25, 0.50, 0.82, 0.95)])
+"""From almost nothing to blue, for weights between 0 and 1: the page shines through the small ones."""
+
+STYLE: dict[str, Any] = {
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": False,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 10,
+    "axes.prop_cycle": mpl.cycler(color=PALETTE),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "none",
+    "figure.figsize": (6.0, 3.4),
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "grid.color": INK,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "image.cmap": "cividis",
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.8,
+    "patch.linewidth": 0.8,
+    "savefig.facecolor": "none",
+    "savefig.transparent": True,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "transformers from first principles",
+    "text.color": INK,
+    "xtick.color": INK,
+    "xtick.labelsize": 9,
+    "ytick.color": INK,
+    "ytick.labelsize": 9,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The course's style for the figures drawn inside ``with style():``.
+
+    >>> import matplotlib
+    >>> with style():
+    ...     matplotlib.rcParams["savefig.transparent"]
+    True
+    """
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def use_style() -> None:
+    """The course's style from here on; in a notebook, figures become SVG that is the same on every run.
+
+    >>> use_style()
+    >>> mpl.rcParams["axes.facecolor"]
+    'none'
+    """
+    mpl.rcParams.update(STYLE)
+    try:
+        shell = get_ipython()  # type: ignore[name-defined]
+    except NameError:
+        return
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    if shell is not None and "IPKernelApp" in shell.config:
+        set_matplotlib_formats("svg", metadata={"Date": None})
+
+
+def heatmap(
+    axes: Axes, weights: ArrayLike, rows: Sequence[str], columns: Sequence[str], digits: int = 2
+) -> None:
+    """Draws a matrix of weights between 0 and 1, each cell with its number.
+
+    Args:
+        axes: where to draw.
+        weights: the matrix, one row a query and one column a key.
+        rows: names of the rows.
+        columns: names of the columns.
+        digits: decimals of the numbers in the cells; 0 leaves the numbers out.
+
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots()
+    >>> heatmap(axes, [[0.25, 0.75]], ["it"], ["street", "animal"])
+    >>> [text.get_text() for text in axes.texts]
+    ['0.25', '0.75']
+    """
+    import numpy as np
+
+    values = np.asarray(weights, dtype=float)
+    axes.pcolormesh(values, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors="none")
+    axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    axes.invert_yaxis()
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    if digits:
+        for (row, column), value in np.ndenumerate(values):
+            colour = "white" if value > 0.6 else INK
+            axes.text(column + 0.5, row + 0.5, f"{value:.{digits}f}", ha="center", va="center", color=colour)
