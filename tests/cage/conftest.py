@@ -1,23 +1,12 @@
-"""One pair of processes for all tests of the cage, and a small released notebook to submit."""
+"""One pair of processes for all tests of the cage."""
 
 import json
-import textwrap
 
 import pytest
+from small_course import LIMITS, SEED, released
 
 from autograder.grading.pair import Pair, file_task, notebook_task
 from autograder.grading.session import Limits
-
-LIMITS = Limits(cell_seconds=2, call_seconds=1, memory_bytes=1 << 30)
-SEED = 1729
-
-RIGHT = textwrap.dedent("""
-    import numpy as np
-
-    def softmax(x, axis=-1):
-        e = np.exp(x - x.max(axis=axis, keepdims=True))
-        return e / e.sum(axis=axis, keepdims=True)
-""")
 
 
 @pytest.fixture(scope="session")
@@ -34,48 +23,6 @@ def grade_file(pair):
         return pair.grade(file_task("ch02_qkv/softmax", source.encode(), False, SEED, limits))
 
     return grade
-
-
-def cell(kind, source, **nbgrader):
-    marks = {"nbgrader": {"schema_version": 3, **nbgrader}} if nbgrader else {}
-    code = {"outputs": [], "execution_count": None} if kind == "code" else {}
-    return {"cell_type": kind, "source": source, "metadata": marks, **code}
-
-
-def answer_cell(source):
-    return cell("code", source, grade_id="softmax_answer", solution=True, grade=False, locked=False)
-
-
-def released():
-    """The released notebook: imports, an answer, its test, a written question."""
-    return {
-        "cells": [
-            cell("markdown", "# Softmax"),
-            cell("code", "import numpy as np"),
-            answer_cell("def softmax(x, axis=-1):\n    raise NotImplementedError()"),
-            cell(
-                "code",
-                "check(softmax).score",
-                grade_id="softmax",
-                grade=True,
-                solution=False,
-                locked=True,
-                points=3,
-            ),
-            cell(
-                "markdown",
-                "YOUR ANSWER HERE",
-                grade_id="explain",
-                grade=True,
-                solution=True,
-                locked=False,
-                points=3,
-            ),
-        ],
-        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import RIGHT, answer_cell, cell, released
+from small_course import RIGHT, answer_cell, cell, released
 
 from autograder.grading.session import Limits
 

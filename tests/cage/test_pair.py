@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from conftest import RIGHT
+from small_course import RIGHT
 
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import file_task
