@@ -1,5 +1,5 @@
 # The course from a clean clone: `make course` builds and grades everything, `make test` proves it.
-# Needs Python 3.11-3.13 and make; everything else goes into .venv and node_modules.
+# Needs Python 3.11-3.13 and make; everything else goes into .venv (and KaTeX into node_modules).
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -35,7 +35,7 @@ lab: $(SETUP) release ## JupyterLab on your own copies of the notebooks, in my_n
 	@mkdir -p my_notebooks && cp -Rn notebooks/. my_notebooks/
 	@$(BIN)/jupyter lab --ServerApp.root_dir=my_notebooks
 
-setup: $(SETUP) ## .venv and node_modules only
+setup: $(SETUP) ## .venv only
 
 release: $(SETUP) ## notebooks/ from solutions/
 	@$(BIN)/autograder release
@@ -46,12 +46,11 @@ book: $(SETUP) ## execute and build the book, warnings as errors
 clean: ## remove what was built; .venv, your notebooks and any gradebook stay
 	rm -rf _build .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(SETUP): requirements.txt pyproject.toml package-lock.json
+$(SETUP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \
 	  f"This course needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.12 ...")'
 	@echo "Setting up .venv: a few minutes the first time"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@

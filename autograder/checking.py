@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,16 +134,32 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
     if isinstance(trial.expected, _Raised):
         if outcome.error == trial.expected.error:
             return None
-        got = outcome.message if outcome.error else describe(outcome.value)
-        return f"expected a {trial.expected.error} here, got {got}"
+        wanted = trial.expected.error
+        if outcome.error:
+            return f"expected a {wanted} here, got {outcome.message}"
+        if wanted in repr(outcome.value):
+            return f"your code returned a {wanted}; write `raise {wanted}(...)`, not `return`"
+        return f"expected a {wanted} to be raised here; your code returned {describe(outcome.value)}"
     if outcome.error:
         return outcome.message if outcome.error == "Unsendable" else f"your code raised {outcome.message}"
     if criterion.test and (criterion.measure or same_form(outcome.value, trial.expected)):
         return criterion.test(trial)
     if criterion.observes == "arguments":
-        changed = differs(outcome.arguments, trial.expected, 0.0)
-        return f"an input was changed in place: {changed}" if changed else None
+        return _changed(exercise, trial)
     return _unequal(exercise, trial.case, outcome.value, trial.expected)
+
+
+def _changed(exercise: Exercise, trial: Trial) -> str | None:
+    """Which array among the arguments the call has changed, and where."""
+    case = trial.case
+    parameters = inspect.signature(exercise.reference).parameters
+    named = [*zip(parameters, case.args, strict=False), *case.kwargs.items()]
+    names = [name for name, value in named if isinstance(value, np.ndarray)]
+    for name, before, after in zip(names, trial.expected, trial.outcome.arguments, strict=False):
+        if changed := differs(after, before, 0.0):
+            changed = changed.replace("expected", "it had").replace("got", "now")
+            return f"`{name}` was changed in place: {changed}"
+    return None
 
 
 def _unequal(exercise: Exercise, case: Case, got: Any, expected: Any) -> str | None:
@@ -157,30 +174,21 @@ class _Bank:
     def __init__(self, exercise: Exercise, examined: list[_Examined]) -> None:
         self.exercise = exercise
         self.examined = examined
-        self._agreement: dict[str, list[list[bool]]] | None = None
 
     def explaining(self, one: _Examined) -> Answer | None:
         """The misconception whose outcomes are the candidate's in all cases of this criterion.
 
         Where several are, the one that agrees in most cases of the whole exercise.
         """
-        index = self.examined.index(one)
-        matches = [m for m in self.exercise.misconceptions if all(self.agreement[m.name][index])]
-        total = {m.name: sum(map(sum, self.agreement[m.name])) for m in matches}
-        return max(matches, key=lambda m: total[m.name], default=None)
+        matches = [m for m in self.exercise.misconceptions if all(self._agreement(m, one))]
+        if len(matches) < 2:
+            return matches[0] if matches else None
+        return max(matches, key=lambda m: sum(sum(self._agreement(m, other)) for other in self.examined))
 
-    @property
-    def agreement(self) -> dict[str, list[list[bool]]]:
-        if self._agreement is None:
-            self._agreement = {
-                m.name: [self._agrees_on(local(m.function), one) for one in self.examined]
-                for m in self.exercise.misconceptions
-            }
-        return self._agreement
-
-    def _agrees_on(self, mistaken: Candidate, one: _Examined) -> list[bool]:
-        call = one.criterion.through(mistaken)
-        return [self._agrees(call(t.case), t, one.criterion) for t in one.trials]
+    def _agreement(self, mistake: Answer, one: _Examined) -> Iterator[bool]:
+        """Case by case, lazily: most mistakes are ruled out by the first."""
+        call = one.criterion.through(local(mistake.function))
+        return (self._agrees(call(trial.case), trial, one.criterion) for trial in one.trials)
 
     def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion) -> bool:
         if mistaken.error or trial.outcome.error:
@@ -188,6 +196,8 @@ class _Bank:
                 isinstance(trial.expected, _Raised) or _complaint(mistaken) == _complaint(trial.outcome)
             )
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
+        if criterion.observes == "arguments":
+            return differs(got, expected, 0.0) is None
         if isinstance(expected, list):
             expected = tuple(expected)
         return _unequal(self.exercise, trial.case, got, expected) is None
@@ -224,10 +234,11 @@ def _plain(value: Any) -> Any:
 
 
 def _broken(broken: Callable[[Trial], str | None], trial: Trial) -> str | None:
-    """A property asked of an outcome of any shape; one that cannot be asked is not broken."""
+    """A property asked of any outcome; one that cannot be asked, whatever the reason, is not broken."""
     try:
-        return broken(trial)
-    except (ValueError, TypeError, IndexError, AttributeError):
+        with np.errstate(all="ignore"):
+            return broken(trial)
+    except Exception:
         return None
 
 

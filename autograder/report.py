@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from autograder.exercise import Exercise
 
+SHORT = 160
+"""A call is shown when its arguments, described, fit into so many characters."""
+
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
 
 
@@ -125,7 +128,7 @@ class Report:
             shown.append(failure.broken)
         if failure.hint and failure is self._first_with(failure.misconception):
             shown.append(f"→ {failure.hint}")
-        if not failure.hint:
+        if not failure.hint and len(failure.arguments) <= SHORT:
             shown.append(f"the call was ({failure.arguments})")
         return shown
 

@@ -28,7 +28,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     """
     if isinstance(expected, tuple):
         if not isinstance(got, tuple | list) or len(got) != len(expected):
-            return f"expected {describe(expected)}, got {describe(got)}"
+            return f"expected {len(expected)} results, got {describe(got)}"
         for index, (one, other) in enumerate(zip(got, expected, strict=True)):
             if why := differs(one, other, tolerance):
                 return f"result {index + 1} of {len(expected)}: {why}"
@@ -37,9 +37,12 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         return None if got is expected or got == expected else f"expected {expected!r}, got {describe(got)}"
     array, target = as_array(got), np.asarray(expected)
     if array is None:
-        return f"expected {describe(expected)}, got {describe(got)}"
+        wanted = f"an array of shape {target.shape}" if target.shape else "a number"
+        cure = " (make it an array: np.array(...))" if isinstance(got, list | tuple) else ""
+        return f"expected {wanted}, got {describe(got)}{cure}"
     if array.shape != target.shape:
         return f"expected shape {target.shape}, got shape {array.shape}{_as_seen(array, target)}"
+    array, target = array.astype(np.float64), target.astype(np.float64)
     with np.errstate(all="ignore"):
         close = np.abs(array - target) <= tolerance * np.maximum(1, np.abs(target))
     close |= (array == target) | (np.isnan(array) & np.isnan(target))

@@ -1,14 +1,23 @@
-"""The proof that the grader is right: every mistake rejected and named, every right style accepted."""
+"""The proof that the grader is right: every mistake rejected and named, every right style accepted.
+
+The bank is tried in this process on the cases that students see and on hidden ones; the solution notebooks
+and the blank ones go through the real grader.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
+from autograder import exercises
 from autograder.checking import examine, local
 from autograder.exercise import Answer, Exercise
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
+
+HIDDEN_SEED = 1405006
+"""Draws the hidden cases where a course has drawn no seed of its own yet."""
 
 
 @dataclass(frozen=True)
@@ -35,3 +44,114 @@ def try_bank(exercise: Exercise, seed: int = PUBLIC_SEED) -> Iterable[Tried]:
         for answer in answers:
             candidate = local(answer.function, (*exercise.forbidden, "tfcore"))
             yield Tried(exercise, answer, is_misconception, examine(exercise, candidate, seed))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One answer of the bank under several seeds: it counts only if it is right under each."""
+
+    exercise: str
+    name: str
+    is_misconception: bool
+    as_it_should: bool
+    diagnosed: bool
+    told: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A solution notebook and the blank one, graded: what a teacher would see."""
+
+    assignment: str
+    solution_score: float
+    blank_score: float
+    max_score: float
+    note: str = ""
+
+    @property
+    def as_it_should(self) -> bool:
+        return self.solution_score == self.max_score > 0 and self.blank_score == 0 and not self.note
+
+
+@dataclass
+class Proof:
+    """All that was tried."""
+
+    entries: list[Entry] = field(default_factory=list)
+    notebooks: list[Notebook] = field(default_factory=list)
+
+    @property
+    def misconceptions(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.is_misconception]
+
+    @property
+    def styles(self) -> list[Entry]:
+        return [entry for entry in self.entries if not entry.is_misconception]
+
+    @property
+    def holds(self) -> bool:
+        return all(e.as_it_should for e in self.entries) and all(n.as_it_should for n in self.notebooks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The proof in figures."""
+        return {
+            "exercises": len({entry.exercise for entry in self.entries}),
+            "misconceptions": len(self.misconceptions),
+            "rejected": sum(entry.as_it_should for entry in self.misconceptions),
+            "diagnosed": sum(entry.diagnosed for entry in self.misconceptions),
+            "styles": len(self.styles),
+            "accepted": sum(entry.as_it_should for entry in self.styles),
+            "solution_score": sum(notebook.solution_score for notebook in self.notebooks),
+            "max_score": sum(notebook.max_score for notebook in self.notebooks),
+            "blank_score": sum(notebook.blank_score for notebook in self.notebooks),
+        }
+
+
+def try_all(
+    names: list[str], seeds: tuple[int, ...], progress: Callable[[int, int], None] = lambda done, total: None
+) -> list[Entry]:
+    """The bank of every exercise named, under every seed."""
+    entries: list[Entry] = []
+    for done, name in enumerate(names, 1):
+        entries += try_exercise(exercises.find(name), seeds)
+        progress(done, len(names))
+    return entries
+
+
+def try_exercise(exercise: Exercise, seeds: tuple[int, ...]) -> Iterator[Entry]:
+    """The bank of one exercise under every seed."""
+    for together in zip(*(list(try_bank(exercise, seed)) for seed in seeds), strict=True):
+        yield Entry(
+            exercise.name,
+            together[0].answer.name,
+            together[0].is_misconception,
+            all(one.as_it_should for one in together),
+            all(one.diagnosed for one in together),
+            tuple(one.report.diagnosis for one in together),
+        )
+
+
+def try_notebooks(solutions: dict[str, list[tuple[bytes, bytes]]], seed: int) -> Iterator[Notebook]:
+    """Grades solution and blank notebooks with the real grader.
+
+    Args:
+        solutions: for each assignment, its notebooks as (solution, release).
+        seed: draws the hidden cases.
+    """
+    from autograder.grading.pair import Pair, notebook_task
+    from autograder.grading.session import Limits
+
+    with Pair() as pair:
+        for assignment, notebooks in solutions.items():
+            solved = blank = highest = 0.0
+            notes = [] if notebooks else ["it has no notebook"]
+            for solution, released in notebooks:
+                for data in (solution, released):
+                    verdict = pair.grade(notebook_task(assignment, released, data, seed, Limits()))
+                    if verdict.status != "graded":
+                        notes.append(verdict.note)
+                    elif data is solution:
+                        solved, highest = solved + verdict.score, highest + verdict.max_score
+                    else:
+                        blank += verdict.score
+            yield Notebook(assignment, solved, blank, highest, "; ".join(notes))

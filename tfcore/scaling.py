@@ -136,7 +136,7 @@ def attention_entropy(weights: Float[Array, "*shape"], axis: int = -1) -> Float[
             f"expected weights of 0 or more, got {weights.min()!s}; give probabilities, after softmax"
         )
     log_weights = np.zeros(weights.shape, dtype=np.result_type(weights, np.float32))
-    np.log(weights, out=log_weights, where=weights != 0)
+    np.log(weights, out=log_weights, where=weights > 0)
     return 0.0 - np.sum(weights * log_weights, axis=axis)
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.colors import LinearSegmentedColormap
 
 if TYPE_CHECKING:
@@ -21,35 +22,35 @@ if TYPE_CHECKING:
 INK = "#6b7280"
 """Text, axes and ticks."""
 
-BLUE, ORANGE, GREEN, PINK, BROWN = "#3f7fd0", "#cf6a10", "#12906f", "#c653a0", "#8c6d4f"
+BLUE, ORANGE, GREEN, PINK, BROWN = "#3f7fd0", "#cf6a10", "#12906f", "#c653a0", "#9a5b33"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, BROWN)
 """The line colours, in the order in which they are used."""
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", [(0.25, 0.50, 0.82, 0.03), (0.25, 0.50, 0.82, 0.95)])
 """From almost nothing to blue, for weights between 0 and 1: the page shines through the small ones."""
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.grid": False,
     "axes.labelcolor": INK,
-    "axes.labelsize": 10,
-    "axes.prop_cycle": mpl.cycler(color=PALETTE),
+    "axes.labelsize": 10.5,
+    "axes.prop_cycle": cycler(color=PALETTE),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "axes.titlelocation": "left",
-    "axes.titlesize": 10.5,
+    "axes.titlesize": 11,
     "figure.constrained_layout.use": True,
     "figure.facecolor": "none",
     "figure.figsize": (6.0, 3.4),
     "font.family": "DejaVu Sans",
-    "font.size": 10,
+    "font.size": 10.5,
     "grid.color": INK,
     "grid.alpha": 0.3,
     "grid.linewidth": 0.6,
     "image.cmap": "cividis",
-    "legend.fontsize": 9,
+    "legend.fontsize": 10,
     "legend.frameon": False,
     "legend.labelcolor": INK,
     "lines.linewidth": 1.8,
@@ -60,9 +61,9 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "transformers from first principles",
     "text.color": INK,
     "xtick.color": INK,
-    "xtick.labelsize": 9,
+    "xtick.labelsize": 10,
     "ytick.color": INK,
-    "ytick.labelsize": 9,
+    "ytick.labelsize": 10,
 }
 
 

@@ -110,7 +110,11 @@ class Pair:
         assert self._judge
         home = tempfile.mkdtemp(dir=self._folder)
         limits = task["limits"]
-        order = {"home": home, "memory_bytes": limits["memory_bytes"], "cpu_seconds": int(limits["total_seconds"]) + 1}
+        order = {
+            "home": home,
+            "memory_bytes": limits["memory_bytes"],
+            "cpu_seconds": int(limits["total_seconds"]) + 1,
+        }
         ours, theirs = socket.socketpair()
         with ours, theirs:
             child = self._zygote.ask_with(b"F", theirs, order, START_SECONDS)["pid"]

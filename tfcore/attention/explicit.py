@@ -39,6 +39,12 @@ def explicit_attention(
         The output, the weights, and the log of each row's sum of exponentials (lse).
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, equation 1; Ainslie et al. (2023), *GQA*.
+
+    >>> from tfcore.attention import attention
+    >>> x = torch.eye(3)[None, None]
+    >>> _, weights = attention(x, x, x, backend="explicit", return_weights=True)
+    >>> print(weights.shape)
+    torch.Size([1, 1, 3, 3])
     """
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)

@@ -47,6 +47,11 @@ def fused_attention(
 
     From: Dao et al. (2022), *FlashAttention*; Rabe and Staats (2021), *Self-attention Does Not Need O(n^2)
     Memory*: the kernels behind torch's function.
+
+    >>> from tfcore.attention import attention
+    >>> q, k = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 3, 4)
+    >>> print(attention(q, k, torch.eye(3)[None, None], causal=True, backend="fused")[0, 0, 0])
+    tensor([0.5000, 0.5000, 0.0000])
     """
     grouped = q.shape[1] != k.shape[1]
     square = q.shape[2] == k.shape[2] and not pattern.positions_given

@@ -20,7 +20,8 @@ def merge(
     $\ell = \ln(e^{\ell_a} + e^{\ell_b}), \; o = e^{\ell_a - \ell} o_a + e^{\ell_b - \ell} o_b$.
 
     This is exact, associative and commutative; (0, -inf), attention to no key at all, is its neutral element.
-    Tiles, the shards of a ring and the halves of a split cache are all put together by it.
+    Tiles, the shards of a ring and the halves of a split cache are all put together by it. The shares are as
+    precise as the lse: a float32 near 10,000 is known to 5e-4.
 
     Args:
         out_a: output over the first set of keys, (..., T_q, d_v).

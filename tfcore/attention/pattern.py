@@ -24,6 +24,11 @@ class Pattern:
         q_pos: position of each query, (T_q,) or (B, T_q).
         k_pos: position of each key, (T_k,) or (B, T_k).
         positions_given: whether the caller chose the positions, or they are the default ones.
+
+    >>> pattern = Pattern(None, True, None, torch.arange(4), torch.arange(4), positions_given=False)
+    >>> print(pattern.tile(slice(0, 2), slice(1, 4)).int())
+    tensor([[[[0, 0, 0],
+              [1, 0, 0]]]], dtype=torch.int32)
     """
 
     mask: Bool[Tensor, "#B #H #T_q #T_k"] | None

@@ -8,6 +8,7 @@ import numpy as np
 
 from autograder.cage.calling import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.laws import FIRST, LAST, not_softmax
 from tfcore import ops
 
 
@@ -40,12 +41,17 @@ def sums_to_one(trial: Trial) -> str | None:
     wrong = np.flatnonzero(~(np.abs(sums - 1) < 1e-4))
     if not wrong.size:
         return None
-    return f"row {wrong[0]} along axis {axis} sums to {sums[wrong[0]]:.3g}; weights sum to 1"
+    return f"row {wrong[0]} along axis {axis} sums to {sums[wrong[0]]:.6g}; weights sum to 1"
+
+
+def proportions(trial: Trial) -> str | None:
+    x, axis = trial.case.args[0], trial.case.kwargs.get("axis", -1)
+    return not_softmax(np.moveaxis(trial.value, axis, -1), np.moveaxis(x, axis, -1), "the scores", 1.0)
 
 
 def positive(trial: Trial) -> str | None:
     least = np.min(trial.value)
-    return f"a weight is {least:.3g}; weights are never negative" if least < 0 else None
+    return f"a weight is {least:.3g}; weights are never negative, since exp is not" if least < 0 else None
 
 
 def shift_invariant(trial: Trial) -> str | None:
@@ -69,9 +75,12 @@ EXERCISE = Exercise(
         Criterion("the input is left as it was", 0.5, ordinary, observes="arguments"),
     ),
     properties=(
-        Property("weights sum to 1", sums_to_one),
+        *FIRST,
         Property("weights are not negative", positive),
         Property("a constant added to a row changes nothing", shift_invariant),
+        Property("weights sum to 1", sums_to_one),
+        Property("weights stand as the exponentials do", proportions),
+        *LAST,
     ),
     forbidden=("scipy.special.softmax", "scipy.special.log_softmax", "torch.softmax", "torch.log_softmax"),
 )
@@ -141,6 +150,21 @@ def changed_in_place(x, axis=-1):
 def log_of_softmax(x, axis=-1):
     shifted = x - x.max(axis=axis, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@EXERCISE.misconception(
+    "You put all weight on the largest score. Softmax is soft: every score gets a share, and gradients flow."
+)
+def hard_maximum(x, axis=-1):
+    return (x == x.max(axis=axis, keepdims=True)) * 1.0
+
+
+@EXERCISE.misconception(
+    "You apply the sigmoid to each score by itself. The weights of a row must share one unit: divide each "
+    "exp by the sum of the row's."
+)
+def sigmoid(x, axis=-1):
+    return 0.5 * (1 + np.tanh(x / 2))
 
 
 @EXERCISE.style("subtract the maximum, exponentiate, normalise")

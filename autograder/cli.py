@@ -1,0 +1,371 @@
+"""The command line: ``autograder release``, ``grade``, ``feedback`` and the rest.
+
+Results go to stdout, progress and complaints to stderr. A command ends with 0 when all is well, with 1 when a
+check did not pass, and with 2 when something it was given cannot be used. What a command needs is imported
+when it runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+from autograder import tables
+from autograder.errors import BadInputError
+from autograder.layout import Course
+
+NOT_PASSED = 1
+BAD_INPUT = 2
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class _Commands(TyperGroup):
+    """Turns bad input into one message and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BadInputError as error:
+            say(f"[bold red]error:[/] {escape(str(error))}")
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            what = escape(f"{error.strerror or error}{where}")
+            say(f"[bold red]error:[/] {what}. What was finished is kept; put this right and run it again.")
+        except RuntimeError as error:
+            from autograder.grading.pair import PairError
+
+            if not isinstance(error, PairError):
+                raise
+            say(f"[bold red]error:[/] the grader does not start on this machine: {escape(str(error))}")
+        raise typer.Exit(BAD_INPUT)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Releases, grades and explains the notebooks of [bold]Transformers from first principles[/].",
+    epilog="Exit codes: 0 all is well, 1 a check did not pass, 2 something given cannot be used.",
+)
+
+Assignments = Annotated[
+    list[str] | None,
+    typer.Argument(help="Such as ch02_qkv; all, if none is named.", show_default=False),
+]
+CourseFolder = Annotated[
+    Path,
+    typer.Option(
+        "--course", help="The course's folder, the one with nbgrader_config.py.", show_default="here"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", "-j", help="How many at once; by default one for each core.", min=1, max=256),
+]
+
+
+def say(text: str) -> None:
+    """Tells a person something, on stderr."""
+    err.print(text, soft_wrap=True)
+
+
+def print_json(data: Any, **how: Any) -> None:
+    typer.echo(json.dumps(data, **how))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, where a person watches it."""
+    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _examples(*lines: str) -> str:
+    """Examples for the end of a command's help, one a line."""
+    return "[bold]Examples[/]\n\n" + "\n\n".join(f"  $ {line}" for line in lines)
+
+
+@app.command(epilog=_examples("autograder release", "autograder release ch02_qkv ch03_scaling"))
+def release(
+    assignments: Assignments = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace notebooks that somebody worked in; a copy is kept as *.orig."),
+    ] = False,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Makes the students' notebooks from the solutions; only what changed is written."""
+    from autograder.release import publish
+
+    here = Course.at(course)
+    done = publish(here, here.chosen(assignments or []), force)
+    if as_json:
+        print_json(
+            [{"assignment": d.assignment, "status": d.status, "files": d.files, "note": d.note} for d in done]
+        )
+        return
+    for one in done:
+        colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[one.status]
+        note = f": {one.note}" if one.note else ""
+        beside = [name for name in one.files if not name.endswith(".ipynb")]
+        files = f" (with {', '.join(beside)})" if beside else ""
+        out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
+
+
+@app.command(
+    epilog=_examples(
+        "autograder grade --submissions submitted",
+        "autograder grade ch02_qkv --submissions inbox --workers 8 --cell-limit 10",
+    )
+)
+def grade(
+    assignments: Assignments = None,
+    submissions: Annotated[
+        Path, typer.Option("--submissions", "-s", help="Holds <student>/<assignment>/<notebook>.ipynb.")
+    ] = Path("submitted"),
+    executor: Annotated[str, typer.Option(help="Where to grade: local or processes.")] = "processes",
+    workers: Workers = None,
+    cell_limit: Annotated[float, typer.Option(help="Seconds that one cell may take.", min=0.1)] = 30.0,
+    memory: Annotated[int, typer.Option(help="Memory that one submission may take, in MiB.", min=64)] = 2048,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws the hidden cases; by default the course's own secret.", min=0)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Grade again what was graded before.")] = False,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Grades submissions into nbgrader's gradebook and writes autograded/.
+
+    What was graded before and has not changed is not graded again. A submission that cannot be read is
+    listed, the others are graded, and the command ends with 2.
+    """
+    from autograder.grading import batch
+    from autograder.grading.session import Limits
+
+    limits = Limits(
+        cell_seconds=cell_limit, call_seconds=min(cell_limit, Limits.call_seconds), memory_bytes=memory << 20
+    )
+    with progress("grading") as told:
+        done = batch.grade(
+            Course.at(course),
+            assignments or [],
+            submissions,
+            executor=executor,
+            workers=workers,
+            limits=limits,
+            seed=seed,
+            force=force,
+            progress=told,
+        )
+    if as_json:
+        print_json(done.as_dict())
+    else:
+        tables.batch(done, out, err)
+    if done.problems:
+        raise typer.Exit(BAD_INPUT)
+
+
+@app.command(epilog=_examples("autograder feedback", "autograder feedback ch02_qkv --force"))
+def feedback(
+    assignments: Assignments = None,
+    force: Annotated[bool, typer.Option("--force", help="Make every page again.")] = False,
+    workers: Workers = None,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Writes a page of feedback for each graded notebook; only what changed is made again."""
+    from autograder.feedback import give
+
+    here = Course.at(course)
+    with progress("feedback") as told:
+        done = give(here, here.chosen(assignments or []), workers=workers, force=force, progress=told)
+    if as_json:
+        files = [str(path.relative_to(here.root)) for path in done.written]
+        print_json({"written": files, "unchanged": len(done.unchanged), "missing": done.missing})
+    else:
+        out.print(
+            f"{len(done.written)} pages written, {len(done.unchanged)} unchanged, in {here.feedback.name}/"
+        )
+    for remark in done.missing:
+        say(f"[yellow]note:[/] {escape(remark)}")
+
+
+@app.command(epilog=_examples("autograder report", "autograder report ch02_qkv --json"))
+def report(assignments: Assignments = None, course: CourseFolder = Path(), as_json: Json = False) -> None:
+    """Shows the class at a glance and writes reports/<assignment>.html."""
+    from autograder import overview
+
+    here = Course.at(course)
+    chosen = here.chosen(assignments or [])
+    made = [overview.of(here, name) for name in _graded(here, chosen, bool(assignments))]
+    paths = [overview.write(here, one) for one in made]
+    if as_json:
+        print_json([one.as_dict() for one in made])
+        return
+    for one, path in zip(made, paths, strict=True):
+        tables.overview(one, out)
+        out.print(f"[dim]{escape(str(path))}[/]\n", soft_wrap=True)
+
+
+def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
+    """The assignments that have grades, unless they were asked for by name."""
+    from autograder.grading import gradebook
+
+    graded = chosen if named else [name for name in chosen if gradebook.read(course, name)]
+    if not graded:
+        raise BadInputError("nothing is graded yet. Run: autograder grade --submissions DIR")
+    return graded
+
+
+@app.command(
+    epilog=_examples("autograder export --format csv", "autograder export ch02_qkv --output grades.csv")
+)
+def export(
+    assignments: Assignments = None,
+    format: Annotated[str, typer.Option("--format", "-f", help="csv")] = "csv",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; stdout by default.")] = None,
+    course: CourseFolder = Path(),
+) -> None:
+    """Prints the grades as a table: a line for each student and assignment."""
+    from autograder import export as exporting
+    from autograder.files import require_writable, write_atomically
+
+    here = Course.at(course)
+    text = exporting.table(here, here.chosen(assignments or []), format)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    if output.is_dir():
+        raise BadInputError(f"{output} is a folder. Name a file to write.")
+    require_writable(output.parent)
+    write_atomically(output, text.encode())
+    say(f"{len(text.splitlines()) - 1} lines in {escape(str(output))}")
+
+
+@app.command(epilog=_examples("autograder verify", "autograder verify --json"))
+def verify(
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Draws the hidden cases; by default the course's own, if it has one.", min=0),
+    ] = None,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Proves that the grader is right: each mistake rejected and named, each right style accepted.
+
+    Ends with 1 unless every misconception is rejected, every style accepted, every solution notebook has full
+    marks and every blank one none.
+    """
+    from autograder import exercises, release
+    from autograder.student import PUBLIC_SEED
+    from autograder.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
+
+    here = Course.at(course)
+    drawn = here.state / "seed"
+    hidden = seed if seed is not None else int(drawn.read_text()) if drawn.is_file() else HIDDEN_SEED
+    proof = Proof()
+    with progress("verifying the bank") as told:
+        proof.entries = try_all(list(exercises.names()), (PUBLIC_SEED, hidden), told)
+    pairs = {
+        assignment: [
+            ((here.solutions / assignment / f"{name}.ipynb").read_bytes(), released)
+            for name, released in (
+                release.notebooks(here, assignment) if assignment in here.assignments else {}
+            ).items()
+        ]
+        for assignment in exercises.assignments()
+    }
+    proof.notebooks = list(try_notebooks(pairs, hidden))
+    if as_json:
+        print_json(proof.as_dict())
+    else:
+        tables.proof(proof, out)
+    raise typer.Exit(0 if proof.holds else NOT_PASSED)
+
+
+@app.command(epilog=_examples("autograder doctor", "autograder doctor --json"))
+def doctor(course: CourseFolder = Path(), as_json: Json = False) -> None:
+    """Says what this machine gives the course and what it lacks. Ends with 1 if something will not work."""
+    from autograder import doctor as examining
+
+    try:
+        here = Course.at(course)
+    except BadInputError:
+        here = None
+    findings = examining.examine(here)
+    well = all(finding.level != "problem" for finding in findings)
+    if as_json:
+        from autograder.grading.pair import Pair
+
+        told = [{"what": f.what, "level": f.level, "says": f.says} for f in findings]
+        print_json({"ok": well, "tier": Pair.tier, "findings": told}, indent=1)
+    else:
+        marks = {"ok": "[green]✓[/]", "note": "[yellow]•[/]", "problem": "[bold red]✗[/]"}
+        for finding in findings:
+            out.print(
+                f"{marks[finding.level]} [bold]{finding.what}[/]: {escape(finding.says)}", soft_wrap=True
+            )
+    raise typer.Exit(0 if well else NOT_PASSED)
+
+
+@app.command(
+    epilog=_examples(
+        "autograder check ch02_qkv/softmax mine.py yours.py",
+        "autograder check ch02_qkv/softmax handed_in/*.ipynb --json",
+    )
+)
+def check(
+    exercise: Annotated[
+        str, typer.Argument(help="Such as ch02_qkv/softmax, or softmax.", show_default=False)
+    ],
+    files: Annotated[list[Path], typer.Argument(help="Python files or notebooks.", show_default=False)],
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Draws the hidden cases; by default the course's own, else at random.", min=0),
+    ] = None,
+    call_limit: Annotated[float, typer.Option(help="Seconds that one call may take.", min=0.1)] = 5.0,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Grades one function in plain files by the hidden cases; needs no course, gradebook or nbgrader.
+
+    With --json it prints one line a file as soon as that file is graded. Ends with 1 if one did not pass.
+    """
+    from autograder.grading.plain_files import check as grade_files
+    from autograder.grading.session import Limits
+
+    drawn = course / ".autograder" / "seed"
+    if seed is None and drawn.is_file():
+        seed = int(drawn.read_text())
+    limits = Limits(call_seconds=call_limit, cell_seconds=max(call_limit, 10.0))
+    passed = True
+    for one in grade_files(exercise, files, seed, limits):
+        passed &= one.passed
+        if as_json:
+            print_json(one.as_dict())
+        else:
+            out.print(f"[bold]{escape(one.file)}[/]", soft_wrap=True)
+            out.print(str(one.report), markup=False, soft_wrap=True, style="green" if one.passed else None)
+    raise typer.Exit(0 if passed else NOT_PASSED)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,158 @@
+"""What this machine gives the course, and what it lacks."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from autograder.layout import CONFIG, Course
+
+Level = Literal["ok", "note", "problem"]
+NEEDED_BYTES = 2 << 30
+NO_WALLS = (
+    "This version runs submissions in a child process with limits on time, memory and output, WITHOUT "
+    "isolation from the file system: code can read and write what you can. Grade only people you trust, or "
+    "run the grader inside a container."
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: "problem" means that something will not work until it is put right."""
+
+    what: str
+    level: Level
+    says: str
+
+
+def examine(course: Course | None) -> list[Finding]:
+    """Everything looked at, in the order in which it is told."""
+    return [
+        _python(),
+        *_packages(course),
+        _disk(course.root if course else Path()),
+        _gradebook(course),
+        _chromium(),
+        *_confinement(),
+    ]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("Python", "ok", version)
+    return Finding("Python", "problem", f"{version}; the course needs 3.11 to 3.13")
+
+
+_PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;#]+)", re.MULTILINE)
+
+
+def _packages(course: Course | None) -> Iterator[Finding]:
+    """The installed versions against those that requirements.txt names."""
+    path = course.root / "requirements.txt" if course else None
+    if path is None or not path.is_file():
+        yield Finding("packages", "note", "no requirements.txt here to compare with")
+        return
+    wrong, missing, right = [], [], 0
+    for name, wanted in _PIN.findall(path.read_text()):
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(f"{name}=={wanted}")
+            continue
+        if found.split("+")[0] == wanted:
+            right += 1
+        else:
+            wrong.append(f"{name} {found} (tested: {wanted})")
+    if missing:
+        yield Finding("packages missing", "problem", f"{', '.join(missing)}. Run: make setup")
+    if wrong:
+        yield Finding("packages", "note", f"other versions than tested: {', '.join(wrong)}")
+    if right:
+        yield Finding("packages", "ok", f"{right} have the tested version")
+
+
+def _disk(root: Path) -> Finding:
+    free = shutil.disk_usage(root).free
+    return Finding("disk", "ok" if free > NEEDED_BYTES else "problem", f"{free / 2**30:.1f} GiB free")
+
+
+def _gradebook(course: Course | None) -> Finding:
+    if course is None:
+        return Finding("course", "problem", f"no {CONFIG} here; run this in the folder of the course")
+    try:
+        from autograder.errors import BadInputError
+        from autograder.grading import gradebook
+    except ImportError as error:
+        return Finding("gradebook", "problem", f"nbgrader cannot be imported ({error}). Run: make setup")
+    try:
+        there = gradebook.exists(course)
+    except BadInputError as error:
+        return Finding("gradebook", "problem", str(error))
+    where = course.db_file.name if course.db_file else "on a server"
+    says = f"{where}, schema {gradebook.expected_revision()}"
+    return Finding("gradebook", "ok", says if there else "none yet; the first grading makes it")
+
+
+def _chromium() -> Finding:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return Finding("browser", "ok", f"{path} for the tests of the book")
+    return Finding("browser", "note", "no Chromium; browser tests are skipped (Debian: apt install chromium)")
+
+
+def _confinement() -> Iterator[Finding]:
+    from autograder.grading.pair import Pair
+
+    yield Finding("isolation", "note", f"tier {Pair.tier}. {NO_WALLS}")
+    for what, says in (
+        ("user namespaces", _namespaces()),
+        ("Landlock", _landlock()),
+        ("cgroups", _cgroups()),
+        ("bubblewrap", shutil.which("bwrap")),
+    ):
+        found = f"available ({says}), not used yet" if says else "not available"
+        yield Finding(what, "note", found)
+
+
+def _namespaces() -> str | None:
+    """Whether a child of this process may make its own namespaces: tried in one that ends at once."""
+    if sys.platform != "linux":
+        return None
+    pid = os.fork()
+    if pid == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        os._exit(0 if libc.unshare(0x10000000 | 0x40000000 | 0x00020000) == 0 else 1)
+    return "user, net and mount" if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 else None
+
+
+def _landlock() -> str | None:
+    """The version of Landlock's interface, which it tells when asked to create nothing."""
+    if sys.platform != "linux":
+        return None
+    create_ruleset, only_version = 444, 1
+    version = ctypes.CDLL(None, use_errno=True).syscall(create_ruleset, None, 0, only_version)
+    return f"ABI {version}" if version > 0 else None
+
+
+def _cgroups() -> str | None:
+    """Whether this process may make control groups of its own."""
+    try:
+        own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split("::")[-1]
+        folder = Path("/sys/fs/cgroup") / own.lstrip("/")
+        controllers = (folder / "cgroup.controllers").read_text().split()
+        if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_RDONLY:
+            return None
+        return f"version 2: {', '.join(controllers)}"
+    except (OSError, IndexError):
+        return None

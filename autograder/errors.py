@@ -1,0 +1,7 @@
+"""The one error that a person can put right: something from outside that cannot be used."""
+
+from __future__ import annotations
+
+
+class BadInputError(Exception):
+    """Says what was expected, what came, and what to do. The command line prints it and exits with 2."""

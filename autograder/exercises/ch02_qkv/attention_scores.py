@@ -1,0 +1,278 @@
+"""ch02_qkv/attention_scores: every query compared with every key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from autograder.cage.calling import strided
+from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.laws import FIRST, LAST, near
+from tfcore import ops
+
+
+def drawn(
+    rng: np.random.Generator, lead: tuple[int, ...], T_q: int, T_k: int, d_k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """A query (..., T_q, d_k) and a key (..., T_k, d_k)."""
+    return rng.normal(size=(*lead, T_q, d_k)), rng.normal(size=(*lead, T_k, d_k))
+
+
+def two_axes(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("2 queries, 3 keys, d_k = 5", drawn(rng, (), T_q=2, T_k=3, d_k=5))
+    yield Case("a single query", drawn(rng, (), T_q=1, T_k=4, d_k=3))
+    yield Case("a single key", drawn(rng, (), T_q=3, T_k=1, d_k=2))
+    yield Case("d_k = 1", drawn(rng, (), T_q=4, T_k=2, d_k=1))
+    yield Case("long vectors, d_k = 64", drawn(rng, (), T_q=5, T_k=7, d_k=64))
+    query, key = drawn(rng, (), T_q=4, T_k=6, d_k=7)
+    yield Case("float32", (query.astype(np.float32), key.astype(np.float32)))
+    query, key = drawn(rng, (), T_q=6, T_k=2, d_k=3)
+    yield Case("strided query and key", (strided(query), strided(key)))
+    query, key = drawn(rng, (), T_q=3, T_k=4, d_k=6)
+    yield Case("large components", (100 * query, 100 * key))
+
+
+def leading_axes(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("a batch of 2", drawn(rng, (2,), T_q=3, T_k=5, d_k=6))
+    yield Case("batch 2, heads 3", drawn(rng, (2, 3), T_q=4, T_k=5, d_k=7))
+    yield Case("batch 5, heads 4", drawn(rng, (5, 4), T_q=6, T_k=2, d_k=3))
+    yield Case("three leading axes", drawn(rng, (2, 1, 4), T_q=5, T_k=3, d_k=6))
+    query, key = drawn(rng, (3, 2), T_q=5, T_k=4, d_k=8)
+    yield Case("float32, strided", (strided(query.astype(np.float32)), strided(key.astype(np.float32))))
+
+
+def both(rng: np.random.Generator) -> Iterator[Case]:
+    yield from two_axes(rng)
+    yield from leading_axes(rng)
+
+
+def scale(trial: Trial) -> str | None:
+    query = trial.case.args[0]
+    got, right = np.asarray(trial.value), np.asarray(trial.expected)
+    ratio = float(np.median(got / right))
+    if not near(got, ratio * right) or near(np.asarray(ratio), np.asarray(1.0)):
+        return None
+    factor = ratio / np.sqrt(query.shape[-1])
+    return (
+        f"your scores are q . k times {factor:.4g}; with d_k = {query.shape[-1]} the factor is "
+        f"1/sqrt(d_k) = {1 / np.sqrt(query.shape[-1]):.4g}"
+    )
+
+
+def bilinear(trial: Trial) -> str | None:
+    query, key = trial.case.args
+    for name, doubled in (("query", (2 * query, key)), ("key", (query, 2 * key))):
+        if not near(np.asarray(trial.call(Case("doubled", doubled)).value), 2 * np.asarray(trial.value)):
+            return f"a {name} twice as long does not score twice as high; a score is a dot product, scaled"
+    return None
+
+
+def by_hand(trial: Trial) -> str | None:
+    query, key = trial.case.args
+    got, right = np.asarray(trial.value), trial.expected
+    *lead, i, j = (int(n) for n in np.argwhere(~np.isclose(got, right, rtol=1e-4, atol=1e-6))[0])
+    dot, d_k = float(query[(*lead, i)] @ key[(*lead, j)]), query.shape[-1]
+    where = f" of batch {lead}" if lead else ""
+    return (
+        f"query {i} and key {j}{where} have the dot product {dot:.4g}; over sqrt({d_k}) that is "
+        f"{dot / np.sqrt(d_k):.4g}, and you return {got[(*lead, i, j)]:.4g}"
+    )
+
+
+EXERCISE = Exercise(
+    name="ch02_qkv/attention_scores",
+    signature="attention_scores(query, key)",
+    goal="Compare every query with every key: their dot products, divided by the square root of d_k.",
+    reference=ops.attention_scores,
+    criteria=(
+        Criterion("row i: query i with every key, divided by sqrt(d_k)", 1.5, two_axes),
+        Criterion("any number of leading axes", 1, leading_axes),
+        Criterion("the inputs are left as they were", 0.5, both, observes="arguments"),
+    ),
+    properties=(
+        *FIRST,
+        Property("the scale is 1/sqrt(d_k)", scale),
+        *LAST,
+        Property("scores grow with query and key", bilinear),
+        Property("each score is one dot product", by_hand),
+    ),
+    forbidden=(
+        "torch.nn.functional.scaled_dot_product_attention",
+        "torch.nn.functional.multi_head_attention_forward",
+        "torch.nn.MultiheadAttention",
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You do not scale. A dot product of d_k components spreads like sqrt(d_k), and softmax would saturate: "
+    "divide by sqrt(d_k)."
+)
+def no_scale(query, key):
+    return query @ np.swapaxes(key, -1, -2)
+
+
+@EXERCISE.misconception(
+    "You divide by d_k itself. The spread of a dot product grows like the root of d_k; dividing by d_k makes "
+    "long vectors score near zero. Take the square root."
+)
+def d_k_not_its_root(query, key):
+    return query @ np.swapaxes(key, -1, -2) / query.shape[-1]
+
+
+@EXERCISE.misconception(
+    "You multiply by sqrt(d_k). That doubles the spread's growth instead of taking it away: divide."
+)
+def multiplied(query, key):
+    return query @ np.swapaxes(key, -1, -2) * np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "You divide by the root of the number of keys. The scale makes up for the width of the vectors, "
+    "d_k = query.shape[-1], not for the length of the sequence."
+)
+def root_of_number_of_keys(query, key):
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(key.shape[-2])
+
+
+@EXERCISE.misconception(
+    "You divide by the root of the number of queries. The scale makes up for the width of the vectors, "
+    "d_k = query.shape[-1], not for the length of the sequence."
+)
+def root_of_number_of_queries(query, key):
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-2])
+
+
+@EXERCISE.misconception(
+    "You divide by the root of d_model, all heads together. Each head's dot product sums only its own d_k "
+    "components: divide by sqrt(query.shape[-1])."
+)
+def root_of_d_model(query, key):
+    num_heads = query.shape[-3] if query.ndim > 3 else 1
+    d_model = num_heads * query.shape[-1]
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(d_model)
+
+
+@EXERCISE.misconception(
+    "You take d_k from query.shape[1]. With a batch in front that is another axis: the width is always the "
+    "last one, query.shape[-1]."
+)
+def width_from_axis_1(query, key):
+    d_k = query.shape[1]
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(d_k)
+
+
+@EXERCISE.misconception(
+    "`key.T` reverses all axes, the batch too. It is the right transpose for a matrix only: swap the last "
+    "two axes, np.swapaxes(key, -1, -2)."
+)
+def all_axes_reversed(query, key):
+    return query @ key.T / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "You multiply query i with key i number by number. Every query meets *every* key: that is a matrix "
+    "product, query @ np.swapaxes(key, -1, -2)."
+)
+def only_its_own_key(query, key):
+    return (query * key).sum(axis=-1) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "`reshape` only cuts the numbers into other rows; it does not transpose. Swap the last two axes: "
+    "np.swapaxes(key, -1, -2)."
+)
+def reshaped_for_transposed(query, key):
+    columns = key.reshape(*key.shape[:-2], key.shape[-1], key.shape[-2])
+    return query @ columns / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "Your rows belong to keys and your columns to queries. Put the query first, query @ key^T, so that "
+    "row i says what query i thinks of each key: (..., T_q, T_k)."
+)
+def keys_in_rows(query, key):
+    return key @ np.swapaxes(query, -1, -2) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "np.dot of two batches pairs every sequence with every other. `@` (or np.matmul) keeps the leading axes "
+    "together."
+)
+def every_batch_with_every_other(query, key):
+    return np.dot(query, np.swapaxes(key, -1, -2)) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "You divide each vector by its length: that is the cosine. The length of a query or a key matters in "
+    "attention, for it makes the weights sharp: use the plain dot product over sqrt(d_k)."
+)
+def cosine(query, key):
+    query = query / np.linalg.norm(query, axis=-1, keepdims=True)
+    key = key / np.linalg.norm(key, axis=-1, keepdims=True)
+    return query @ np.swapaxes(key, -1, -2)
+
+
+@EXERCISE.misconception(
+    "You apply softmax as well. These are the scores before it; softmax follows in the next exercise."
+)
+def weights_already(query, key):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "`query /= ...` writes into the caller's query, who will use it again. Write `query = query / ...`, or "
+    "divide the scores."
+)
+def scaled_in_place(query, key):
+    query /= np.sqrt(query.shape[-1])
+    return query @ np.swapaxes(key, -1, -2)
+
+
+@EXERCISE.style("matrix product, last two axes swapped")
+def matmul(query, key):
+    return query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+
+
+@EXERCISE.style("einsum")
+def einsum(query, key):
+    return np.einsum("...qd,...kd->...qk", query, key) * query.shape[-1] ** -0.5
+
+
+@EXERCISE.style("the query scaled first")
+def query_scaled_first(query, key):
+    query = query / np.sqrt(np.float64(query.shape[-1]))
+    axes = (*range(key.ndim - 2), key.ndim - 1, key.ndim - 2)
+    return np.matmul(query, key.transpose(axes))
+
+
+@EXERCISE.style("half of the scale on each side")
+def half_on_each_side(query, key):
+    root = query.shape[-1] ** 0.25
+    return (query / root) @ np.moveaxis(key / root, -1, -2)
+
+
+@EXERCISE.style("one pair at a time, in loops, in float64")
+def pair_by_pair(query, key):
+    d_k = query.shape[-1]
+    scores = np.zeros((*query.shape[:-1], key.shape[-2]))
+    for *lead, i in np.ndindex(query.shape[:-1]):
+        for j in range(key.shape[-2]):
+            pair = zip(query[(*lead, i)], key[(*lead, j)], strict=True)
+            scores[(*lead, i, j)] = sum(a * b for a, b in pair) / d_k**0.5
+    return scores
+
+
+@EXERCISE.style("the products of all pairs, summed")
+def broadcast_and_sum(query, key):
+    products = query[..., :, None, :] * key[..., None, :, :]
+    return products.sum(-1) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.style("keys first, then transposed")
+def transposed_at_the_end(query, key):
+    return (key @ query.swapaxes(-2, -1)).swapaxes(-2, -1) / np.sqrt(key.shape[-1])

@@ -1,0 +1,242 @@
+"""ch02_qkv/project_qkv: each token's query, key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from autograder.cage.calling import strided
+from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.laws import FIRST, LAST, near
+from tfcore import ops
+
+
+def drawn(
+    rng: np.random.Generator, lead: tuple[int, ...], T: int, d_model: int, d_k: int, d_v: int
+) -> tuple[np.ndarray, ...]:
+    """Tokens (..., T, d_model) and the three weights."""
+    sizes = (*lead, T, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v)
+    return tuple(rng.normal(size=size) for size in sizes)
+
+
+def one_sequence(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("2 tokens of width 3", drawn(rng, (), T=2, d_model=3, d_k=4, d_v=5))
+    yield Case("a single token", drawn(rng, (), T=1, d_model=6, d_k=3, d_v=2))
+    yield Case("values of width 1", drawn(rng, (), T=5, d_model=4, d_k=2, d_v=1))
+    yield Case("a long sequence", drawn(rng, (), T=50, d_model=8, d_k=5, d_v=3))
+    narrow = (a.astype(np.float32) for a in drawn(rng, (), T=4, d_model=7, d_k=3, d_v=6))
+    yield Case("float32", tuple(narrow))
+    x, *weights = drawn(rng, (), T=5, d_model=3, d_k=2, d_v=7)
+    yield Case("strided weights", (x, *map(strided, weights)))
+
+
+def leading_axes(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("a batch of 2 sequences", drawn(rng, (2,), T=3, d_model=4, d_k=5, d_v=6))
+    yield Case("a batch of 1", drawn(rng, (1,), T=4, d_model=3, d_k=2, d_v=5))
+    yield Case("two leading axes", drawn(rng, (3, 2), T=6, d_model=5, d_k=4, d_v=7))
+    x, *weights = drawn(rng, (4,), T=2, d_model=6, d_k=3, d_v=5)
+    yield Case("a strided batch", (strided(x), *weights))
+
+
+def both(rng: np.random.Generator) -> Iterator[Case]:
+    yield from one_sequence(rng)
+    yield from leading_axes(rng)
+
+
+def additive(trial: Trial) -> str | None:
+    x, *weights = trial.case.args
+    doubled = trial.call(Case("doubled", (2 * x, *weights))).value
+    for name, once, twice in zip("qkv", trial.value, doubled, strict=True):
+        if not near(np.asarray(twice), 2 * np.asarray(once)):
+            return f"twice the tokens do not give twice the {name}; a projection is one matrix product"
+    return None
+
+
+def uses_its_weight(trial: Trial) -> str | None:
+    x, *weights = trial.case.args
+    for i, name in enumerate(("W_q", "W_k", "W_v")):
+        changed = [w + (i == j) for j, w in enumerate(weights)]
+        after = trial.call(Case("another weight", (x, *changed))).value
+        moved = [not near(np.asarray(a), np.asarray(b)) for a, b in zip(after, trial.value, strict=True)]
+        if moved != [i == j for j in range(3)]:
+            seen = " and ".join(n for n, m in zip(("q", "k", "v"), moved, strict=True) if m) or "nothing"
+            return f"a change of {name} should change {'qkv'[i]} alone; it changes {seen}"
+    return None
+
+
+EXERCISE = Exercise(
+    name="ch02_qkv/project_qkv",
+    signature="project_qkv(x, W_q, W_k, W_v)",
+    goal="Ask every token of x for its query, its key and its value: three matrix products.",
+    reference=ops.project_qkv,
+    criteria=(
+        Criterion("query, key and value, in this order", 1, one_sequence),
+        Criterion("any number of leading axes", 0.5, leading_axes),
+        Criterion("the inputs are left as they were", 0.5, both, observes="arguments"),
+    ),
+    properties=(
+        *FIRST,
+        Property("each weight makes one of the three", uses_its_weight),
+        *LAST,
+        Property("projections are linear", additive),
+    ),
+    forbidden=("torch.nn.functional.linear", "torch.nn.Linear", "torch.nn.functional._in_projection_packed"),
+)
+
+
+@EXERCISE.misconception(
+    "You return the key first. The order is query, key, value, as in the signature: swapped, every token "
+    "asks what it should answer."
+)
+def key_before_query(x, W_q, W_k, W_v):
+    return x @ W_k, x @ W_q, x @ W_v
+
+
+@EXERCISE.misconception("You return the value before the key. The order is query, key, value.")
+def value_before_key(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_v, x @ W_k
+
+
+@EXERCISE.misconception(
+    "You transpose the weights. They are (d_model, d): a row vector of width d_model times W is already a "
+    "row vector of width d. (torch's nn.Linear stores its weight the other way round.)"
+)
+def weights_transposed(x, W_q, W_k, W_v):
+    return x @ W_q.T, x @ W_k.T, x @ W_v.T
+
+
+@EXERCISE.misconception(
+    "You put the weights on the left. The tokens are rows, (..., T, d_model): they multiply from the "
+    "left, x @ W."
+)
+def weights_on_the_left(x, W_q, W_k, W_v):
+    return W_q @ x, W_k @ x, W_v @ x
+
+
+@EXERCISE.misconception("`*` multiplies number by number. A projection is a matrix product: x @ W.")
+def elementwise(x, W_q, W_k, W_v):
+    return x * W_q, x * W_k, x * W_v
+
+
+@EXERCISE.misconception(
+    "You use W_q for all three. Each of query, key and value has a weight of its own: that is what lets a "
+    "token look for one thing and hold another."
+)
+def one_weight_for_all(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_q, x @ W_q
+
+
+@EXERCISE.misconception(
+    "Your key is made with W_q, so it equals the query and W_k is never used. Use x @ W_k."
+)
+def key_is_query(x, W_q, W_k, W_v):
+    query = x @ W_q
+    return query, query, x @ W_v
+
+
+@EXERCISE.misconception(
+    "You hand on the tokens themselves as values. A value is what a token gives when it is attended to: "
+    "project it too, x @ W_v."
+)
+def tokens_as_values(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_k, x
+
+
+@EXERCISE.misconception(
+    "You divide the query by sqrt(d_k) here. The scale belongs to the scores, in the next exercise; done "
+    "twice, it flattens attention."
+)
+def scaled_already(x, W_q, W_k, W_v):
+    return x @ W_q / np.sqrt(W_q.shape[1]), x @ W_k, x @ W_v
+
+
+@EXERCISE.misconception(
+    "Your results hold one token per column, (..., d, T). Multiply from the other side, x @ W, so that each "
+    "token stays a row: (..., T, d)."
+)
+def tokens_as_columns(x, W_q, W_k, W_v):
+    columns = np.swapaxes(x, -1, -2)
+    return W_q.T @ columns, W_k.T @ columns, W_v.T @ columns
+
+
+@EXERCISE.misconception(
+    "You return the three side by side in one array. Return them apart: `return q, k, v`."
+)
+def one_joined_array(x, W_q, W_k, W_v):
+    return x @ np.concatenate([W_q, W_k, W_v], axis=1)
+
+
+@EXERCISE.misconception(
+    "You flatten all leading axes into one and do not bring them back. `x @ W` needs no reshape: it works on "
+    "the last axis and keeps the others."
+)
+def batch_flattened(x, W_q, W_k, W_v):
+    rows = x.reshape(-1, x.shape[-1])
+    return rows @ W_q, rows @ W_k, rows @ W_v
+
+
+@EXERCISE.misconception(
+    "You project only the first sequence of a batch. Leave the leading axes alone: `x @ W` projects them all."
+)
+def first_of_the_batch(x, W_q, W_k, W_v):
+    while x.ndim > 2:
+        x = x[0]
+    return x @ W_q, x @ W_k, x @ W_v
+
+
+@EXERCISE.misconception(
+    "`x -= ...` writes into the caller's tokens, and a projection subtracts no mean. Use x as it is: x @ W."
+)
+def centred_in_place(x, W_q, W_k, W_v):
+    x -= x.mean(axis=-1, keepdims=True)
+    return x @ W_q, x @ W_k, x @ W_v
+
+
+@EXERCISE.style("three matrix products")
+def matmul(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_k, x @ W_v
+
+
+@EXERCISE.style("einsum")
+def einsum(x, W_q, W_k, W_v):
+    return tuple(np.einsum("...td,de->...te", x, W) for W in (W_q, W_k, W_v))
+
+
+@EXERCISE.style("one product with the joined weights, then split; a list")
+def joined_then_split(x, W_q, W_k, W_v):
+    d_k = W_q.shape[1]
+    joined = np.matmul(x, np.hstack((W_q, W_k, W_v)))
+    return np.split(joined, [d_k, 2 * d_k], axis=-1)
+
+
+@EXERCISE.style("np.dot")
+def dot(x, W_q, W_k, W_v):
+    return np.dot(x, W_q), np.dot(x, W_k), np.dot(x, W_v)
+
+
+@EXERCISE.style("token by token, in loops, in float64")
+def token_by_token(x, W_q, W_k, W_v):
+    def project(W):
+        rows = x.reshape(-1, x.shape[-1])
+        result = np.zeros((len(rows), W.shape[1]))
+        for t, row in enumerate(rows):
+            for j in range(W.shape[1]):
+                result[t, j] = sum(row[i] * W[i, j] for i in range(len(row)))
+        return result.reshape(*x.shape[:-1], W.shape[1])
+
+    return project(W_q), project(W_k), project(W_v)
+
+
+@EXERCISE.style("tensordot")
+def tensordot(x, W_q, W_k, W_v):
+    def project(W):
+        return np.tensordot(x, W, axes=([-1], [0]))
+
+    return project(W_q), project(W_k), project(W_v)
+
+
+@EXERCISE.style("columns, transposed back")
+def columns_transposed_back(x, W_q, W_k, W_v):
+    columns = x.swapaxes(-1, -2)
+    return tuple((W.T @ columns).swapaxes(-1, -2) for W in (W_q, W_k, W_v))

@@ -1,0 +1,246 @@
+"""ch03_scaling/dot_product_variance: how far dot products spread, derived."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.laws import FIRST, LAST
+from tfcore import scaling
+
+
+def number(rng: np.random.Generator, low: float, high: float) -> float:
+    """A drawn number with two decimals."""
+    return round(float(rng.uniform(low, high)), 2)
+
+
+def zero_means(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("unit variances, d_k = 64", (64, 1.0, 1.0))
+    yield Case("one component", (1, number(rng, 1.5, 3), number(rng, 3.5, 5)))
+    yield Case("other variances", (5, number(rng, 1.5, 3), number(rng, 3.5, 5)))
+    yield Case("small variances", (12, number(rng, 0.02, 0.4), number(rng, 0.5, 0.9)))
+    yield Case("integer variances", (7, 2, 5))
+    yield Case("a key that never varies", (3, number(rng, 1.5, 3), 0.0))
+    yield Case("4,096 components", (4096, number(rng, 0.2, 0.8), number(rng, 1.5, 3)))
+
+
+def with_means(rng: np.random.Generator) -> Iterator[Case]:
+    def means(mean_q: float, mean_k: float) -> dict[str, float]:
+        return {"mean_q": mean_q, "mean_k": mean_k}
+
+    variances = number(rng, 1.5, 3), number(rng, 3.5, 5)
+    yield Case("a query with a mean", (4, *variances), {"mean_q": number(rng, 0.5, 3)})
+    yield Case("a key with a mean", (6, *variances), {"mean_k": number(rng, 0.5, 3)})
+    both = means(number(rng, 0.5, 1.4), number(rng, 1.6, 3))
+    yield Case("both with means", (5, *variances), both)
+    yield Case("means by position", (9, *variances, *both.values()))
+    yield Case("a negative mean", (8, *variances), means(-number(rng, 1.6, 3), number(rng, 0.5, 1.4)))
+    yield Case("a key that is the same always", (3, variances[0], 0.0), {"mean_k": number(rng, 0.5, 3)})
+
+
+def _got(trial: Trial) -> tuple[float, float]:
+    return float(np.asarray(trial.value)), float(trial.expected)
+
+
+def not_negative(trial: Trial) -> str | None:
+    got, _ = _got(trial)
+    return f"your variance is {got:.4g}; a variance is never negative" if got < 0 else None
+
+
+def exact(trial: Trial) -> str | None:
+    got, right = _got(trial)
+    if got == right or not abs(got - right) < 0.1 * abs(right):
+        return None
+    return (
+        f"{got:.8g} is near the right {right:.8g} but not equal to it: derive the variance with a formula; "
+        "do not estimate it from samples"
+    )
+
+
+def grows_with_d_k(trial: Trial) -> str | None:
+    d_k, *rest = trial.case.args
+    doubled = float(trial.call(Case("doubled", (2 * d_k, *rest), trial.case.kwargs)).value)
+    got, _ = _got(trial)
+    if abs(doubled - 2 * got) < 1e-6 * max(1, abs(got)):
+        return None
+    return (
+        f"from d_k = {d_k} to {2 * d_k} your variance goes from {got:.4g} to {doubled:.4g}; the variances of "
+        "independent products add, so it should double"
+    )
+
+
+def symmetric(trial: Trial) -> str | None:
+    d_k, var_q, var_k, *means = trial.case.args
+    mean_q, mean_k = means or (trial.case.kwargs.get(name, 0.0) for name in ("mean_q", "mean_k"))
+    swapped = Case("q and k swapped", (d_k, var_k, var_q), {"mean_q": mean_k, "mean_k": mean_q})
+    other, (got, _) = float(trial.call(swapped).value), _got(trial)
+    if abs(other - got) < 1e-6 * max(1, abs(got)):
+        return None
+    return f"swapping q and k changes your variance from {got:.4g} to {other:.4g}; q . k = k . q"
+
+
+def additions(trial: Trial) -> str | None:
+    """Where the variances alone come out right, the means are at fault."""
+    d_k, var_q, var_k, *_ = trial.case.args
+    bare = float(trial.call(Case("without means", (d_k, var_q, var_k))).value)
+    if abs(bare - d_k * var_q * var_k) > 1e-6:
+        return None
+    got, _ = _got(trial)
+    return (
+        f"at zero means you are right, with these means you add {got - bare:.4g}; for one product, "
+        "Var(ab) = E[a^2] E[b^2] - E[a]^2 E[b]^2 with E[a^2] = var_q + mean_q^2"
+    )
+
+
+EXERCISE = Exercise(
+    name="ch03_scaling/dot_product_variance",
+    signature="dot_product_variance(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0)",
+    goal="Return the exact variance of q . k for independent components with these variances and means.",
+    reference=scaling.dot_product_variance,
+    criteria=(
+        Criterion("the variance at zero means", 1.5, zero_means),
+        Criterion("the variance at any means", 1.5, with_means),
+    ),
+    properties=(
+        Property("a variance is not negative", not_negative),
+        *FIRST[:3],
+        Property("the result is exact", exact),
+        Property("variances of independent products add", grows_with_d_k),
+        Property("q . k = k . q", symmetric),
+        Property("means add what they should", additions),
+        *LAST,
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You ignore the means. A component of q that is not centred passes on the spread of k: add "
+    "var_q * mean_k^2 + var_k * mean_q^2 for each component."
+)
+def means_ignored(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * var_q * var_k
+
+
+@EXERCISE.misconception(
+    "You square d_k. The d_k products are independent, so their variances add: d_k times, not d_k^2 times."
+)
+def d_k_squared(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k**2 * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2)
+
+
+@EXERCISE.misconception(
+    "You square the variances as if they were standard deviations. var_q is sigma^2 already: use it as it is."
+)
+def variances_squared(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q**2 * var_k**2 + var_q**2 * mean_k**2 + var_k**2 * mean_q**2)
+
+
+@EXERCISE.misconception(
+    "You return the standard deviation. The variance is asked: leave out the square root."
+)
+def standard_deviation(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return np.sqrt(d_k * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2))
+
+
+@EXERCISE.misconception(
+    "That is the variance of one product q_i k_i. The dot product adds d_k of them, so multiply by d_k."
+)
+def one_component(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2
+
+
+@EXERCISE.misconception(
+    "You add var_q and var_k. That is the variance of a sum; for a product of centred, independent "
+    "factors the variances multiply."
+)
+def variances_added(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q + var_k + var_q * mean_k**2 + var_k * mean_q**2)
+
+
+@EXERCISE.misconception(
+    "You return E[(q_i k_i)^2], summed. The variance takes off the squared mean: subtract "
+    "mean_q^2 * mean_k^2 for each component."
+)
+def second_moment(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q + mean_q**2) * (var_k + mean_k**2)
+
+
+@EXERCISE.misconception(
+    "The cross terms are crossed the wrong way: the mean of k scales the spread of q. It is "
+    "var_q * mean_k^2 + var_k * mean_q^2."
+)
+def means_swapped(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q * var_k + var_q * mean_q**2 + var_k * mean_k**2)
+
+
+@EXERCISE.misconception(
+    "You do not square the means. A factor c multiplies a variance by c^2: var_q * mean_k**2 + var_k * "
+    "mean_q**2."
+)
+def means_not_squared(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q * var_k + var_q * mean_k + var_k * mean_q)
+
+
+@EXERCISE.misconception(
+    "You multiply the means into one term. Each mean goes with the *other* vector's variance: "
+    "var_q * mean_k^2 + var_k * mean_q^2."
+)
+def means_multiplied(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q * var_k + mean_q**2 * mean_k**2)
+
+
+@EXERCISE.misconception(
+    "You multiply only the variance term by d_k. The terms with the means belong to every component too: put "
+    "the whole bracket times d_k."
+)
+def means_counted_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2
+
+
+@EXERCISE.misconception(
+    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. (Dividing is what "
+    "the scale does to it later.)"
+)
+def divided_by_d_k(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2) / d_k
+
+
+@EXERCISE.style("the formula")
+def formula(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2)
+
+
+@EXERCISE.style("second moment less squared mean")
+def from_moments(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    second_q, second_k = var_q + mean_q**2, var_k + mean_k**2
+    return float(d_k * (second_q * second_k - (mean_q * mean_k) ** 2))
+
+
+@EXERCISE.style("component by component")
+def component_by_component(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    total = 0.0
+    for _ in range(d_k):
+        total += var_q * var_k + var_q * mean_k * mean_k + var_k * mean_q * mean_q
+    return total
+
+
+@EXERCISE.style("the law of total variance, given k; np.float64")
+def given_the_key(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    mean_of_variance = np.float64(var_q) * (var_k + mean_k**2)
+    variance_of_mean = mean_q**2 * var_k
+    return d_k * (mean_of_variance + variance_of_mean)
+
+
+@EXERCISE.style("with arrays of components; a 0-d array")
+def arrays_of_components(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    var_q, var_k, mean_q, mean_k = (np.full(d_k, float(x)) for x in (var_q, var_k, mean_q, mean_k))
+    return np.asarray(np.sum(var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2))
+
+
+@EXERCISE.style("standard deviations, combined as a root of squares")
+def standard_deviations(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    s, t = math.sqrt(var_q), math.sqrt(var_k)
+    return d_k * math.hypot(s * t, s * mean_k, t * mean_q) ** 2

@@ -1,0 +1,188 @@
+"""What any wrong number may have in common: properties that explain a failure in every exercise.
+
+An exercise lists those of `FIRST`, then the laws of its own, then those of `LAST`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from autograder.exercise import Property, Trial
+from autograder.values import differs, tolerance_for
+
+Array = np.ndarray
+CLOSE = 1e-4
+
+
+def results(trial: Trial) -> Iterator[tuple[str, Array, Array]]:
+    """Each returned array beside the right one, with what to call it."""
+    if not isinstance(trial.expected, tuple):
+        yield "the result", np.asarray(trial.value), np.asarray(trial.expected)
+        return
+    for index, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True)):
+        yield f"result {index + 1}", np.asarray(got), np.asarray(expected)
+
+
+def index(where: Array) -> str:
+    """The first place where a boolean array is true: `` at [0, 2]``, or nothing for a single number."""
+    first = [int(i) for i in np.argwhere(where)[0]]
+    return f" at {first}" if first else ""
+
+
+def near(got: Array, expected: Array) -> bool:
+    return bool(np.allclose(got, expected, rtol=CLOSE, atol=CLOSE * 1e-2))
+
+
+def _of_each(law: Callable[[str, Array, Array], str | None]) -> Callable[[Trial], str | None]:
+    """A law about one array, asked of each result that is wrong."""
+
+    def broken(trial: Trial) -> str | None:
+        tolerance = tolerance_for((*trial.case.args, *trial.case.kwargs.values()))
+        for name, got, expected in results(trial):
+            if differs(got, expected, tolerance) and (said := law(name, got, expected)):
+                return said
+        return None
+
+    return broken
+
+
+def _finite(name: str, got: Array, expected: Array) -> str | None:
+    if np.isnan(got).any():
+        return f"{name} holds NaN{index(np.isnan(got))}: on the way stood 0/0, inf/inf, inf - inf or log(-x)"
+    if np.isinf(got).any():
+        return f"{name} is infinite{index(np.isinf(got))}: exp overflowed, or something was divided by zero"
+    return None
+
+
+def _rounded(name: str, got: Array, expected: Array) -> str | None:
+    for decimals in range(1, 7):
+        if np.array_equal(got, np.round(expected, decimals)) and got.any():
+            return f"{name} is rounded to {decimals} decimal{'s' * (decimals > 1)}; return all that you have"
+    return None
+
+
+def _imprecise(name: str, got: Array, expected: Array) -> str | None:
+    if not near(got, expected):
+        return None
+    off = np.abs(got - expected)
+    return (
+        f"{name} is right to about {off.max():.0e}{index(off == off.max())}, more than rounding: look for an "
+        "epsilon, an approximation, or float32 where float64 came in"
+    )
+
+
+def _factor(name: str, got: Array, expected: Array) -> str | None:
+    strong = np.abs(expected) > 1e-9
+    if not strong.any():
+        return None
+    ratio = float(np.median(got[strong] / expected[strong]))
+    if not near(got, ratio * expected) or abs(ratio) < 1e-9:
+        return None
+    if abs(ratio + 1) < CLOSE:
+        return f"{name} has the wrong sign"
+    if strong.sum() < 2 and not any(r > 1.5 and abs(r - round(r)) < CLOSE for r in (ratio, 1 / ratio)):
+        return None  # any two numbers differ by a factor
+    subject = f"{name} is" if got.size == 1 else f"every number of {name} is"
+    return f"{subject} {ratio:.4g} times what it should be: a factor is wrong or missing"
+
+
+def _offset(name: str, got: Array, expected: Array) -> str | None:
+    gap = float(np.median(got - expected))
+    if got.size < 3 or not near(got, expected + gap):
+        return None
+    return f"every number of {name} is too {'large' if gap > 0 else 'small'} by {abs(gap):.4g}"
+
+
+def _signs(name: str, got: Array, expected: Array) -> str | None:
+    if not near(np.abs(got), np.abs(expected)):
+        return None
+    return f"{name} has numbers of the right size with the wrong sign, the first{index(got * expected < 0)}"
+
+
+def _places(name: str, got: Array, expected: Array) -> str | None:
+    if got.size < 3 or not near(np.sort(got, axis=None), np.sort(expected, axis=None)):
+        return None
+    return f"{name} has the right numbers in the wrong places: an axis or an index is mixed up"
+
+
+def _first_only(name: str, got: Array, expected: Array) -> str | None:
+    if got.ndim < 2 or len(got) < 2:
+        return None
+    right = [near(one, other) for one, other in zip(got, expected, strict=True)]
+    if right[0] and not any(right[1:]):
+        return f"of {name} only [0] is right, all after it is wrong: is the first used for all?"
+    return None
+
+
+def repeatable(trial: Trial) -> str | None:
+    """Nothing is drawn at random where nothing was asked to be."""
+    again = trial.call(trial.case).value
+    again = again if isinstance(again, tuple | list) and isinstance(trial.expected, tuple) else [again]
+    for (_, got, _), other in zip(results(trial), again, strict=True):
+        if not np.array_equal(got, np.asarray(other), equal_nan=True):
+            return "the same call gives another result each time; nothing here is random"
+    return None
+
+
+def not_softmax(
+    weights: Array, scores: Array, says: str, factor: float, named: str = "", allowed: Array | None = None
+) -> str | None:
+    """How `weights` (..., n) differ in their proportions from softmax(factor * scores); None if they do not.
+
+    Args:
+        weights: what should be weights along the last axis, normalised or not.
+        scores: the scores without the factor.
+        says: the scores in words.
+        factor: what the scores should be multiplied by.
+        named: what the factor is called, as in ``1/sqrt(d_k) = ``.
+        allowed: where a weight may be above zero; everywhere if left out.
+    """
+    weights, scores = np.asarray(weights, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    usable = (weights > 1e-200) & (True if allowed is None else allowed)
+    count = np.maximum(usable.sum(axis=-1, keepdims=True), 1)
+
+    def centred(x: Array) -> Array:
+        x = np.where(usable, x, 0.0)
+        return np.where(usable, x - x.sum(axis=-1, keepdims=True) / count, 0.0)
+
+    logs, spread = centred(np.log(np.maximum(weights, 1e-200))), centred(scores)
+    size = float((spread**2).sum())
+    if size < 1e-12 or np.allclose(logs, factor * spread, rtol=1e-3, atol=1e-3):
+        return None
+    found = float((logs * spread).sum()) / size
+    if usable.sum() > 2 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-3):
+        if abs(found) < 1e-2 * abs(factor):
+            return f"your weights hardly follow {says}: all of a row are nearly alike"
+        right = f"the factor is {named}{factor:.4g}"
+        return f"your weights are the softmax of {says} times {found:.4g}; {right}"
+    row = np.unravel_index(np.argmax(np.ptp(logs - factor * spread, axis=-1)), logs.shape[:-1])
+    off = np.where(usable[row], (logs - factor * spread)[row], np.nan)
+    i, j = sorted((int(np.nanargmax(off)), int(np.nanargmin(off))))
+    wanted = float(factor * (spread[row][i] - spread[row][j]))
+    if abs(wanted) > 30:
+        return None
+    place = f" of row {[int(n) for n in row]}" if row else ""
+    return (
+        f"weights {i} and {j}{place} stand as {weights[row][i] / weights[row][j]:.3g} to 1; exp(s_{i} - "
+        f"s_{j}) with s = {says} times {named}{factor:.4g} makes it {np.exp(wanted):.3g} to 1"
+    )
+
+
+FIRST = (
+    Property("results are finite", _of_each(_finite)),
+    Property("the same call gives the same result", repeatable),
+    Property("nothing is rounded", _of_each(_rounded)),
+    Property("results are as precise as their dtype", _of_each(_imprecise)),
+)
+"""What makes other laws pointless to ask: an exercise lists it before its own."""
+
+LAST = (
+    Property("no factor is missing", _of_each(_factor)),
+    Property("signs are right", _of_each(_signs)),
+    Property("nothing is added", _of_each(_offset)),
+    Property("numbers are in their places", _of_each(_places)),
+    Property("no entry stands for all", _of_each(_first_only)),
+)
+"""What may be seen in any wrong result: an exercise lists it after its own."""

@@ -1,0 +1,160 @@
+"""Feedback: a page for each graded notebook, made by nbgrader's own exporter, several at once.
+
+Only what has changed is made again: a page depends on the graded notebook, on what the gradebook says of it,
+and on the code that makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from autograder import safe_html
+from autograder.errors import BadInputError
+from autograder.files import require_writable, write_atomically, write_if_changed
+from autograder.grading import gradebook
+from autograder.layout import CONFIG, Course
+
+Progress = Callable[[int, int], None]
+FEW = 6
+"""Up to so many pages are made here: starting other processes would take longer."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of feedback and what it is made from."""
+
+    assignment: str
+    student: str
+    notebook: str
+    source: Path
+    target: Path
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """What one run did."""
+
+    written: tuple[Path, ...]
+    unchanged: tuple[Path, ...]
+    missing: tuple[str, ...]
+
+
+def give(
+    course: Course,
+    assignments: list[str],
+    *,
+    workers: int | None = None,
+    force: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> Given:
+    """Writes ``feedback/<student>/<assignment>/<notebook>.html`` for all that is graded.
+
+    Raises:
+        BadInputError: nothing is graded, or the folder cannot be written.
+    """
+    gradebook.require(course)
+    require_writable(course.feedback)
+    require_writable(course.state)
+    pages, missing = _pages(course, assignments)
+    if not pages:
+        raise BadInputError(
+            f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
+        )
+    memory = course.state / "feedback.json"
+    known = _known(memory)
+    stale = [p for p in pages if force or known.get(_name(p)) != p.fingerprint or not p.target.is_file()]
+    progress(0, len(stale))
+    for done, page in enumerate(_rendered(course, stale, workers), 1):
+        known[_name(page)] = page.fingerprint
+        progress(done, len(stale))
+    course.make_private()
+    write_if_changed(memory, json.dumps(known, indent=1, sort_keys=True).encode())
+    unchanged = tuple(page.target for page in pages if page not in stale)
+    return Given(tuple(page.target for page in stale), unchanged, tuple(missing))
+
+
+def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:
+    """The pages to be had, and a remark for each entry in the gradebook without a graded notebook."""
+    pages, missing = [], []
+    maker = hashlib.sha256((course.root / CONFIG).read_bytes())
+    for code in (__file__, safe_html.__file__):
+        maker.update(Path(code).read_bytes())
+    for assignment in assignments:
+        for row in gradebook.read(course, assignment):
+            sources = sorted((course.autograded / row.student / assignment).glob("*.ipynb"))
+            if not sources:
+                missing.append(
+                    f"{row.student} has points for {assignment} but no graded notebook: grade again"
+                )
+            for source in sources:
+                told = maker.copy()
+                told.update(source.read_bytes() + json.dumps(asdict(row), sort_keys=True).encode())
+                target = course.feedback / row.student / assignment / f"{source.stem}.html"
+                pages.append(Page(assignment, row.student, source.stem, source, target, told.hexdigest()))
+    return pages, missing
+
+
+def _name(page: Page) -> str:
+    return f"{page.student}/{page.assignment}/{page.notebook}"
+
+
+def _known(memory: Path) -> dict[str, str]:
+    try:
+        known: dict[str, str] = json.loads(memory.read_bytes())
+        return known
+    except (OSError, ValueError):
+        return {}
+
+
+def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterator[Page]:
+    """Makes the pages, and yields each when it is written."""
+    if len(pages) <= FEW:
+        for page in pages:
+            yield render(course.root, page)
+        return
+    count = min(workers or os.cpu_count() or 1, len(pages))
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(render, [course.root] * len(pages), pages, chunksize=4)
+
+
+_exporters: dict[Path, Any] = {}
+
+
+def render(root: Path, page: Page) -> Page:
+    """Makes one page."""
+    from nbgrader.converters import GenerateFeedback
+
+    course = Course(root)
+    if root not in _exporters:
+        quiet = logging.Logger("nbgrader-feedback", logging.CRITICAL)
+        converter = GenerateFeedback(coursedir=course.coursedir(), config=course.config, log=quiet)
+        exporter = converter.exporter_class(parent=converter, config=converter.config)
+        for preprocessor in converter.preprocessors:
+            exporter.register_preprocessor(preprocessor)
+        _exporters[root] = exporter
+    resources = {
+        "unique_key": page.notebook,
+        "output_files_dir": f"{page.notebook}_files",
+        "nbgrader": {
+            "student": page.student,
+            "assignment": page.assignment,
+            "notebook": page.notebook,
+            "db_url": course.db_url,
+        },
+    }
+    html, _ = _exporters[root].from_filename(str(page.source), resources=resources)
+    timestamp = page.source.with_name("timestamp.txt")
+    if timestamp.is_file():
+        write_if_changed(page.target.with_name("timestamp.txt"), timestamp.read_bytes())
+    write_atomically(page.target, html.encode())
+    return page

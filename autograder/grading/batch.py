@@ -1,0 +1,306 @@
+"""Grades a class: finds the submissions, grades the new ones, enters the points, writes what nbgrader reads.
+
+In this order, so that a run that is killed anywhere goes on where it was: verdicts to disk; all points into
+the gradebook in one transaction; graded notebooks. Only this process writes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import nbformat
+
+from autograder import exercises, release
+from autograder.errors import BadInputError
+from autograder.exercises import UnknownExerciseError
+from autograder.files import only_one, require_writable, write_atomically
+from autograder.grading import gradebook, submissions, written
+from autograder.grading.executors import EXECUTORS, grade_all
+from autograder.grading.pair import Pair, Task, notebook_task
+from autograder.grading.session import Limits
+from autograder.grading.store import VerdictStore, key
+from autograder.grading.submissions import Found, Problem, Submission
+from autograder.grading.verdict import Verdict
+from autograder.layout import Course
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many submissions are done."""
+
+MOST_WORKERS = 256
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One submission with its points."""
+
+    student: str
+    assignment: str
+    score: float
+    max_score: float
+    new: bool
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass
+class Batch:
+    """What one run of the grader did."""
+
+    graded: list[Graded] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    tier: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The run as JSON data."""
+        return {
+            "graded": sum(one.new for one in self.graded),
+            "unchanged": sum(not one.new for one in self.graded),
+            "seconds": round(self.seconds, 2),
+            "tier": self.tier,
+            "assignments": {name: self.summary(name) for name in sorted({g.assignment for g in self.graded})},
+            "submissions": [asdict(one) for one in self.graded],
+            "problems": [asdict(one) for one in self.problems],
+            "remarks": self.remarks,
+        }
+
+    def summary(self, assignment: str) -> dict[str, Any]:
+        """The figures of one assignment."""
+        own = [one for one in self.graded if one.assignment == assignment]
+        return {
+            "graded": sum(one.new for one in own),
+            "unchanged": sum(not one.new for one in own),
+            "median": median(one.score for one in own) if own else None,
+            "max_score": max((one.max_score for one in own), default=None),
+            "problems": sum(one.assignment == assignment for one in self.problems),
+        }
+
+
+def grade(
+    course: Course,
+    names: list[str],
+    folder: Path,
+    *,
+    executor: str = "processes",
+    workers: int | None = None,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    force: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> Batch:
+    """Grades the submissions in a folder.
+
+    Args:
+        course: whose assignments they are.
+        names: which assignments; all, if empty.
+        folder: holds ``<student>/<assignment>/<notebook>.ipynb``.
+        executor: where they are graded; see `autograder.grading.executors`.
+        workers: how many at once.
+        limits: what a submission may use.
+        seed: draws the hidden cases; by default the course's own secret.
+        force: grades again what was graded before.
+        progress: is told how far it is.
+
+    Raises:
+        BadInputError: something that was given cannot be used. Nothing has changed then.
+    """
+    started = time.monotonic()
+    limits = limits or Limits()
+    if executor not in EXECUTORS:
+        raise BadInputError(f"no executor is called {executor!r}. There are: {', '.join(EXECUTORS)}.")
+    if workers is not None and not 1 <= workers <= MOST_WORKERS:
+        raise BadInputError(f"expected between 1 and {MOST_WORKERS} workers, got {workers}.")
+    chosen = course.chosen(names)
+    for assignment in chosen:
+        _require_exercises(assignment)
+    gradebook.require_usable(course)
+    for output in (course.state, course.autograded):
+        require_writable(output)
+    releases = {assignment: release.notebooks(course, assignment) for assignment in chosen}
+    found = submissions.find(folder, {a: list(r) for a, r in releases.items()}, names)
+    course.make_private()
+    with only_one(course.state / "lock", "autograder grade"):
+        seed = secret_seed(course) if seed is None else seed
+        batch = _Run(course, releases, found, limits, seed, force).all(executor, workers, progress)
+    batch.seconds = time.monotonic() - started
+    return batch
+
+
+def _require_exercises(assignment: str) -> None:
+    try:
+        exercises.of_assignment(assignment)
+    except UnknownExerciseError as error:
+        raise BadInputError(f"{assignment} has no exercises that the grader knows ({error}).") from error
+
+
+def secret_seed(course: Course) -> int:
+    """The seed of the course's hidden cases: drawn once, kept where only its owner reads, never printed."""
+    path = course.state / "seed"
+    try:
+        return int(path.read_text())
+    except FileNotFoundError:
+        course.make_private()
+        write_atomically(path, f"{secrets.randbits(62)}\n".encode(), mode=0o600)
+        return int(path.read_text())
+    except ValueError as error:
+        raise BadInputError(f"{path} must hold one number. Delete it, and a new seed is drawn.") from error
+
+
+class _Run:
+    """One run: the submissions found, and the verdicts on them."""
+
+    def __init__(
+        self,
+        course: Course,
+        releases: dict[str, release.Files],
+        found: Found,
+        limits: Limits,
+        seed: int,
+        force: bool,
+    ) -> None:
+        self.course = course
+        self.releases = releases
+        self.found = found
+        self.limits = limits
+        self.seed = seed
+        self.force = force
+        self.batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=Pair.tier)
+        self.keys: dict[Submission, str] = {}
+        self.stores: dict[str, VerdictStore] = {}
+        self.fresh: dict[str, VerdictStore] = {}
+        self.waiting: dict[str, int] = {}
+        self.done = 0
+
+    def all(self, executor: str, workers: int | None, progress: Progress) -> Batch:
+        """Grades, enters, writes."""
+        failed: dict[str, Verdict] = {}
+        with ExitStack() as stack:
+            for assignment in self.releases:
+                path = self.course.state / "verdicts" / f"{assignment}.jsonl"
+                self.stores[assignment] = stack.enter_context(VerdictStore(path))
+            progress(0, len(self.found.submissions))
+            for own, verdict in grade_all(self._tasks(progress), executor, workers):
+                self.fresh[own].add(own, verdict)
+                if verdict.status == "failed":
+                    failed[own] = verdict
+                self._advance(self.waiting.pop(own), progress)
+            for store in self.stores.values():
+                store.sync()
+            self._enter(failed)
+        _remember_problems(self.course, list(self.releases), self.batch.problems)
+        return self.batch
+
+    def _advance(self, count: int, progress: Progress) -> None:
+        self.done += count
+        progress(self.done, len(self.found.submissions))
+
+    def _tasks(self, progress: Progress) -> Iterator[tuple[str, Task]]:
+        """The tasks that no verdict is known for, read one by one; equal submissions make one task."""
+        for submission in self.found.submissions:
+            store, released = (
+                self._store(submission),
+                self.releases[submission.assignment][submission.notebook],
+            )
+            try:
+                data = submission.read()
+            except BadInputError as error:
+                self._report(submission, str(error))
+                self._advance(1, progress)
+                continue
+            own = key(data, released, self.batch.tier, self.seed, self.limits)
+            self.keys[submission] = own
+            if own in self.waiting:
+                self.waiting[own] += 1
+            elif own in self.fresh or (own in store and not self.force):
+                self._advance(1, progress)
+            else:
+                self.fresh[own], self.waiting[own] = store, 1
+                yield own, notebook_task(submission.assignment, released, data, self.seed, self.limits)
+
+    def _store(self, submission: Submission) -> VerdictStore:
+        return self.stores[submission.assignment]
+
+    def _report(self, submission: Submission, what: str) -> None:
+        self.batch.problems.append(Problem(submission.student, submission.assignment, what))
+
+    def _enter(self, failed: dict[str, Verdict]) -> None:
+        """Enters all points in one transaction, then writes the graded notebooks."""
+        graded: list[Submission] = []
+        for submission, own in self.keys.items():
+            verdict = failed.get(own) or self._store(submission)[own]
+            if verdict.status == "graded":
+                graded.append(submission)
+            elif verdict.status == "failed":
+                why = verdict.note.strip().splitlines()
+                self._report(
+                    submission, f"{why[0]} {why[-1] if why[1:] else ''} Grade again, or report this fault"
+                )
+            else:
+                self._report(submission, verdict.note)
+        if not graded:
+            return
+        with gradebook.opened(self.course) as book:
+            for assignment in sorted({submission.assignment for submission in graded}):
+                book.learn(assignment, self.releases[assignment])
+            for submission in graded:
+                verdict = self._store(submission)[self.keys[submission]]
+                self._enter_one(book, submission, verdict)
+                self.batch.graded.append(self._told(submission, verdict))
+        for submission in graded:
+            notebook = written.noted(self._store(submission)[self.keys[submission]])
+            written.write(self._written_to(submission), submission.notebook, notebook, submission.timestamp)
+
+    def _enter_one(self, book: gradebook.GradebookWriter, submission: Submission, verdict: Verdict) -> None:
+        """Enters one submission, unless all of it was entered before: a teacher may have gone on since."""
+        notebook = written.noted(verdict)
+        scores = {cell.grade_id: cell.score for cell in verdict.cells if cell.score is not None}
+        if written.is_written(
+            self._written_to(submission), submission.notebook, notebook
+        ) and book.is_entered(submission.assignment, submission.student, scores):
+            return
+        node = nbformat.from_dict(notebook)
+        book.enter(
+            submission.assignment,
+            submission.student,
+            {submission.notebook: node},
+            scores,
+            submission.timestamp,
+        )
+
+    def _written_to(self, submission: Submission) -> Path:
+        return self.course.autograded / submission.student / submission.assignment
+
+    def _told(self, submission: Submission, verdict: Verdict) -> Graded:
+        return Graded(
+            submission.student,
+            submission.assignment,
+            verdict.score,
+            verdict.max_score,
+            self.keys[submission] in self.fresh,
+            verdict.remarks,
+        )
+
+
+def _remember_problems(course: Course, assignments: list[str], problems: list[Problem]) -> None:
+    for assignment in assignments:
+        told = {one.student: one.what for one in problems if one.assignment == assignment}
+        path = course.state / "problems" / f"{assignment}.json"
+        if told or path.exists():
+            write_atomically(path, json.dumps(told, indent=1, sort_keys=True).encode())
+
+
+def problems(course: Course, assignment: str) -> dict[str, str]:
+    """The submissions that the last run could not grade, and what to do about each."""
+    try:
+        told: dict[str, str] = json.loads((course.state / "problems" / f"{assignment}.json").read_bytes())
+        return told
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,354 @@
+"""nbgrader's gradebook: checked before it is touched, written in one transaction, read for every report."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import nbformat
+from alembic.script import ScriptDirectory
+from nbgrader import api, dbutil
+from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from nbgrader.utils import compute_checksum, is_grade, is_solution
+from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy.exc import DatabaseError, SAWarning, SQLAlchemyError
+from sqlalchemy.orm import Session, selectinload
+
+from autograder.errors import BadInputError
+from autograder.files import require_writable
+from autograder.layout import Course
+from autograder.release import Files
+
+_QUIET = logging.Logger("nbgrader-gradebook", logging.CRITICAL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One student's assignment as the gradebook has it. Scores are what counts: a teacher's before ours."""
+
+    student: str
+    assignment: str
+    scores: dict[str, float] = field(default_factory=dict)
+    max_scores: dict[str, float] = field(default_factory=dict)
+    needs_manual_grade: tuple[str, ...] = ()
+    late_seconds: float = 0.0
+    late_penalty: float = 0.0
+    comments: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        return sum(self.scores.values()) - self.late_penalty
+
+    @property
+    def max_total(self) -> float:
+        return sum(self.max_scores.values())
+
+
+def expected_revision() -> str:
+    """The schema that the installed nbgrader works with."""
+    return str(ScriptDirectory(dbutil.ALEMBIC_DIR).get_current_head())
+
+
+def exists(course: Course) -> bool:
+    """Whether there is a gradebook, of the right schema.
+
+    Reads only: a gradebook that is not ours to change is not changed by looking.
+
+    Raises:
+        BadInputError: something else is in its place.
+    """
+    path = course.db_file
+    if path is not None and (not path.exists() or path.stat().st_size == 0):
+        return False
+    url = f"sqlite:///file:{path}?mode=ro&uri=true" if path else course.db_url
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+            if not tables and not path:
+                return False
+            revision = None
+            if "alembic_version" in tables:
+                revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    except DatabaseError as error:
+        raise BadInputError(
+            f"{path or 'the gradebook'} cannot be opened as a gradebook ({error.orig}). Move it away, or "
+            "name another with c.CourseDirectory.db_url in nbgrader_config.py."
+        ) from error
+    finally:
+        engine.dispose()
+    missing = set(api.Base.metadata.tables) - tables
+    if revision is None or (revision == expected_revision() and missing):
+        raise BadInputError(
+            f"{path or 'the database'} is no gradebook of nbgrader: it lacks the tables "
+            f"{', '.join(sorted(missing or {'alembic_version'}))}. Move it away, or name another with "
+            "c.CourseDirectory.db_url in nbgrader_config.py."
+        )
+    if revision != expected_revision():
+        raise BadInputError(
+            f"{path or 'the gradebook'} has the schema {revision}, but the installed nbgrader expects "
+            f"{expected_revision()}. Make a copy of it, then run: nbgrader db upgrade"
+        )
+    return True
+
+
+def require(course: Course) -> None:
+    """Makes sure that there is a gradebook to read.
+
+    Raises:
+        BadInputError: there is none yet.
+    """
+    if not exists(course):
+        raise BadInputError(
+            "there is no gradebook yet: nothing has been graded here. Run: autograder grade --submissions DIR"
+        )
+
+
+def require_usable(course: Course) -> None:
+    """Makes sure that grades can be written, before anything is.
+
+    Raises:
+        BadInputError: why not.
+    """
+    exists(course)
+    if course.db_file:
+        require_writable(course.db_file.parent)
+        if course.db_file.exists():
+            try:
+                course.db_file.open("r+b").close()
+            except OSError as error:
+                raise BadInputError(
+                    f"{course.db_file} must be writable ({error.strerror}). Give yourself that permission."
+                ) from error
+
+
+@contextmanager
+def opened(course: Course) -> Iterator[GradebookWriter]:
+    """A writer whose changes all take effect at the end of the block, or not at all.
+
+    Raises:
+        BadInputError: the gradebook is locked by another program, or the disk is full.
+    """
+    api.app_log.disabled = True  # nbgrader logs the whole trace of what is told in a sentence below
+    try:
+        if not exists(course):
+            _create(course.db_url)
+        book = api.Gradebook(course.db_url, str(course.coursedir().course_id or "default_course"))
+        with book, warnings.catch_warnings():
+            warnings.simplefilter("ignore", SAWarning)  # of nbgrader's way of linking new rows
+            commit = book.db.commit
+            book.db.commit = book.db.flush
+            try:
+                book.check_course()  # the name under which nbgrader's own preprocessors open a gradebook
+                yield GradebookWriter(book, course)
+                commit()
+            except BaseException:
+                book.db.rollback()
+                raise
+    except (api.InvalidEntry, SQLAlchemyError) as error:
+        raise BadInputError(
+            f"the gradebook cannot be written ({_first_line(error)}). Nothing in it has changed. If another "
+            "program holds it, close that; then run the same command again: what was graded is remembered."
+        ) from error
+    finally:
+        api.app_log.disabled = False
+
+
+def _first_line(error: Exception) -> str:
+    return str(error.args[0] if error.args else error).splitlines()[0]
+
+
+def _create(db_url: str) -> None:
+    """Makes an empty gradebook. nbgrader does the same by starting alembic, which takes four seconds."""
+    engine = create_engine(db_url)
+    with engine.begin() as connection:
+        api.Base.metadata.create_all(connection)
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        insert = text("INSERT INTO alembic_version (version_num) VALUES (:head)")
+        connection.execute(insert, {"head": expected_revision()})
+    engine.dispose()
+
+
+class GradebookWriter:
+    """Enters what the grader found; never touches what a teacher entered."""
+
+    def __init__(self, book: api.Gradebook, course: Course) -> None:
+        self.book = book
+        self._penalties = AssignLatePenalties(config=course.config, log=_QUIET)
+        self._penalties.init_plugin()
+
+    def learn(self, assignment: str, released: Files) -> None:
+        """Enters an assignment with its graded cells, or brings them up to date.
+
+        Raises:
+            BadInputError: a cell has gone that a teacher has graded by hand.
+        """
+        self.book.update_or_create_assignment(assignment)
+        for name, data in released.items():
+            notebook = nbformat.reads(data.decode(), as_version=4)
+            self._reconcile(assignment, name, notebook)
+            saver = SaveCells(log=_QUIET)
+            saver.gradebook, saver.notebook_id, saver.assignment_id = self.book, name, assignment
+            saver.new_grade_cells, saver.new_solution_cells = {}, {}
+            saver.new_task_cells, saver.new_source_cells = {}, {}
+            for place, cell in enumerate(notebook.cells):
+                saver.preprocess_cell(cell, {}, place)
+            saver._create_notebook(notebook)
+        self.book.db.flush()
+
+    def enter(
+        self,
+        assignment: str,
+        student: str,
+        graded: dict[str, nbformat.NotebookNode],
+        scores: dict[str, float],
+        timestamp: str | None,
+    ) -> None:
+        """Enters one student's graded notebooks.
+
+        Args:
+            assignment: the assignment.
+            student: who.
+            graded: the notebooks as written for nbgrader, by name.
+            scores: points by grade_id; a cell that is not in it waits for a person.
+            timestamp: when it was handed in.
+        """
+        self.book.update_or_create_student(student)
+        submission = self.book.update_or_create_submission(assignment, student, timestamp=timestamp)
+        for submitted in submission.notebooks:
+            if notebook := graded.get(submitted.name):
+                self._enter_notebook(submitted, notebook, scores)
+                self._penalise(submission, submitted)
+
+    def is_entered(self, assignment: str, student: str, scores: dict[str, float]) -> bool:
+        """Whether the gradebook already holds exactly these points."""
+        try:
+            submission = self.book.find_submission(assignment, student)
+        except api.MissingEntry:
+            return False
+        held = {
+            grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades
+        }
+        return all(name in held and held[name] == score for name, score in scores.items())
+
+    def _enter_notebook(
+        self, submitted: api.SubmittedNotebook, notebook: nbformat.NotebookNode, scores: dict[str, float]
+    ) -> None:
+        cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "nbgrader" in c.metadata}
+        for grade in submitted.grades:
+            cell = cells.get(grade.name)
+            if cell is not None and is_grade(cell) and is_solution(cell) and _untouched(cell):
+                grade.auto_score = 0.0  # as nbgrader does: no answer, no points, nothing to read
+            else:
+                grade.auto_score = scores.get(grade.name)
+            grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        for comment in submitted.comments:
+            cell = cells.get(comment.name)
+            comment.auto_comment = "No response." if cell is not None and _untouched(cell) else None
+
+    def _penalise(self, submission: api.SubmittedAssignment, submitted: api.SubmittedNotebook) -> None:
+        submitted.late_submission_penalty = None
+        if submission.total_seconds_late > 0:
+            self.book.db.flush()
+            self.book.db.refresh(submitted)
+            penalty = self._penalties.plugin_inst.late_submission_penalty(
+                submission.student.id, submitted.score, submission.total_seconds_late
+            )
+            if penalty is not None:
+                submitted.late_submission_penalty = self._penalties._check_late_penalty(submitted, penalty)
+
+    def _reconcile(self, assignment: str, name: str, notebook: nbformat.NotebookNode) -> None:
+        """Adds and removes cells of a notebook that has submissions, which `SaveCells` refuses to do."""
+        try:
+            known = self.book.find_notebook(name, assignment)
+        except api.MissingEntry:
+            return
+        if not known.submissions:
+            return
+        marks = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "nbgrader" in c.metadata}
+        grades = {i: c for i, c in marks.items() if c.metadata.nbgrader.grade}
+        solutions = {i: c for i, c in marks.items() if c.metadata.nbgrader.solution}
+        for cell in [*known.grade_cells, *known.solution_cells]:
+            if cell.name not in (grades if isinstance(cell, api.GradeCell) else solutions):
+                self._remove(cell)
+        for cell in known.source_cells:
+            if cell.name not in marks:
+                self.book.db.delete(cell)
+        self.book.db.flush()
+        self.book.db.expire(known)
+        there = {cell.name for cell in known.grade_cells}, {cell.name for cell in known.solution_cells}
+        for grade_id in set(grades) - there[0]:
+            info = grades[grade_id].metadata.nbgrader
+            cell = self.book.add_grade_cell(
+                grade_id, name, assignment, max_score=float(info.points), cell_type=grades[grade_id].cell_type
+            )
+            self.book.db.add_all(api.Grade(cell_id=cell.id, notebook=s) for s in known.submissions)
+        for grade_id in set(solutions) - there[1]:
+            cell = self.book.add_solution_cell(grade_id, name, assignment)
+            self.book.db.add_all(api.Comment(cell_id=cell.id, notebook=s) for s in known.submissions)
+        for grade_id in set(marks) - {cell.name for cell in known.source_cells}:
+            self.book.add_source_cell(grade_id, name, assignment, cell_type=marks[grade_id].cell_type)
+        self.book.db.flush()
+        self.book.db.expire_all()
+
+    def _remove(self, cell: Any) -> None:
+        for row in [*cell.grades, *cell.comments]:
+            by_hand = getattr(row, "manual_score", None), getattr(row, "extra_credit", None)
+            if any(x is not None for x in by_hand) or getattr(row, "manual_comment", None):
+                raise BadInputError(
+                    f"the released notebook no longer has the cell {cell.name!r}, which was graded by hand "
+                    f"for {row.student.id}. Put the cell back, or delete that grade in formgrader. Nothing "
+                    "has changed."
+                )
+            self.book.db.delete(row)
+        self.book.db.delete(cell)
+
+
+def _untouched(cell: nbformat.NotebookNode) -> bool:
+    return bool(cell.metadata.nbgrader.get("checksum") == compute_checksum(cell))
+
+
+def read(course: Course, assignment: str) -> list[Row]:
+    """What the gradebook holds of an assignment: a row for each student who handed it in, by name.
+
+    Raises:
+        BadInputError: there is no gradebook.
+    """
+    require(course)
+    engine = create_engine(course.db_url)
+    submitted = api.SubmittedAssignment
+    query = (
+        select(submitted)
+        .join(api.Assignment)
+        .where(api.Assignment.name == assignment)
+        .options(
+            selectinload(submitted.assignment),
+            selectinload(submitted.notebooks)
+            .selectinload(api.SubmittedNotebook.grades)
+            .selectinload(api.Grade.cell),
+        )
+    )
+    try:
+        with Session(engine) as session:
+            rows = [_row(assignment, submission) for submission in session.scalars(query)]
+    finally:
+        engine.dispose()
+    return sorted(rows, key=lambda row: row.student)
+
+
+def _row(assignment: str, submission: api.SubmittedAssignment) -> Row:
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    return Row(
+        student=submission.student_id,
+        assignment=assignment,
+        scores={grade.name: float(grade.score) for grade in grades},
+        max_scores={grade.name: float(grade.cell.max_score) for grade in grades},
+        needs_manual_grade=tuple(sorted(grade.name for grade in grades if grade.needs_manual_grade)),
+        late_seconds=float(submission.total_seconds_late),
+        late_penalty=sum(n.late_submission_penalty or 0.0 for n in submission.notebooks),
+        comments={c.name: c.comment for n in submission.notebooks for c in n.comments if c.comment},
+    )

@@ -1,0 +1,93 @@
+"""Grades one exercise in plain Python files and notebooks, for people who work outside the course."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder import exercises
+from autograder.errors import BadInputError
+from autograder.exercise import Exercise
+from autograder.exercises import UnknownExerciseError
+from autograder.grading import matching
+from autograder.grading.pair import Pair, file_task
+from autograder.grading.session import Limits
+from autograder.report import Report
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One file, graded."""
+
+    file: str
+    report: Report
+
+    @property
+    def passed(self) -> bool:
+        return self.report.passed
+
+    def as_dict(self) -> dict[str, Any]:
+        """The line that a program reads."""
+        return {
+            "exercise": self.report.exercise,
+            "file": self.file,
+            "passed": self.passed,
+            "score": self.report.score,
+            "max_score": self.report.max_score,
+            "diagnosis": self.report.diagnosis,
+            "forbidden": self.report.forbidden,
+            "message": self.report.message,
+        }
+
+
+def check(name: str, files: list[Path], seed: int | None, limits: Limits) -> Iterator[Checked]:
+    """Grades the files one after another and yields each as soon as it is graded.
+
+    Args:
+        name: the exercise.
+        files: ``.py`` or ``.ipynb``; all are read before the first is graded.
+        seed: draws the hidden cases; at random, if None.
+        limits: what each file may use.
+
+    Raises:
+        BadInputError: the exercise is unknown, or a file cannot be read.
+    """
+    try:
+        exercise = exercises.find(name)
+    except UnknownExerciseError as error:
+        raise BadInputError(f"{error}.") from error
+    contents = {file: _read(file) for file in files}
+    seed = secrets.randbits(62) if seed is None else seed
+    with Pair() as pair:
+        for file in files:
+            is_notebook = file.suffix == ".ipynb"
+            verdict = pair.grade(file_task(exercise.name, contents[file], is_notebook, seed, limits))
+            report = verdict.cells[0].report if verdict.cells else None
+            yield Checked(str(file), report or _not_graded(exercise, verdict.note))
+
+
+def _not_graded(exercise: Exercise, why: str) -> Report:
+    return Report.without_points(exercise, "stopped", f"Not graded: {why}")
+
+
+def _read(file: Path) -> bytes:
+    if file.suffix not in (".py", ".ipynb"):
+        raise BadInputError(f"{file}: expected a .py or .ipynb file, got {file.suffix or 'no suffix'!r}.")
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{file} cannot be read ({error.strerror}). Name a file that exists.") from error
+    try:
+        if file.suffix == ".ipynb":
+            matching.read_notebook(data)
+        else:
+            data.decode()
+    except (matching.UnreadableError, UnicodeDecodeError) as error:
+        what = "a notebook" if file.suffix == ".ipynb" else "Python in UTF-8"
+        raise BadInputError(f"{file} is not {what}: {error}.") from error
+    if len(data) > matching.MAX_BYTES:
+        raise BadInputError(f"{file} has {len(data):,} bytes; at most {matching.MAX_BYTES:,} are read.")
+    return data

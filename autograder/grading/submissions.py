@@ -1,0 +1,151 @@
+"""Finds what was handed in: ``DIR/<student>/<assignment>/<notebook>.ipynb``, as nbgrader lays it out."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autograder.errors import BadInputError
+from autograder.grading.matching import MAX_BYTES
+
+LONGEST_NAME = 128
+"""How long a student's id may be in nbgrader's gradebook."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One notebook that was handed in."""
+
+    student: str
+    assignment: str
+    notebook: str
+    path: Path
+    timestamp: str | None = None
+
+    def read(self) -> bytes:
+        """Its bytes.
+
+        Raises:
+            BadInputError: it is too large, cannot be read, or is a link.
+        """
+        try:
+            about = self.path.lstat()
+            if not stat.S_ISREG(about.st_mode):
+                raise BadInputError(
+                    "it is no plain file (a link is not followed); ask for the notebook itself"
+                )
+            if about.st_size > MAX_BYTES:
+                raise BadInputError(
+                    f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read. Clear its "
+                    "outputs, or ask for it without them"
+                )
+            return self.path.read_bytes()
+        except OSError as error:
+            raise BadInputError(f"it cannot be read ({error.strerror}); correct its permissions") from error
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A submission that cannot be graded, and what to do."""
+
+    student: str
+    assignment: str
+    what: str
+
+
+@dataclass
+class Found:
+    """What lies in a folder of submissions."""
+
+    submissions: list[Submission] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Found:
+    """The submissions in a folder, by student.
+
+    Args:
+        folder: one folder a student in it.
+        wanted: the assignments, each with the names of its notebooks.
+        named: the assignments that were asked for by name: each must have been handed in by somebody.
+
+    Raises:
+        BadInputError: the folder is none, or nothing in it is a submission.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise BadInputError(
+            f"{folder} {what}. --submissions names a folder that holds "
+            "<student>/<assignment>/<notebook>.ipynb."
+        )
+    found = Found()
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        if why := _odd(entry):
+            found.remarks.append(f"skipped {entry.name!r}: {why}")
+            continue
+        for assignment, names in wanted.items():
+            _look(found, entry.name, assignment, sorted(names), Path(entry.path) / assignment)
+    handed_in = {one.assignment for one in found.submissions} | {one.assignment for one in found.problems}
+    for assignment in named or ([] if handed_in else list(wanted)):
+        if assignment not in handed_in:
+            raise BadInputError(
+                f"{folder} holds no submission of {assignment}: expected "
+                f"{folder}/<student>/{assignment}/{assignment}.ipynb. Name the folder that the students' "
+                "folders lie in."
+            )
+    return found
+
+
+def _odd(entry: os.DirEntry[str]) -> str | None:
+    """Why an entry is no student's folder, or None."""
+    if entry.is_symlink():
+        return "it is a link, and links are not followed"
+    if not entry.is_dir():
+        return "it is no folder of a student"
+    if entry.name.startswith("."):
+        return "a student's id does not start with a dot"
+    if not entry.name.isprintable() or entry.name.strip() != entry.name or len(entry.name) > LONGEST_NAME:
+        return f"it is no student's id: up to {LONGEST_NAME} printable characters, no space at either end"
+    return None
+
+
+def _look(found: Found, student: str, assignment: str, names: list[str], folder: Path) -> None:
+    if folder.is_symlink() or not folder.is_dir():
+        if os.path.lexists(folder):
+            found.problems.append(Problem(student, assignment, f"{folder} is no folder; ask for it again"))
+        return
+    timestamp, remark = _timestamp(folder / "timestamp.txt")
+    if remark:
+        found.remarks.append(f"{student}, {assignment}: {remark}")
+    for name in names:
+        path = folder / f"{name}.ipynb"
+        if os.path.lexists(path):
+            found.submissions.append(Submission(student, assignment, name, path, timestamp))
+        else:
+            others = sorted(p.name for p in folder.iterdir() if p.suffix == ".ipynb")
+            there = f"there is {', '.join(others)}" if others else "it holds no notebook"
+            found.problems.append(
+                Problem(
+                    student, assignment, f"{path.name} is missing; {there}. Rename it, or ask for it again"
+                )
+            )
+
+
+def _timestamp(path: Path) -> tuple[str | None, str | None]:
+    """When it was handed in, and a remark where that cannot be understood."""
+    if path.is_symlink() or not path.is_file():
+        return None, None
+    from nbgrader.utils import parse_utc
+
+    with path.open("rb") as file:
+        told = file.read(100).decode(errors="replace").strip()
+    try:
+        return (
+            (told, None) if told and parse_utc(told) else (None, "timestamp.txt is empty, so it is not late")
+        )
+    except (ValueError, OverflowError, TypeError):
+        return None, f"timestamp.txt says {told!r}, which is no time, so it does not count as late"

@@ -1,0 +1,56 @@
+"""The graded notebook on disk, where nbgrader's formgrader and feedback look for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from autograder.files import write_if_changed
+from autograder.grading.verdict import Verdict
+
+NOTE = "autograder"
+"""Where in a graded notebook's metadata the reports stand."""
+
+
+def noted(verdict: Verdict) -> dict[str, Any]:
+    """The graded notebook with the reports and remarks in its metadata."""
+    assert verdict.notebook is not None
+    told = {
+        "tier": verdict.tier,
+        "remarks": list(verdict.remarks),
+        "reports": {cell.grade_id: cell.report.as_dict() for cell in verdict.cells if cell.report},
+    }
+    return verdict.notebook | {"metadata": verdict.notebook["metadata"] | {NOTE: told}}
+
+
+def as_bytes(notebook: dict[str, Any]) -> bytes:
+    """The one text of a notebook."""
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def write(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
+    """Writes ``<name>.ipynb`` and ``timestamp.txt`` where they are not already so; says whether it did."""
+    wrote = write_if_changed(folder / f"{name}.ipynb", as_bytes(notebook))
+    if timestamp:
+        wrote |= write_if_changed(folder / "timestamp.txt", f"{timestamp}\n".encode())
+    else:
+        (folder / "timestamp.txt").unlink(missing_ok=True)
+    return wrote
+
+
+def is_written(folder: Path, name: str, notebook: dict[str, Any]) -> bool:
+    """Whether the graded notebook is already there."""
+    try:
+        return (folder / f"{name}.ipynb").read_bytes() == as_bytes(notebook)
+    except OSError:
+        return False
+
+
+def reports(path: Path) -> dict[str, Any]:
+    """What `noted` wrote into a graded notebook; empty where another program graded it."""
+    try:
+        told = json.loads(path.read_bytes())["metadata"][NOTE]
+        return told if isinstance(told, dict) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,92 @@
+"""Puts our grader into nbgrader's own commands; `nbgrader_config.py` names what is here.
+
+With them, plain ``nbgrader autograde`` never runs a submission in a kernel of this machine, and gives the
+points that ``autograder grade`` gives.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from autograder import release
+from autograder.grading import gradebook, matching, written
+from autograder.grading.batch import secret_seed
+from autograder.grading.pair import Pair, notebook_task
+from autograder.grading.session import Limits
+from autograder.layout import Course
+
+
+def teach_gradebook(assignment: str, student: str, notebooks: list[str]) -> None:
+    """Before an assignment is autograded: makes sure that the gradebook knows its cells."""
+    course = Course.at(Path())
+    with gradebook.opened(course) as book:
+        book.learn(assignment, release.notebooks(course, assignment))
+
+
+class RestoreCells(NbGraderPreprocessor):
+    """Gives the released cells back their metadata and the tests their source, whatever was done to them."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        released = json.loads(_released(resources))
+        submitted = matching.read_notebook(json.dumps(nb).encode())
+        matched = matching.match(released["cells"], submitted["cells"])
+        cells = [{"id": f"cell-{i}", **cell} for i, cell in enumerate(matched.cells)]
+        return _notebook(cells, released["metadata"]), resources
+
+
+class GradeSafely(NbGraderPreprocessor):
+    """Takes the place of nbgrader's `Execute`: the notebook runs in a child and is judged from outside."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        submission = json.dumps(nb).encode()
+        seed = secret_seed(Course.at(Path()))
+        assignment = resources["nbgrader"]["assignment"]
+        verdict = _pair().grade(notebook_task(assignment, _released(resources), submission, seed, Limits()))
+        if verdict.status != "graded":
+            raise RuntimeError(f"not graded: {verdict.note}")
+        for remark in verdict.remarks:
+            self.log.warning(remark)
+        made = written.noted(verdict)
+        return _notebook(made["cells"], made["metadata"]), resources
+
+
+class SayWhatWaits(NbGraderPreprocessor):
+    """Tells a student which answers nobody has read yet: their 0 points are not a grade."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        told = resources["nbgrader"]
+        with Gradebook(told["db_url"]) as book:
+            held = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"])
+            waiting = {g.name for g in held.grades if g.needs_manual_grade and g.manual_score is None}
+        for cell in nb.cells:
+            marks = cell.metadata.get("nbgrader", {})
+            if marks.get("grade_id") in waiting and marks.get("solution") and not marks.get("comment"):
+                marks["comment"] = "Not graded yet: a person reads this answer."
+        return nb, resources
+
+
+@cache
+def _pair() -> Pair:
+    """One pair of processes for all notebooks of the command; it ends with it."""
+    pair = Pair()
+    atexit.register(pair.close)
+    return pair
+
+
+def _released(resources: dict[str, Any]) -> bytes:
+    told = resources["nbgrader"]
+    return release.notebooks(Course.at(Path()), told["assignment"])[told["notebook"]]
+
+
+def _notebook(cells: list[dict[str, Any]], metadata: dict[str, Any]) -> NotebookNode:
+    made = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return nbformat.from_dict(made)

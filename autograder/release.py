@@ -1,0 +1,317 @@
+"""Makes the student's notebooks from the solutions, through nbgrader's own converter.
+
+What a student gets is checked before it is put anywhere, and put there whole. A notebook that somebody has
+worked in is never overwritten unasked.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from autograder.errors import BadInputError
+from autograder.files import require_writable, write_atomically, write_if_changed
+from autograder.layout import CONFIG, Course
+
+Files = dict[str, bytes]
+"""A release: its files by their path inside the assignment's folder."""
+
+_LEFT_OVER = re.compile(r"(BEGIN|END) (SOLUTION|MARK SCHEME|HIDDEN TESTS)")
+_SECRET_NAME = re.compile(r"rubric|solution|mark.?scheme|answer|grader|\.py$", re.IGNORECASE)
+_SOLUTION = re.compile(r"BEGIN SOLUTION[^\n]*\n(.*?)\n[^\n]*END SOLUTION", re.DOTALL)
+_NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyter", "trusted")
+_SHORT = 30
+"""Solutions of fewer characters may well stand elsewhere by chance."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of one assignment: its files as they now stand in the release folder."""
+
+    assignment: str
+    status: Literal["written", "unchanged", "kept"]
+    files: tuple[str, ...]
+    note: str = ""
+
+
+def made(course: Course, assignment: str) -> Files:
+    """The release of an assignment, as `publish` would write it.
+
+    It is made once and remembered until its source, nbgrader's configuration or this module changes.
+
+    Raises:
+        BadInputError: nbgrader refuses the source, or a solution would be given away.
+    """
+    fingerprint = _fingerprint(course, assignment)
+    memory = course.state / "released" / f"{assignment}.json"
+    try:
+        remembered = json.loads(memory.read_bytes())
+        if remembered["fingerprint"] == fingerprint:
+            return {name: base64.b64decode(data) for name, data in remembered["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    files = _convert(course, assignment)
+    _refuse_leaks(course, assignment, files)
+    told = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
+        course.make_private()
+        write_atomically(memory, json.dumps({"fingerprint": fingerprint, "files": told}).encode())
+    return files
+
+
+def notebooks(course: Course, assignment: str) -> Files:
+    """The released notebooks of an assignment, by name without ``.ipynb``, as the grader reads them.
+
+    A cell's source is one string in them, where nbgrader writes a list of lines.
+    """
+    found = {}
+    for name, data in made(course, assignment).items():
+        if name.endswith(".ipynb"):
+            notebook = json.loads(data)
+            for cell in notebook["cells"]:
+                cell["source"] = _source(cell)
+            found[name.removesuffix(".ipynb")] = json.dumps(
+                notebook, ensure_ascii=False, sort_keys=True
+            ).encode()
+    return found
+
+
+def publish(course: Course, assignments: list[str], force: bool = False) -> list[Published]:
+    """Writes the releases into the release folder; nothing is written if one of them is refused.
+
+    Args:
+        course: the course.
+        assignments: which.
+        force: replaces a notebook that somebody has worked in; what it held is kept beside it as ``*.orig``.
+
+    Raises:
+        BadInputError: a release is refused, or the folder cannot be written.
+    """
+    require_writable(course.notebooks)
+    every = {assignment: made(course, assignment) for assignment in assignments}
+    published = []
+    course.make_private()
+    for assignment, files in every.items():
+        record = course.state / "published" / f"{assignment}.json"
+        done = _put(course.notebooks / assignment, files, force, json.loads(_read(record) or b"{}"))
+        published.append(done)
+        if done.status != "kept":
+            told = json.dumps({name: hashlib.sha256(data).hexdigest() for name, data in files.items()})
+            write_if_changed(record, told.encode())
+    return published
+
+
+def _put(folder: Path, files: Files, force: bool, ours: dict[str, str]) -> Published:
+    """Puts a release in its folder, unless somebody worked there since `ours`, the hashes of the last."""
+    there = {name: _read(folder / name) for name in files}
+    names = tuple(sorted(files))
+    if there == files:
+        return Published(folder.name, "unchanged", names)
+    worked_in = [
+        name
+        for name, data in there.items()
+        if data and data != files[name] and _is_work(name, data, ours.get(name))
+    ]
+    if worked_in and not force:
+        note = f"{', '.join(worked_in)} holds somebody's work; --force replaces it and keeps a copy"
+        return Published(folder.name, "kept", names, note)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        new.chmod(0o755)
+        if folder.is_dir():
+            shutil.copytree(folder, new, dirs_exist_ok=True, symlinks=True)
+        for name, data in files.items():
+            if name in worked_in:
+                write_atomically(new / f"{name}.orig", there[name] or b"")
+            write_atomically(new / name, data)
+        old = new.with_name(f"{new.name}-old")
+        if folder.exists():
+            os.rename(folder, old)
+        os.rename(new, folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return Published(folder.name, "written", names)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _is_work(name: str, data: bytes, ours: str | None) -> bool:
+    """Whether somebody worked in a file: it is not the one that was put there.
+
+    Where that is not known: it is a notebook with outputs, or with an answer that is not as it was released.
+    """
+    if ours is not None:
+        return hashlib.sha256(data).hexdigest() != ours
+    if not name.endswith(".ipynb"):
+        return False
+    import nbformat
+    from nbgrader.utils import compute_checksum
+
+    try:
+        cells = nbformat.reads(data.decode(), as_version=4).cells
+        marked = [(cell, cell.metadata.get("nbgrader", {})) for cell in cells]
+        return any(cell.get("outputs") for cell in cells) or any(
+            "checksum" in marks and marks["checksum"] != compute_checksum(cell) for cell, marks in marked
+        )
+    except Exception:  # whatever it is, it is not ours to overwrite
+        return True
+
+
+def _fingerprint(course: Course, assignment: str) -> str:
+    """Tells whether anything that the release is made from has changed."""
+    told = hashlib.sha256()
+    folder = course.solutions / assignment
+    for path in [course.root / CONFIG, Path(__file__), *sorted(folder.rglob("*"))]:
+        if path.is_file() and ".ipynb_checkpoints" not in path.parts:
+            name = path.relative_to(folder) if path.is_relative_to(folder) else path.name
+            data = path.read_bytes()
+            told.update(f"{name}\0{len(data)}\0".encode() + data)
+    return told.hexdigest()
+
+
+def _convert(course: Course, assignment: str) -> Files:
+    """Runs nbgrader's generate_assignment into a temporary folder, without a gradebook."""
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.converters.base import NbGraderException
+
+    sources = {path.name: path.read_bytes() for path in (course.solutions / assignment).glob("*.ipynb")}
+    for name, data in sources.items():
+        _require_notebook(course.solutions / assignment / name, data)
+    messages = _Messages()
+    with tempfile.TemporaryDirectory(prefix="release-") as folder:
+        config = course.config
+        config.SaveCells.enabled = False
+        config.CourseDirectory.release_directory = folder
+        config.CourseDirectory.assignment_id = assignment
+        coursedir = course.coursedir()
+        coursedir.update_config(config)
+        converter = GenerateAssignment(
+            coursedir=coursedir, config=config, log=messages.logger, no_database=True, force=True
+        )
+        try:
+            converter.start()
+        except (NbGraderException, Exception) as error:
+            raise BadInputError(
+                f"nbgrader cannot make a release of {assignment}: {messages.last or error}. Correct the "
+                f"notebook in {course.solutions / assignment}."
+            ) from error
+        made_in = Path(folder) / "." / assignment
+        files = {
+            str(path.relative_to(made_in)): path.read_bytes()
+            for path in sorted(made_in.rglob("*"))
+            if path.is_file()
+        }
+    return {n: _steady(d, sources[n]) if n.endswith(".ipynb") else d for n, d in files.items()}
+
+
+def _require_notebook(path: Path, data: bytes) -> None:
+    try:
+        cells = json.loads(data)["cells"]
+        if not isinstance(cells, list):
+            raise TypeError("its cells are no list")
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(
+            f"{path} is no notebook ({str(error)[:100]}). Restore it, or save it again from Jupyter."
+        ) from error
+
+
+class _Messages(logging.Handler):
+    """Keeps what nbgrader says, so that the reason of a failure can be told in one line."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+        self.logger = logging.Logger("nbgrader-release", logging.WARNING)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+    @property
+    def last(self) -> str:
+        """The first line of the exception that nbgrader logged, or its last message."""
+        for text in self.said:
+            if text.startswith("Traceback"):
+                return text.strip().splitlines()[-1]
+        return self.said[-1] if self.said else ""
+
+
+def _steady(data: bytes, source: bytes) -> bytes:
+    """The notebook in the one form that the same source always gives.
+
+    No outputs, no traces of the machine it was executed on, and the source's own cell ids or, where it has
+    none, ids made from names and places.
+    """
+    notebook = json.loads(data)
+    original = json.loads(source)["cells"]
+    same_length = len(original) == len(notebook["cells"])
+    for place, cell in enumerate(notebook["cells"]):
+        given = original[place].get("id") if same_length else None
+        cell["id"] = given or f"cell-{place:03d}"
+        for noise in _NOISE:
+            cell["metadata"].pop(noise, None)
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    language = notebook["metadata"].get("language_info", {})
+    notebook["metadata"] = {
+        "kernelspec": notebook["metadata"].get("kernelspec", {}),
+        "language_info": {"name": language.get("name", "python")},
+    }
+    notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def _refuse_leaks(course: Course, assignment: str, files: Files) -> None:
+    """Refuses a release that would give away a solution, a mark scheme or a hidden test."""
+    for name, data in files.items():
+        where = f"the release of {assignment} would give away"
+        if not name.endswith(".ipynb"):
+            if _SECRET_NAME.search(name):
+                raise BadInputError(
+                    f"{where} {name}: every file beside the notebook goes to the students. Move it out of "
+                    f"{course.solutions / assignment}."
+                )
+            continue
+        text = "\n".join(_source(cell) for cell in json.loads(data)["cells"])
+        if left := _LEFT_OVER.search(text):
+            raise BadInputError(f"{where} what is marked {left[0]!r} in {name}. Correct the markers there.")
+        plain = "".join(text.split())
+        source = json.loads((course.solutions / assignment / name).read_bytes())
+        for cell in source["cells"]:
+            for solution in _solutions(cell):
+                squeezed = "".join(solution.split())
+                if len(squeezed) >= _SHORT and squeezed in plain:
+                    grade_id = cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", "?")
+                    raise BadInputError(
+                        f"{where} the solution of {grade_id} in {name}: the same text stands in another "
+                        "cell. Change one of the two."
+                    )
+
+
+def _solutions(cell: dict[str, Any]) -> list[str]:
+    marks = cell.get("metadata", {}).get("nbgrader", {})
+    if not marks.get("solution"):
+        return []
+    return _SOLUTION.findall(_source(cell)) or [_source(cell)]
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source", "")
+    return source if isinstance(source, str) else "".join(source)

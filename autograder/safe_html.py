@@ -1,0 +1,127 @@
+"""HTML in which nothing of a student's can run, and which asks no other host for anything.
+
+nbgrader shows students' Markdown and outputs as HTML; `nbgrader_config.py` puts these filters in its way, for
+feedback and for formgrader. Mathematics becomes MathML, which browsers show without a script.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import bleach
+from bleach.css_sanitizer import CSSSanitizer
+from bs4 import BeautifulSoup
+from jinja2 import pass_context
+from nbconvert.exporters import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import NotebookNode
+
+_TAGS = """
+    a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s
+    small span strong sub summary sup table tbody td tfoot th thead tr u ul
+"""
+
+
+def _of_image(tag: str, name: str, value: str) -> bool:
+    """An image may only be made of data: asking another host for it would tell that host who reads."""
+    return name in ("alt", "width", "height") or (name == "src" and value.startswith("data:image/"))
+
+
+_ATTRIBUTES: dict[str, Any] = {
+    "*": ["class", "id", "style", "title"],
+    "a": ["href", "name"],
+    "img": _of_image,
+    "td": ["colspan", "rowspan"],
+    "th": ["colspan", "rowspan"],
+}
+_STYLES = """
+    border-left padding-left margin margin-left font-family white-space list-style text-align
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+_CLEANER_ARGUMENTS: dict[str, Any] = {
+    "tags": frozenset(_TAGS.split()),
+    "attributes": _ATTRIBUTES,
+    "protocols": {"http", "https", "mailto", "data"},
+    "css_sanitizer": CSSSanitizer(allowed_css_properties=_STYLES.split()),
+}
+
+
+def clean(html: object) -> str:
+    """The HTML with everything that could run, or that is not known to be harmless, shown as text."""
+    text = html.decode() if isinstance(html, bytes) else str(html)
+    cleaned = bleach.Cleaner(**_CLEANER_ARGUMENTS).clean(text)
+    return _DATA_LINK.sub(r"\1#", str(cleaned))
+
+
+_DATA_LINK = re.compile(r"""(<a\b[^>]*\shref=["'])\s*data:[^"']*""", re.IGNORECASE)
+"""A link may not lead to a page made of data; an image may be made of it."""
+
+_MARKS = re.compile("[\ue000\ue001]")
+
+
+@pass_context
+def markdown2html(context: Any, source: str) -> str:
+    """Markdown to clean HTML, with mathematics as MathML."""
+    cell = context.get("cell", {})
+    renderer = _Renderer(attachments=cell.get("attachments", {}))
+    rendered = MarkdownWithMath(renderer=renderer).render(_MARKS.sub("", source))
+    cleaned = clean(rendered)
+    return re.sub("\ue000(\\d+)\ue001", lambda found: renderer.formulas[int(found[1])], cleaned)
+
+
+class _Renderer(IPythonRenderer):
+    """Puts a mark for each formula, so that the formulas need not pass the cleaner, which knows no MathML."""
+
+    def __init__(self, attachments: dict[str, dict[str, str]]) -> None:
+        super().__init__(escape=False, attachments=attachments, exclude_anchor_links=True)
+        self.formulas: list[str] = []
+
+    def block_math(self, body: str) -> str:
+        return self._mark(body, True)
+
+    def multiline_math(self, text: str) -> str:
+        return self._mark(text, True)
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return self._mark(rf"\begin{{{name}}}{body}\end{{{name}}}", True)
+
+    def inline_math(self, body: str) -> str:
+        return self._mark(body, False)
+
+    def _mark(self, tex: str, as_block: bool) -> str:
+        self.formulas.append(mathml(tex, as_block))
+        return f"\ue000{len(self.formulas) - 1}\ue001"
+
+
+def mathml(tex: str, as_block: bool = False) -> str:
+    """MathML for a formula, or the formula itself where it cannot be read or docutils is not installed."""
+    plain = bleach.clean(tex, tags=set())
+    try:
+        from docutils.utils.math.latex2mathml import tex2mathml
+
+        made = str(tex2mathml(tex.strip(), as_block=as_block))
+    except Exception:  # docutils raises many kinds; a formula must never cost a student the feedback
+        return f"<code>{plain}</code>"
+    return made if len(tex) < 5000 and _only_mathml(made) else f"<code>{plain}</code>"
+
+
+def _only_mathml(text: str) -> bool:
+    return all(name.startswith("m") for name in re.findall(r"</?\s*([^\s>/]+)", text)) and "href" not in text
+
+
+class FeedbackExporter(HTMLExporter):
+    """nbgrader's feedback page without scripts, and with a policy that forbids them."""
+
+    def from_notebook_node(  # type: ignore[override]
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[str, dict[str, Any]]:
+        html, resources = super().from_notebook_node(nb, resources, **kw)
+        soup = BeautifulSoup(html, "html.parser")
+        for script in soup.find_all(["script", "link", "iframe", "object", "embed"]):
+            script.decompose()
+        policy = soup.new_tag("meta", attrs={"http-equiv": "Content-Security-Policy", "content": POLICY})
+        if soup.head:
+            soup.head.insert(0, policy)
+        return str(soup), resources

@@ -1,0 +1,14 @@
+"""The book's own Sphinx extensions, one idea a module."""
+
+from __future__ import annotations
+
+from sphinx.application import Sphinx
+
+MODULES = ("katex", "anywidget", "quiz", "exercises", "chapters", "alt_text", "typeface", "icons")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Loads every module of the package as an extension."""
+    for module in MODULES:
+        app.setup_extension(f"tfbook.{module}")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

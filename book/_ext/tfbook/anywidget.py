@@ -1,0 +1,166 @@
+"""``{anywidget} NAME``: a widget of ``book/widgets`` in the page, with its picture behind it.
+
+.. code-block:: markdown
+
+    ```{anywidget} soft_lookup
+    :alt: What the picture shows, in words.
+    :caption: What to try.
+    {"query": [1, 0]}
+    ```
+
+The body, which may be left out, is JSON: changes to the widget's start state. The page carries the
+picture of that state; when the widget has come near the reader's window, ``widget_host.js`` loads its
+script and puts the widget in the picture's place. See `tfbook.widgets` for the two files of a widget.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar
+
+import matplotlib
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+from sphinx.writers.html5 import HTML5Translator
+
+from tfbook import widgets
+
+HOST = Path(__file__).with_name("widget_host.js")
+ROOT = Path(__file__).parents[3]
+
+
+class anywidget(nodes.General, nodes.Element):
+    """A widget: its picture, then its caption."""
+
+
+class anywidget_caption(nodes.TextElement):
+    """What to try."""
+
+
+def widget_folder(app: Sphinx) -> Path:
+    """Where the widgets of this book are."""
+    return Path(app.srcdir) / app.config.anywidget_folder
+
+
+class AnywidgetDirective(SphinxDirective):
+    """See the module's docstring."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {
+        "alt": directives.unchanged_required,
+        "caption": directives.unchanged,
+        "name": directives.unchanged,
+    }
+
+    def run(self) -> list[nodes.Node]:
+        folder = widget_folder(self.env.app)
+        name = self.arguments[0]
+        try:
+            widget = widgets.load(name, folder)
+            state = widget.state(json.loads("\n".join(self.content) or "{}"))
+            widgets.classic_script(name, widget.script.read_text("utf8"))
+        except widgets.WidgetError as error:
+            raise self.error(f"anywidget: {error}") from error
+        except json.JSONDecodeError as error:
+            raise self.error(f"anywidget {name}: the body is not JSON: {error}") from error
+        if not self.options.get("alt"):
+            raise self.error(f"anywidget {name}: say in :alt: what its picture shows")
+        sources = [widget.script, folder / f"{name}.py", *sorted((ROOT / "tfcore").glob("*.py"))]
+        for source in sources:
+            self.env.note_dependency(os.path.relpath(source, self.env.srcdir))
+        node = anywidget(widget=name, state=state, ids=[f"widget-{name.replace('_', '-')}"])
+        self.set_source_info(node)
+        node += self._picture(widget, state, sources)
+        if self.options.get("caption"):
+            node += self._caption(self.options["caption"])
+        self.add_name(node)
+        return [node]
+
+    def _picture(self, widget: widgets.Widget, state: widgets.State, sources: list[Path]) -> nodes.image:
+        """The picture as an image file, drawn anew only when something it depends on has changed."""
+        key = widgets.fingerprint(
+            json.dumps(state, sort_keys=True).encode(),
+            matplotlib.__version__.encode(),
+            *(path.read_bytes() for path in sources[1:]),
+        )
+        target = Path(self.env.app.doctreedir).parent / "widgets" / f"{widget.name}-{key}.svg"
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(widget.picture(state))
+        uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
+        image = nodes.image(uri=uri, alt=self.options["alt"], classes=["tf-widget-picture"])
+        self.set_source_info(image)
+        return image
+
+    def _caption(self, text: str) -> anywidget_caption:
+        caption = anywidget_caption()
+        children, messages = self.parse_inline(text)
+        caption.extend([*children, *messages])
+        self.set_source_info(caption)
+        return caption
+
+
+def visit_widget(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append(self.starttag(node, "figure", CLASS="tf-widget"))
+    depth = "../" * self.builder.current_docname.count("/")
+    self.body.append(
+        f'<div class="tf-widget-root" data-widget="{escape(node["widget"])}" '
+        f'data-script="{depth}_static/widgets/{escape(node["widget"])}.js" '
+        f'data-initial="{escape(json.dumps(node["state"]))}"></div>\n'
+    )
+
+
+def depart_widget(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append("</figure>\n")
+
+
+def visit_caption(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append(self.starttag(node, "figcaption", ""))
+
+
+def depart_caption(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append("</figcaption>\n")
+
+
+def _nothing(self: Any, node: nodes.Element) -> None:
+    """Other builders show picture and caption."""
+
+
+def add_host(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document) -> None:
+    """Pages with a widget load the script that mounts it; others do not."""
+    if doctree and next(doctree.findall(anywidget), None) is not None:
+        app.add_js_file("widgets/widget_host.js", loading_method="defer")
+
+
+def write_scripts(app: Sphinx) -> None:
+    """Writes every widget's classic script, and the host, into the built book."""
+    if app.builder.format != "html":
+        return
+    target = Path(app.outdir) / "_static" / "widgets"
+    target.mkdir(parents=True, exist_ok=True)
+    (target / HOST.name).write_text(HOST.read_text("utf8"), "utf8")
+    folder = widget_folder(app)
+    for name in widgets.names(folder):
+        try:
+            script = widgets.classic_script(name, (folder / f"{name}.js").read_text("utf8"))
+        except widgets.WidgetError as error:
+            raise ExtensionError(str(error)) from error
+        (target / f"{name}.js").write_text(script, "utf8")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    other = {builder: (_nothing, _nothing) for builder in ("text", "latex", "man", "texinfo")}
+    app.add_config_value("anywidget_folder", "book/widgets", "env")
+    app.add_node(anywidget, html=(visit_widget, depart_widget), **other)
+    app.add_node(anywidget_caption, html=(visit_caption, depart_caption), **other)
+    app.add_directive("anywidget", AnywidgetDirective)
+    app.connect("builder-inited", write_scripts)
+    app.connect("html-page-context", add_host)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

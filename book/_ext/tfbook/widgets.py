@@ -1,0 +1,115 @@
+"""A widget of the book: what the reader drags, and the Python that it must agree with.
+
+A widget is two files in ``book/widgets``. ``NAME.js`` is one self-contained ES module in anywidget's
+form, ``export default { render({ model, el }) }``. ``NAME.py`` holds
+
+- ``STATE``: the state it starts in, a dict that JSON can hold;
+- ``compute(state)``: every number that the widget shows, a dict of numbers and lists, by `tfcore`;
+- ``picture(state)``: a matplotlib figure of it, shown where no JavaScript runs, and in print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+State = dict[str, Any]
+
+
+class WidgetError(ValueError):
+    """A widget that is missing or not in the form above; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Widget:
+    """A widget, read from its two files."""
+
+    name: str
+    script: Path
+    module: ModuleType
+
+    @property
+    def compute(self) -> Callable[[State], dict[str, Any]]:
+        """The numbers of a state."""
+        compute: Callable[[State], dict[str, Any]] = self.module.compute
+        return compute
+
+    def state(self, changes: State) -> State:
+        """The start state with some of its entries changed."""
+        if unknown := sorted(set(changes) - set(self.module.STATE)):
+            known = ", ".join(self.module.STATE)
+            raise WidgetError(f"{self.name} has no state {', '.join(unknown)}; it has {known}")
+        return {**self.module.STATE, **changes}
+
+    def picture(self, state: State) -> bytes:
+        """The state as a transparent SVG, the same bytes for the same state."""
+        from tfcore import viz
+
+        buffer = io.BytesIO()
+        with viz.style():
+            figure = self.module.picture(state)
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+        return buffer.getvalue()
+
+
+def names(folder: Path) -> list[str]:
+    """The widgets in a folder."""
+    return sorted(path.stem for path in folder.glob("*.js"))
+
+
+def load(name: str, folder: Path) -> Widget:
+    """The widget of that name.
+
+    Raises:
+        WidgetError: when a file is missing or does not define what a widget must.
+    """
+    script, code = folder / f"{name}.js", folder / f"{name}.py"
+    for path in (script, code):
+        if not path.is_file():
+            known = ", ".join(names(folder))
+            raise WidgetError(f"no widget {name!r}: {path.name} is missing. Known: {known}")
+    spec = importlib.util.spec_from_file_location(f"tfbook_widget_{name}", code)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for needed in ("STATE", "compute", "picture"):
+        if not hasattr(module, needed):
+            raise WidgetError(f"{code.name} does not define {needed}")
+    return Widget(name, script, module)
+
+
+def classic_script(name: str, module: str) -> str:
+    """An ES module as a script that a page opened from disk may load; browsers refuse modules there.
+
+    >>> print(classic_script("dot", "const r = 1;\\nexport default { render() { return r; } };"))
+    (() => {
+    "use strict";
+    const r = 1;
+    const __widget = { render() { return r; } };
+    (window.tfWidgets = window.tfWidgets || {})["dot"] = __widget;
+    })();
+    """
+    if re.search(r"^\s*import\b", module, re.MULTILINE):
+        raise WidgetError(f"{name}.js imports another file; a widget is one file")
+    body, count = re.subn(r"^export default\b", "const __widget =", module, flags=re.MULTILINE)
+    if count != 1 or re.search(r"^export\b", body, re.MULTILINE):
+        raise WidgetError(f"{name}.js must have one export, `export default {{ render({{ model, el }}) }}`")
+    register = f"(window.tfWidgets = window.tfWidgets || {{}})[{json.dumps(name)}] = __widget;"
+    return f'(() => {{\n"use strict";\n{body.rstrip()}\n{register}\n}})();'
+
+
+def fingerprint(*parts: bytes) -> str:
+    """A short name for content."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:16]

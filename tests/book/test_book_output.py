@@ -1,0 +1,52 @@
+"""What is in the built book, and what must not be."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+from book_paths import ROOT
+
+MARKS = ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS", "autograder/exercises", "misconception(")
+
+
+def hashes(files: list[Path]) -> set[str]:
+    return {sha256(path.read_bytes()).hexdigest() for path in files if path.is_file() and path.stat().st_size}
+
+
+def test_nothing_of_the_solutions_is_in_the_book(html: Path) -> None:
+    built = [path for path in html.rglob("*") if path.is_file()]
+    secret = [*(ROOT / "solutions").rglob("*"), *(ROOT / "autograder").rglob("*")]
+    assert hashes(secret) & hashes(built) == set()
+    for path in built:
+        assert not {"solutions", "autograder"} & set(path.relative_to(html).parts), path
+        if path.suffix in {".html", ".js", ".ipynb", ".txt", ".md"}:
+            text = path.read_text("utf8")
+            assert [mark for mark in MARKS if mark in text] == [], path
+
+
+def test_the_released_notebooks_can_be_downloaded(html: Path) -> None:
+    offered = hashes(list((html / "_downloads").rglob("*.ipynb")))
+    released = hashes(list((ROOT / "notebooks").glob("*/*.ipynb")))
+    assert offered
+    assert offered == released
+
+
+def test_sources_are_not_copied(html: Path) -> None:
+    assert not (html / "_sources").exists()
+
+
+def test_pages_are_light(html: Path) -> None:
+    assert not list(html.rglob("fontawesome.js*"))
+    icons = html / "_static" / "vendor" / "fontawesome" / "webfonts" / "fa-solid-900.woff2"
+    assert icons.stat().st_size < 10_000
+    for page in (html / "book").glob("*.html"):
+        text = page.read_text("utf8").lower()
+        assert "mathjax@" not in text
+        assert "thebe" not in text
+        assert '<meta content="' in text, f"{page.name} has no description"
+
+
+def test_no_path_of_this_machine_is_in_the_book(html: Path) -> None:
+    for page in html.rglob("*.html"):
+        assert str(ROOT) not in page.read_text("utf8"), page.name

@@ -1,0 +1,102 @@
+"""Every page, from disk and from a server: nothing from another host, no error, nothing too wide."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import build
+import pytest
+from book_paths import ROOT
+
+PAGES = [str(page.relative_to(ROOT).with_suffix("")) for page in build.Book(ROOT).pages()]
+PHONE = {"width": 390, "height": 844}
+
+TOO_WIDE = """() => {
+  const scrolls = (node) => ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
+  const inScroller = (node) =>
+    node && node.matches(".bd-article *") && (scrolls(node) || inScroller(node.parentElement));
+  const drawn = (node) => !node.closest("svg") || node.matches("svg");
+  const seen = (node) => node.checkVisibility() && !node.closest(".katex-mathml, .visually-hidden");
+  return [...document.querySelectorAll(".bd-article *")]
+    .filter((node) => drawn(node) && seen(node) && node.getBoundingClientRect().right > innerWidth + 1)
+    .filter((node) => !inScroller(node))
+    .map((node) => node.outerHTML.slice(0, 120));
+}"""
+
+
+def open_page(browser: Any, address: str, **settings: Any) -> tuple[Any, list[str], list[str]]:
+    """A page read to its end; with the addresses that it asked for, and the errors it met."""
+    page = browser.new_context(**settings).new_page()
+    requests: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and errors.append(message.text))
+    page.goto(address)
+    for root in page.locator(".tf-widget").all():
+        root.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelectorAll('.tf-widget:not([data-mounted])').length === 0")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_load_state("networkidle")
+    return page, requests, errors
+
+
+def elsewhere(requests: list[str]) -> list[str]:
+    """The requests that leave the machine."""
+    return [url for url in requests if not re.match(r"file://|data:|blob:|http://127\.0\.0\.1[:/]", url)]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", [*PAGES, "index", "search"])
+def test_from_disk_on_a_phone(name: str, html: Path, browser: Any) -> None:
+    page, requests, errors = open_page(browser, (html / f"{name}.html").as_uri(), viewport=PHONE)
+    assert elsewhere(requests) == []
+    assert errors == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate(TOO_WIDE) == []
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", [*PAGES, "index", "search", "404"])
+def test_from_a_server(name: str, served: str, browser: Any) -> None:
+    page, requests, errors = open_page(browser, f"{served}/{name}.html", color_scheme="dark")
+    assert elsewhere(requests) == []
+    assert errors == []
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_search_finds_a_word_from_disk(html: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((html / "search.html").as_uri() + "?q=softmax")
+    page.wait_for_selector("#search-results li a")
+    assert page.locator("#search-results li a").count() > 1
+    page.close()
+
+
+@pytest.mark.browser
+def test_mathematics_needs_no_script(html: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((html / "book" / "notation.html").as_uri())
+    assert page.locator(".katex").count() > 20
+    assert page.locator("math").count() > 20, "MathML for screen readers"
+    context.close()
+
+
+@pytest.mark.browser
+def test_an_option_of_a_quiz_opens_by_keyboard(html: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((html / "book" / "02_qkv.html").as_uri())
+    option = page.locator("details.tf-wrong").first
+    assert not option.locator(".tf-why").is_visible()
+    option.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert option.locator(".tf-why").is_visible()
+    assert "Not so." in option.inner_text()
+    context.close()

@@ -1,0 +1,189 @@
+"""Every widget, driven by mouse, keys and finger: its numbers are those of its Python at every step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from book_paths import ROOT
+from tfbook import widgets
+
+FOLDER = ROOT / "book" / "widgets"
+NAMES = widgets.names(FOLDER)
+CONTROLS = '[role="slider"], input[type="range"], input[type="checkbox"], button'
+
+
+def page_of(name: str, html: Path) -> Path:
+    """A page that shows the widget."""
+    pages = [p for p in html.rglob("*.html") if f'data-widget="{name}"' in p.read_text("utf8")]
+    assert pages, f"no page shows {name}"
+    return pages[0]
+
+
+class Mounted:
+    """A widget in a page, and its Python."""
+
+    def __init__(self, page: Any, name: str) -> None:
+        self.page = page
+        self.widget = widgets.load(name, FOLDER)
+        figure = page.locator(f'.tf-widget:has([data-widget="{name}"])').first
+        figure.scroll_into_view_if_needed()
+        page.wait_for_selector(f'[data-widget="{name}"][data-values]')
+        self.root = figure.locator(".tf-widget-root")
+        self.root.evaluate("node => node.scrollIntoView({ block: 'center' })")
+
+    def check(self) -> str:
+        """The values that the widget states, after they have been held to Python's."""
+        state = json.loads(self.root.get_attribute("data-state"))
+        stated = json.loads(self.root.get_attribute("data-values"))
+        computed = self.widget.compute(state)
+        assert set(stated) == set(computed)
+        for name, value in computed.items():
+            np.testing.assert_allclose(
+                stated[name], value, rtol=1e-5, atol=1e-5, err_msg=f"{name} in {state}"
+            )
+        return json.dumps(stated)
+
+    def controls(self) -> Iterator[Any]:
+        """Everything in the widget that can be operated."""
+        yield from self.root.locator(CONTROLS).all()
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def grip(control: Any) -> tuple[float, float, float]:
+    """Where to take a slider, and how long a drag across it is."""
+    box = control.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    if control.get_attribute("type") != "range":
+        return x, y, 60
+    fraction = control.evaluate("node => (node.value - node.min) / (node.max - node.min)")
+    return box["x"] + 8 + fraction * (box["width"] - 16), y, box["width"] * 0.25
+
+
+@pytest.mark.browser
+def test_by_mouse(name: str, html: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto(page_of(name, html).as_uri())
+    mounted = Mounted(page, name)
+    before = mounted.check()
+    dragged = 0
+    for control in mounted.controls():
+        if control.get_attribute("role") != "slider" and control.get_attribute("type") != "range":
+            continue
+        x, y, reach = grip(control)
+        page.mouse.move(x, y)
+        page.mouse.down()
+        for step in (0.3, 0.7, 1.0):
+            page.mouse.move(x + step * reach, y - step * 40)
+            after = mounted.check()
+        page.mouse.up()
+        assert after != before, f"dragging {control.get_attribute('aria-label')} changed nothing"
+        before, dragged = after, dragged + 1
+    assert dragged, "nothing can be dragged"
+    page.close()
+
+
+@pytest.mark.browser
+def test_by_keyboard(name: str, html: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto(page_of(name, html).as_uri())
+    mounted = Mounted(page, name)
+    seen = [mounted.check()]
+    for control in mounted.controls():
+        control.focus()
+        assert control.evaluate("node => node === document.activeElement"), "cannot be focused"
+        slides = control.get_attribute("role") == "slider" or control.get_attribute("type") == "range"
+        keys = ["ArrowLeft", "ArrowUp", "ArrowRight", "ArrowRight"] if slides else ["Space"]
+        for key in keys:
+            page.keyboard.press(key)
+            seen.append(mounted.check())
+        if slides:
+            assert len(set(seen[-4:])) > 1, f"{control.get_attribute('aria-label')} ignores the arrow keys"
+    assert len(set(seen)) > len(seen) / 2
+    said = mounted.root.locator("[aria-live]")
+    page.wait_for_timeout(400)
+    assert any(character.isdigit() for character in said.inner_text()), "its state is not said in words"
+    page.close()
+
+
+@pytest.mark.browser
+def test_by_finger(name: str, html: Path, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(page_of(name, html).as_uri())
+    mounted = Mounted(page, name)
+    before = mounted.check()
+    control = next(mounted.controls())
+    x, y, reach = grip(control)
+    touch = context.new_cdp_session(page)
+    points = [{"x": x + step * reach * 0.5, "y": y} for step in (0, 0.4, 0.8, 1)]
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [points[0]]})
+    for point in points[1:]:
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert mounted.check() != before
+    context.close()
+
+
+@pytest.mark.browser
+def test_without_javascript_its_picture_is_seen(name: str, html: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    failed: list[str] = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.goto(page_of(name, html).as_uri())
+    picture = page.locator(f'.tf-widget:has([data-widget="{name}"]) img.tf-widget-picture').first
+    assert picture.is_visible()
+    assert picture.bounding_box()["height"] > 100
+    assert len(picture.get_attribute("alt")) > 20
+    assert failed == []
+    context.close()
+
+
+@pytest.mark.browser
+def test_in_print_its_picture_is_seen(name: str, html: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto(page_of(name, html).as_uri())
+    mounted = Mounted(page, name)
+    picture = page.locator(f'.tf-widget:has([data-widget="{name}"]) img.tf-widget-picture').first
+    assert mounted.root.is_visible()
+    assert not picture.is_visible()
+    page.emulate_media(media="print")
+    assert not mounted.root.is_visible()
+    assert picture.is_visible()
+    page.close()
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.05}, {"query": [-1.7, 0.3], "temperature": 10}])
+def test_soft_lookup_is_the_soft_lookup_of_tfcore(changes: dict[str, Any]) -> None:
+    from tfcore import ops
+
+    widget = widgets.load("soft_lookup", FOLDER)
+    state = widget.state(changes)
+    expected = ops.soft_lookup(
+        np.array(state["query"]),
+        np.array(state["keys"]),
+        np.array(state["values"]),
+        temperature=state["temperature"] * np.sqrt(2),
+    )
+    np.testing.assert_allclose(widget.compute(state)["output"], expected)
+
+
+def test_saturation_draws_normal_numbers_and_saturates() -> None:
+    widget = widgets.load("saturation", FOLDER)
+    normals = widget.module.normals(7)
+    drawn = np.array([next(normals) for _ in range(20_000)])
+    assert abs(drawn.mean()) < 0.03
+    assert abs(drawn.var() - 1) < 0.04
+    plain = widget.compute(widget.state({"d_k": 1024, "scaled": False}))
+    scaled = widget.compute(widget.state({"d_k": 1024, "scaled": True}))
+    assert plain["jacobian_norm"] < scaled["jacobian_norm"]
+    assert np.mean(plain["plain_curve"][-8:]) < np.mean(plain["scaled_curve"][-8:]) / 2

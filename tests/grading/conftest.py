@@ -1,0 +1,85 @@
+"""Scratch courses to grade in: made once a session from the repository's solutions, copied for each test."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from scratch import ASSIGNMENT, FEW, command, graded, hand_in, new_course
+
+from autograder import exercises
+from autograder.grading.executors import EXECUTORS
+from autograder.grading.pair import Pair
+from autograder.layout import Course
+from autograder.release import notebooks
+from autograder.samples import make
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Keeps tests that share a course on one worker of pytest-xdist: the whole class apart from the rest."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            group = "class" if "graded_class" in item.fixturenames else "grading"
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kept():
+    """An executor whose pair of processes serves all tests, since starting one takes seconds."""
+    with Pair() as pair:
+        EXECUTORS["kept"] = lambda tasks, workers: ((key, pair.grade(task)) for key, task in tasks)
+        yield
+    del EXECUTORS["kept"]
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A course whose release has been made already."""
+    folder = new_course(tmp_path_factory.mktemp("template") / "course")
+    for assignment in exercises.assignments():
+        notebooks(Course.at(folder), assignment)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def students(template):
+    """The sample students of chapter 2: name -> (notebook, expected points)."""
+    (released,) = notebooks(Course.at(template), ASSIGNMENT).values()
+    declared = exercises.of_assignment(ASSIGNMENT)
+    return {name: (nb, scores) for name, nb, scores in make.students(json.loads(released), declared)}
+
+
+@pytest.fixture
+def course(template, tmp_path):
+    """A course of one's own, with nothing handed in."""
+    return Path(shutil.copytree(template, tmp_path / "course"))
+
+
+@pytest.fixture(scope="session")
+def few_template(template, students, tmp_path_factory):
+    """A course with a few students graded."""
+    folder = tmp_path_factory.mktemp("few") / "course"
+    shutil.copytree(template, folder)
+    for student in FEW:
+        hand_in(folder, student, students[student][0], timestamp="2026-03-01 18:00:00.000000 UTC")
+    graded(folder)
+    return folder
+
+
+@pytest.fixture
+def few(few_template, tmp_path):
+    """A graded course of one's own."""
+    return Path(shutil.copytree(few_template, tmp_path / "course"))
+
+
+@pytest.fixture(scope="session")
+def graded_class(template, tmp_path_factory):
+    """The whole sample class, graded by the command line as a teacher would, with what it printed."""
+    folder = tmp_path_factory.mktemp("class") / "course"
+    shutil.copytree(template, folder)
+    sample = folder / "sample"
+    make.make(Course.at(folder), sample)
+    done = command("grade", "--submissions", sample / "submitted", "--cell-limit", 3, "--json", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, json.loads(done.stdout)

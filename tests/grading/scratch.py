@@ -1,0 +1,85 @@
+"""What the tests of grading share: running commands, handing in, comparing folders."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+import autograder
+from autograder.cli import app
+from autograder.grading.batch import grade
+from autograder.grading.session import Limits
+from autograder.layout import Course
+from autograder.samples import make
+
+ROOT = Path(autograder.__file__).parents[1]
+ASSIGNMENT = "ch02_qkv"
+SEED = 271828
+FEW = ("style-01", "style-02", "mistake-01", "blank", "script-in-the-answer")
+
+
+def in_process(*args, cwd=None):
+    """Runs a command here, quickly; the result has exit_code, stdout and stderr."""
+    course = ["--course", str(cwd)] if cwd else []
+    result = CliRunner().invoke(app, [*map(str, args), *course])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def command(*args, cwd, **how):
+    """Runs a command as a person would, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "autograder.cli", *map(str, args)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "COLUMNS": "200"},
+        **how,
+    )
+
+
+def tree(folder):
+    """What a folder holds: each path with a hash of the file, the target of the link, or nothing."""
+    told = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            told[name] = os.readlink(path)
+        elif path.is_file():
+            told[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            told[name] = None
+    return told
+
+
+def new_course(folder):
+    """A course with the repository's solutions and nothing else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    shutil.copytree(
+        ROOT / "solutions", folder / "solutions", ignore=shutil.ignore_patterns(".ipynb_checkpoints")
+    )
+    return folder
+
+
+def hand_in(course, student, notebook, assignment=ASSIGNMENT, timestamp=None):
+    """Puts a notebook, as JSON data or bytes, where submissions lie."""
+    folder = course / "submitted" / student / assignment
+    folder.mkdir(parents=True, exist_ok=True)
+    data = notebook if isinstance(notebook, bytes) else make.as_bytes(notebook)
+    (folder / f"{assignment}.ipynb").write_bytes(data)
+    if timestamp:
+        (folder / "timestamp.txt").write_text(timestamp)
+    return folder / f"{assignment}.ipynb"
+
+
+def graded(course, **how):
+    """Grades what is handed in, here."""
+    how = {"executor": "kept", "seed": SEED, "limits": Limits(cell_seconds=3, call_seconds=3), **how}
+    return grade(Course.at(course), [], course / "submitted", **how)

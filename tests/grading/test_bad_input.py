@@ -1,0 +1,350 @@
+"""Bad input: a message that says what is wrong and what to do, exit code 2, and nothing changed."""
+
+import contextlib
+import json
+import os
+import sqlite3
+import subprocess
+
+import pytest
+from scratch import ASSIGNMENT, command, graded, hand_in, in_process, tree
+
+from autograder.grading import gradebook
+
+GRADE = ("grade", "--executor", "kept", "--submissions")
+
+
+def refuses(course, *args, says, changes=None):
+    """The command ends with 2 and these words, without a traceback, and `changes` (or all) stays as it was."""
+    watched = changes or course
+    before = tree(watched)
+    done = in_process(*args, cwd=course)
+    told = " ".join(done.stderr.split())
+    assert done.exit_code == 2, done.stdout + told
+    assert not done.stdout
+    assert "Traceback" not in told
+    for words in says:
+        assert words in told
+    assert tree(watched) == before
+    return told
+
+
+@pytest.fixture
+def handed_in(course, students):
+    hand_in(course, "ada", students["style-01"][0])
+    return course
+
+
+@pytest.mark.parametrize(
+    "args", [("release",), (*GRADE, "submitted"), ("feedback",), ("report",), ("export",)]
+)
+def test_no_such_assignment(handed_in, args):
+    refuses(
+        handed_in,
+        args[0],
+        "ch99_nothing",
+        *args[1:],
+        says=["no assignment is called 'ch99_nothing'", ASSIGNMENT],
+    )
+
+
+@pytest.mark.parametrize("args", [("release",), (*GRADE, "submitted"), ("feedback",), ("verify",)])
+def test_no_course(tmp_path, args):
+    refuses(tmp_path, *args, says=["is no course", "nbgrader_config.py", "--course"])
+
+
+def test_no_solutions(course):
+    for path in (course / "solutions").rglob("*.ipynb"):
+        path.unlink()
+    refuses(course, "release", says=["holds no assignment"])
+
+
+def test_submissions_folder_that_does_not_exist(course):
+    refuses(course, *GRADE, course / "nowhere", says=["does not exist", "--submissions names a folder"])
+
+
+def test_submissions_folder_that_is_a_file(course):
+    path = course / "file"
+    path.write_text("x")
+    refuses(course, *GRADE, path, says=["is a file", "--submissions names a folder"])
+
+
+def test_folder_that_is_no_submission(course):
+    (course / "submitted" / "ada" / "holiday").mkdir(parents=True)
+    (course / "submitted" / "ada" / "holiday" / "photo.txt").write_text("x")
+    refuses(course, *GRADE, course / "submitted", says=["holds no submission", "<student>"])
+
+
+def test_named_assignment_that_nobody_handed_in(handed_in):
+    refuses(
+        handed_in, "grade", "ch03_scaling", "--submissions", handed_in / "submitted", says=["ch03_scaling"]
+    )
+
+
+def test_unknown_executor(handed_in):
+    refuses(
+        handed_in,
+        "grade",
+        "--executor",
+        "cloud",
+        "--submissions",
+        handed_in / "submitted",
+        says=["no executor is called 'cloud'", "processes"],
+    )
+
+
+@pytest.mark.parametrize(
+    "option", [("--workers", "0"), ("--cell-limit", "-1"), ("--memory", "x"), ("--nonsense",)]
+)
+def test_bad_usage(handed_in, option):
+    refuses(handed_in, "grade", *option, "--submissions", handed_in / "submitted", says=["Usage"])
+
+
+BROKEN = {
+    "not-json": (b"\x80\x04 not json", "is not JSON"),
+    "json-but-no-notebook": (b'{"cells": 3}', "no notebook"),
+    "empty": (b"", "is not JSON"),
+    "deeply-nested": (b"[" * 100_000, "is not JSON"),
+}
+
+
+def test_unreadable_notebooks_are_listed_and_the_others_graded(handed_in, students):
+    for student, (data, _) in BROKEN.items():
+        hand_in(handed_in, student, data)
+    done = in_process(*GRADE, handed_in / "submitted", "--json", cwd=handed_in)
+    assert done.exit_code == 2
+    told = json.loads(done.stdout)
+    assert told["graded"] == 1
+    assert {p["student"]: p["what"] for p in told["problems"]}.keys() == BROKEN.keys()
+    for problem in told["problems"]:
+        assert BROKEN[problem["student"]][1] in problem["what"]
+    (row,) = gradebook.read(course_at(handed_in), ASSIGNMENT)  # missing, not zero
+    assert row.student == "ada"
+    assert [path.name for path in (handed_in / "autograded").iterdir()] == ["ada"]
+    assert "not-json" in in_process("report", ASSIGNMENT, cwd=handed_in).stdout
+
+
+def course_at(folder):
+    from autograder.layout import Course
+
+    return Course.at(folder)
+
+
+def test_only_unreadable_notebooks_make_no_gradebook(course):
+    hand_in(course, "ada", b"{")
+    done = in_process(*GRADE, course / "submitted", cwd=course)
+    assert done.exit_code == 2
+    assert "not graded: ada" in done.stderr
+    assert not (course / "gradebook.db").exists()
+    assert not (course / "autograded").exists()
+
+
+def test_submission_under_another_name(handed_in):
+    folder = handed_in / "submitted" / "bob" / ASSIGNMENT
+    folder.mkdir(parents=True)
+    (folder / "Untitled (1).ipynb").write_text("{}")
+    done = in_process(*GRADE, handed_in / "submitted", cwd=handed_in)
+    assert done.exit_code == 2
+    assert "Untitled (1).ipynb" in done.stderr
+    assert "Rename" in done.stderr
+
+
+def test_odd_entries_are_skipped_with_a_remark(handed_in, tmp_path):
+    submitted = handed_in / "submitted"
+    (submitted / ".git").mkdir()
+    (submitted / "readme.txt").write_text("x")
+    (submitted / "line\nbreak").mkdir()
+    (submitted / " padded").mkdir()
+    (submitted / ("x" * 200)).mkdir()
+    (submitted / "link").symlink_to(submitted / "ada")
+    os.mkdir(os.fsencode(submitted) + b"/\xff\xfe")
+    done = in_process(*GRADE, submitted, "--json", cwd=handed_in)
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [one["student"] for one in told["submissions"]] == ["ada"]
+    assert len(told["remarks"]) == 7
+
+
+def test_links_are_not_followed(handed_in, tmp_path):
+    secret = tmp_path / "secret.ipynb"
+    secret.write_text('{"cells": [], "secret": 1}')
+    folder = handed_in / "submitted" / "eve" / ASSIGNMENT
+    folder.mkdir(parents=True)
+    (folder / f"{ASSIGNMENT}.ipynb").symlink_to(secret)
+    (handed_in / "submitted" / "mal").mkdir()
+    (handed_in / "submitted" / "mal" / ASSIGNMENT).symlink_to(handed_in / "submitted" / "ada" / ASSIGNMENT)
+    done = in_process(*GRADE, handed_in / "submitted", "--json", cwd=handed_in)
+    assert done.exit_code == 2
+    assert {p["student"] for p in json.loads(done.stdout)["problems"]} == {"eve", "mal"}
+
+
+def test_too_large_a_file_is_not_read(handed_in):
+    path = hand_in(handed_in, "big", b"")
+    with path.open("wb") as file:
+        file.truncate(200 << 20)
+    done = in_process(*GRADE, handed_in / "submitted", cwd=handed_in)
+    assert done.exit_code == 2
+    assert "at most" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["autograded", ".autograder"])
+def test_output_folder_that_is_a_file(handed_in, name):
+    import shutil
+
+    shutil.rmtree(handed_in / name, ignore_errors=True)
+    (handed_in / name).write_text("in the way")
+    refuses(handed_in, *GRADE, handed_in / "submitted", says=["must be a folder", "Move that file away"])
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """Makes a folder read-only for everybody, root too, by whatever this machine allows."""
+    tools = [
+        (["mount", "--bind", folder, folder], ["umount", folder], ["mount", "-o", "remount,ro,bind", folder]),
+        (["chattr", "+i", folder], ["chattr", "-i", folder], ["true"]),
+    ]
+    for on, off, then in tools:
+        with contextlib.suppress(FileNotFoundError):
+            if subprocess.run(on, capture_output=True).returncode == 0:
+                try:
+                    if subprocess.run(then, capture_output=True).returncode == 0:
+                        yield
+                        return
+                finally:
+                    subprocess.run(off, capture_output=True, check=True)
+    if os.geteuid() == 0:
+        pytest.skip("neither a bind mount nor chattr is allowed here, and root may write anywhere else")
+    folder.chmod(0o555)
+    try:
+        yield
+    finally:
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("folder", "args"),
+    [
+        ("autograded", (*GRADE, "submitted")),
+        (".", (*GRADE, "submitted")),
+        ("notebooks", ("release",)),
+        ("feedback", ("feedback",)),
+        ("reports", ("report",)),
+    ],
+)
+def test_read_only_output_folder(few, folder, args):
+    (few / folder).mkdir(exist_ok=True)
+    args = [few / a if a == "submitted" else a for a in args]
+    with read_only(few / folder):
+        refuses(few, *args, says=["must be writable", "permission"])
+
+
+def test_full_disk_stops_cleanly_and_the_run_resumes(handed_in, monkeypatch):
+    from autograder.grading import written
+
+    def no_space(*args):
+        raise OSError(28, "No space left on device", "somewhere")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(written, "write_if_changed", no_space)
+        done = in_process(*GRADE, handed_in / "submitted", cwd=handed_in)
+        assert done.exit_code == 2
+        assert "No space left on device" in done.stderr
+    done = in_process(*GRADE, handed_in / "submitted", "--json", cwd=handed_in)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["unchanged"] == 1
+    assert (handed_in / "autograded" / "ada" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").is_file()
+
+
+def other_revision(path):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE alembic_version SET version_num = '724cde206c17'")
+
+
+def other_database(path):
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE recipes (name TEXT)")
+
+
+def old_database(path):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE alembic_version")
+
+
+def lacking_table(path):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE comment")
+
+
+def no_database(path):
+    path.write_bytes(b"dear diary\n" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (other_revision, ["has the schema 724cde206c17", "nbgrader db upgrade"]),
+        (other_database, ["is no gradebook of nbgrader", "Move it away"]),
+        (old_database, ["is no gradebook of nbgrader", "alembic_version"]),
+        (lacking_table, ["is no gradebook of nbgrader", "comment"]),
+        (no_database, ["cannot be opened as a gradebook", "Move it away"]),
+    ],
+)
+@pytest.mark.parametrize("args", [(*GRADE, "submitted"), ("feedback",), ("report",), ("export",)])
+def test_gradebook_of_another_schema(few, students, spoil, says, args):
+    hand_in(few, "new", students["blank"][0])
+    spoil(few / "gradebook.db")
+    refuses(few, *[few / a if a == "submitted" else a for a in args], says=says)
+
+
+@pytest.mark.slow
+def test_locked_gradebook(few, students):
+    hand_in(few, "new", students["blank"][0])
+    before = tree(few / "autograded"), (few / "gradebook.db").read_bytes()
+    with contextlib.closing(sqlite3.connect(few / "gradebook.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        done = in_process(*GRADE, few / "submitted", cwd=few)
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr
+    assert (tree(few / "autograded"), (few / "gradebook.db").read_bytes()) == before
+    assert in_process(*GRADE, few / "submitted", cwd=few).exit_code == 0
+
+
+@pytest.mark.parametrize("args", [("feedback",), ("report",), ("export",)])
+def test_nothing_graded_yet(course, args):
+    refuses(course, *args, says=["autograder grade --submissions"])
+
+
+def test_unknown_export_format(few):
+    refuses(few, "export", "--format", "pdf", says=["no format is called 'pdf'", "csv"])
+
+
+def test_export_to_a_folder(few):
+    refuses(few, "export", "--output", few, says=["is a folder", "Name a file"])
+
+
+def test_export_into_a_file_for_a_folder(few):
+    refuses(few, "export", "--output", few / "gradebook.db" / "x.csv", says=["must be a folder"])
+
+
+def test_two_runs_at_once(handed_in):
+    from autograder.files import only_one
+
+    with only_one(handed_in / ".autograder" / "lock", "autograder grade"):
+        refuses(handed_in, *GRADE, handed_in / "submitted", says=["already running"])
+
+
+def test_broken_configuration(course):
+    (course / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = (")
+    refuses(course, "release", says=["nbgrader_config.py cannot be read", "Correct"])
+
+
+def test_as_a_person_sees_it(handed_in):
+    """The exit code and the streams of the real process."""
+    done = command("grade", "ch99", "--submissions", "submitted", cwd=handed_in)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no assignment is called 'ch99'. There are: ch02_qkv")
+
+
+def test_graded_helper_is_the_real_thing(handed_in):
+    assert graded(handed_in).graded[0].score == 17

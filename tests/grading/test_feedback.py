@@ -1,0 +1,186 @@
+"""Feedback: each student reads the report, and nothing of a student's can run in anybody's browser."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from bs4 import BeautifulSoup
+from scratch import ASSIGNMENT, FEW, SEED, graded, hand_in, in_process, tree
+
+from autograder import safe_html
+
+
+def page(course, student):
+    return course / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html"
+
+
+def told(course, student):
+    return BeautifulSoup(page(course, student).read_text(), "html.parser").get_text(" ")
+
+
+@pytest.fixture(scope="module")
+def given(few_template, tmp_path_factory):
+    """A graded course with its feedback."""
+    course = tmp_path_factory.mktemp("given") / "course"
+    shutil.copytree(few_template, course)
+    assert in_process("feedback", cwd=course).exit_code == 0
+    return course
+
+
+def test_a_page_for_each_student(given):
+    assert all(page(given, student).is_file() for student in FEW)
+
+
+def test_the_report_stands_under_each_test(given, students):
+    text = told(given, "mistake-01")
+    assert "exp overflows for large scores: subtract each row's maximum first" in text
+    assert "scores as large as 10,000" in text
+    score = f"{students['mistake-01'][1]['softmax']}"
+    assert f"Score: {score} / 3.0" in " ".join(text.split())
+    assert "17.0 / 20.0" in told(given, "style-01")
+
+
+def test_a_written_answer_nobody_has_read_is_no_zero(given):
+    assert "Not graded yet: a person reads this answer." in told(given, "style-01")
+    assert "No response." in told(given, "blank")
+
+
+def test_no_secret_and_no_test_source(given):
+    for student in FEW:
+        html = page(given, student).read_text()
+        assert str(SEED) not in html
+        for secret in ("Criterion(", "EXERCISE", "misconception(", "rng.normal", "ordinary", "### BEGIN"):
+            assert secret not in html
+        assert str(given) not in html
+
+
+def test_no_script_and_no_other_host(given):
+    for student in FEW:
+        soup = BeautifulSoup(page(given, student).read_text(), "html.parser")
+        assert not soup.find_all(["script", "iframe", "object", "embed", "link", "form", "base"])
+        assert not [e for e in soup.find_all(True) for a in e.attrs if a.lower().startswith("on")]
+        assert not [e for e in soup.find_all(src=True) if not e["src"].startswith("data:")]
+        assert "script-src" in safe_html.POLICY or "default-src 'none'" in safe_html.POLICY
+        policy = soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})
+        assert policy["content"] == safe_html.POLICY
+
+
+def test_a_students_script_is_shown_as_text(given):
+    assert "document.title = 'owned'" in told(given, "script-in-the-answer")
+
+
+@pytest.mark.browser
+def test_nothing_runs_in_a_browser(given, tmp_path):
+    """The page's own title stays, although the answer holds a script that would change it."""
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("no Chromium here")
+    html = page(given, "script-in-the-answer").read_text()
+    bare = tmp_path / "bare.html"
+    without_policy = BeautifulSoup(html, "html.parser")
+    without_policy.find("meta", attrs={"http-equiv": "Content-Security-Policy"}).decompose()
+    bare.write_text(str(without_policy))  # cleaning alone must do, too
+    evil = tmp_path / "evil.html"
+    evil.write_text(html.replace("</body>", "<script>document.title = 'owned'</script></body>"))
+    open_to_all = tmp_path / "open.html"
+    open_to_all.write_text("<title>x</title><script>document.title = 'owned'</script>")
+    titles = {}
+    for path in (page(given, "script-in-the-answer"), bare, evil, open_to_all):
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        done = subprocess.run(
+            [chromium, *flags, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60
+        )
+        titles[path.name] = BeautifulSoup(done.stdout, "html.parser").title.get_text()
+    assert titles.pop("open.html") == "owned"  # this way of looking does see a script run
+    assert set(titles.values()) == {ASSIGNMENT}
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
+    "[click](javascript:alert(1))",
+    "[click](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
+    "<a href='&#106;avascript:alert(1)'>x</a>",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<math><mtext><style><img src=x onerror=alert(1)></style></mtext></math>",
+    "$\\text{<img src=x onerror=alert(1)>}$",
+    "$$\\href{javascript:alert(1)}{x}$$",
+    "$<script>alert(1)</script>$",
+    "<div style='background:url(javascript:alert(1))'>x</div>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+    "`</code><script>alert(1)</script>`",
+    "<table><td background=x><form action=javascript:alert(1)><button>go</button></form></table>",
+    "\ue0000\ue001 <script>alert(1)</script>",
+    "<meta http-equiv=refresh content='0;url=http://example.org'>",
+    "<base href=http://example.org/>",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_markdown_becomes_text(text):
+    html = safe_html.markdown2html({"cell": {}}, f"before {text}\n\n{text}\n\nafter")
+    soup = BeautifulSoup(html, "html.parser")
+    harmless = set(safe_html._TAGS.split())
+    for element in soup.find_all(True):
+        assert element.name in harmless or element.name == "math" or element.find_parent("math"), html
+        assert not [name for name in element.attrs if name.startswith("on")], html
+        assert (
+            not str(element.get("href", "")).strip().lower().startswith(("javascript", "data", "vbscript"))
+        ), html
+        assert "url(" not in element.get("style", ""), html
+        if element.find_parent("math"):
+            assert element.name.startswith("m"), html
+    assert "before" in soup.get_text()
+    assert "after" in soup.get_text()
+
+
+@pytest.mark.parametrize(
+    ("tex", "shows"),
+    [(r"x^2", "<msup>"), (r"\frac{a}{b}", "<mfrac>"), (r"\nonsense{", "<code>"), ("x" * 6000, "<code>")],
+)
+def test_formulas_become_mathml(tex, shows):
+    assert shows in safe_html.mathml(tex)
+
+
+def test_only_what_changed_is_made_again(given, students, tmp_path):
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    before = tree(course / "feedback")
+    again = json.loads(in_process("feedback", "--json", cwd=course).stdout)
+    assert again["written"] == []
+    assert again["unchanged"] == len(FEW)
+    assert tree(course / "feedback") == before
+    hand_in(course, "style-01", students["blank"][0])
+    graded(course)
+    again = json.loads(in_process("feedback", "--json", cwd=course).stdout)
+    assert again["written"] == [f"feedback/style-01/{ASSIGNMENT}/{ASSIGNMENT}.html"]
+
+
+def test_a_hand_given_grade_and_comment_show(given, tmp_path):
+    from nbgrader.api import Gradebook
+
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
+        cells = book.find_notebook(ASSIGNMENT, ASSIGNMENT).grade_cells
+        name = next(cell.name for cell in cells if cell.cell_type == "markdown")
+        grade = book.find_grade(name, ASSIGNMENT, ASSIGNMENT, "style-02")
+        grade.manual_score, grade.needs_manual_grade = 2.0, False
+        book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "style-02").manual_comment = "Say why, <b>too</b>."
+        book.db.commit()
+    again = json.loads(in_process("feedback", "--json", cwd=course).stdout)
+    assert len(again["written"]) == 1
+    text = told(course, "style-02")
+    assert "19.0 / 20.0" in text
+    assert "Say why," in text
+    assert "Not graded yet" not in text
+
+
+def test_feedback_is_the_same_each_time(given, tmp_path):
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    before = tree(course / "feedback")
+    assert in_process("feedback", "--force", cwd=course).exit_code == 0
+    assert tree(course / "feedback") == before

@@ -1,0 +1,284 @@
+"""nbgrader's gradebook: what a teacher entered stays, what the grader found is up to date, all or nothing."""
+
+import json
+import shutil
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from scratch import ASSIGNMENT, SEED, graded, hand_in
+
+from autograder.errors import BadInputError
+from autograder.grading import batch, gradebook
+from autograder.grading.store import VerdictStore
+from autograder.layout import Course
+
+
+def opened(course):
+    return Gradebook(f"sqlite:///{course / 'gradebook.db'}")
+
+
+def row(course, student):
+    return next(r for r in gradebook.read(Course.at(course), ASSIGNMENT) if r.student == student)
+
+
+def manual_cell(course):
+    """The grade_id of the written question."""
+    with opened(course) as book:
+        cells = book.find_notebook(ASSIGNMENT, ASSIGNMENT).grade_cells
+        return next(cell.name for cell in cells if cell.cell_type == "markdown")
+
+
+def by_hand(course, student, **scores):
+    """Enters points as formgrader does."""
+    with opened(course) as book:
+        for name, score in scores.items():
+            grade = book.find_grade(name, ASSIGNMENT, ASSIGNMENT, student)
+            grade.manual_score, grade.needs_manual_grade = score, False
+        book.db.commit()
+
+
+def held(course, student, name):
+    with opened(course) as book:
+        grade = book.find_grade(name, ASSIGNMENT, ASSIGNMENT, student)
+        return grade.auto_score, grade.manual_score, grade.extra_credit, grade.needs_manual_grade
+
+
+def test_points_of_each_cell(few, students):
+    for student in ("style-01", "mistake-01", "blank"):
+        scores = row(few, student).scores
+        assert {name: scores[name] for name in students[student][1]} == students[student][1]
+        assert row(few, student).max_total == 20
+
+
+def test_written_answers_wait_for_a_person(few):
+    name = manual_cell(few)
+    assert row(few, "style-01").needs_manual_grade == (name,)
+    assert row(few, "blank").needs_manual_grade == ()  # as in nbgrader: no answer, nothing to read
+    with opened(few) as book:
+        comment = book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "blank")
+        assert comment.comment == "No response."
+
+
+def test_hand_given_points_survive_a_regrade(few, students):
+    name = manual_cell(few)
+    by_hand(few, "style-01", **{name: 2.5, "softmax": 1.0})
+    with opened(few) as book:
+        book.find_grade("softmax", ASSIGNMENT, ASSIGNMENT, "style-01").extra_credit = 0.25
+        book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "style-01").manual_comment = "well said"
+        book.db.commit()
+    graded(few)  # nothing new: nothing is touched
+    assert held(few, "style-01", name) == (None, 2.5, None, False)
+    assert held(few, "style-01", "softmax") == (3.0, 1.0, 0.25, False)
+    hand_in(few, "style-01", students["mistake-01"][0])  # handed in again: to be looked at again
+    graded(few)
+    auto = students["mistake-01"][1]["softmax"]
+    assert held(few, "style-01", "softmax") == (auto, 1.0, 0.25, True)
+    assert held(few, "style-01", name) == (None, 2.5, None, True)
+    with opened(few) as book:
+        assert book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "style-01").comment == "well said"
+
+
+def test_forced_regrade_changes_no_hand_given_points(few):
+    by_hand(few, "style-01", softmax=1.0)
+    done = graded(few, force=True)
+    assert all(one.new for one in done.graded)
+    assert held(few, "style-01", "softmax")[1] == 1.0
+
+
+def test_stale_points_are_reset(few, students):
+    """A full-mark notebook replaced by a blank one whose tests are gone: stock nbgrader keeps the old points."""
+    notebook = json.loads(json.dumps(students["test-cells-deleted"][0]))
+    for cell in notebook["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("solution"):
+            cell["source"] = "raise NotImplementedError()"
+    hand_in(few, "style-01", notebook)
+    graded(few)
+    auto = {name: held(few, "style-01", name)[0] for name in students["style-01"][1]}
+    assert set(auto.values()) == {0.0}
+
+
+def test_deleted_gradebook_is_filled_again_without_grading(few):
+    before = gradebook.read(Course.at(few), ASSIGNMENT)
+    (few / "gradebook.db").unlink()
+    done = graded(few)
+    assert not any(one.new for one in done.graded)
+    assert gradebook.read(Course.at(few), ASSIGNMENT) == before
+
+
+def test_a_run_killed_before_the_gradebook_resumes(few_template, template, students, tmp_path, monkeypatch):
+    """Verdicts are on disk before the gradebook is touched; what was graded is not graded again."""
+    course = tmp_path / "killed"
+    shutil.copytree(template, course)
+    shutil.copytree(few_template / "submitted", course / "submitted")
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch._Run, "_enter", killed)
+        with pytest.raises(KeyboardInterrupt):
+            graded(course)
+    assert not (course / "gradebook.db").exists()
+    assert not (course / "autograded").exists()
+    done = graded(course)
+    assert not any(one.new for one in done.graded)
+    assert gradebook.read(Course.at(course), ASSIGNMENT) == gradebook.read(
+        Course.at(few_template), ASSIGNMENT
+    )
+
+
+def test_a_run_killed_before_the_notebooks_resumes(few, students, monkeypatch):
+    """The gradebook has the points and autograded/ is old: the next run writes it, and asks for a look."""
+    hand_in(few, "style-01", students["mistake-01"][0])
+    with monkeypatch.context() as patch:
+        patch.setattr(batch.written, "write", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            graded(few)
+    done = graded(few)
+    assert not any(one.new for one in done.graded)
+    path = few / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    assert path.read_bytes() == (few / "autograded" / "mistake-01" / ASSIGNMENT / path.name).read_bytes()
+
+
+def test_an_error_while_entering_changes_nothing(few, students, monkeypatch):
+    """One transaction: no half of a class in the gradebook."""
+    before = gradebook.read(Course.at(few), ASSIGNMENT)
+    for student in ("style-01", "blank"):
+        hand_in(few, student, students["mistake-01"][0])
+    entered = []
+    enter = gradebook.GradebookWriter.enter
+
+    def failing(self, *args):
+        enter(self, *args)
+        entered.append(args)
+        if len(entered) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(gradebook.GradebookWriter, "enter", failing)
+    with pytest.raises(KeyboardInterrupt):
+        graded(few)
+    assert len(entered) == 2
+    assert gradebook.read(Course.at(few), ASSIGNMENT) == before
+
+
+def test_torn_last_line_of_the_verdicts_is_no_line(few):
+    path = few / ".autograder" / "verdicts" / f"{ASSIGNMENT}.jsonl"
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
+    done = graded(few)
+    assert sum(one.new for one in done.graded) == 1
+    assert sum(one.new for one in graded(few).graded) == 0
+    with VerdictStore(path) as store:
+        assert len(store) == len(lines)
+
+
+def test_equal_submissions_are_graded_once(course, students):
+    for student in ("ada", "bob"):
+        hand_in(course, student, students["style-01"][0])
+    done = graded(course)
+    assert [one.score for one in done.graded] == [17, 17]
+    with VerdictStore(course / ".autograder" / "verdicts" / f"{ASSIGNMENT}.jsonl") as store:
+        assert len(store) == 1
+
+
+def test_another_seed_or_limit_is_another_verdict(few):
+    assert all(one.new for one in graded(few, seed=SEED + 1).graded)
+
+
+def test_late_submissions(few, students):
+    with opened(few) as book:
+        book.update_or_create_assignment(ASSIGNMENT, duedate="2026-03-01 17:00:00 UTC")
+    hand_in(few, "late", students["style-02"][0], timestamp="2026-03-01 17:30:00 UTC")
+    hand_in(few, "early", students["style-02"][0], timestamp="2026-03-01 16:30:00 UTC")
+    hand_in(few, "odd", students["style-02"][0], timestamp="yesterday, I think")
+    done = graded(few)
+    assert row(few, "late").late_seconds == 1800
+    assert row(few, "early").late_seconds == 0
+    assert row(few, "odd").late_seconds == 0
+    assert any("yesterday" in remark for remark in done.remarks)
+    assert (
+        (few / "autograded" / "late" / ASSIGNMENT / "timestamp.txt")
+        .read_text()
+        .startswith("2026-03-01 17:30")
+    )
+
+
+def change_release(course, edit):
+    path = course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    notebook = json.loads(path.read_text())
+    edit(notebook)
+    path.write_text(json.dumps(notebook))
+
+
+def grade_id(cell):
+    return cell["metadata"].get("nbgrader", {}).get("grade_id")
+
+
+def add_question(notebook):
+    marks = {"schema_version": 3, "grade_id": "another", "points": 2, "grade": True, "solution": True}
+    notebook["cells"].append(
+        {
+            "cell_type": "markdown",
+            "id": "another",
+            "source": "A long enough answer to another question.",
+            "metadata": {"nbgrader": {**marks, "locked": False, "task": False}},
+        }
+    )
+
+
+def test_a_question_added_later(few):
+    """SaveCells refuses to add a cell once there are submissions; we enter it for all of them."""
+    by_hand(few, "style-01", softmax=1.0)
+    change_release(few, add_question)
+    graded(few)
+    for student in ("style-01", "mistake-01"):
+        assert row(few, student).max_scores["another"] == 2
+    assert held(few, "style-01", "softmax")[1] == 1.0
+
+
+def test_a_question_taken_away_later(few):
+    name = manual_cell(few)
+
+    def remove(notebook):
+        notebook["cells"] = [c for c in notebook["cells"] if grade_id(c) != name]
+
+    change_release(few, remove)
+    graded(few)
+    assert name not in row(few, "style-01").scores
+
+
+def test_a_question_that_was_graded_by_hand_is_not_taken_away(few):
+    name = manual_cell(few)
+    by_hand(few, "style-01", **{name: 2.0})
+
+    def remove(notebook):
+        notebook["cells"] = [c for c in notebook["cells"] if grade_id(c) != name]
+
+    change_release(few, remove)
+    before = gradebook.read(Course.at(few), ASSIGNMENT)
+    with pytest.raises(BadInputError, match="graded by hand"):
+        graded(few)
+    assert gradebook.read(Course.at(few), ASSIGNMENT) == before
+
+
+def test_autograded_notebooks_are_valid(few):
+    from nbgrader.nbgraderformat import MetadataValidator
+
+    for path in (few / "autograded").rglob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        MetadataValidator().validate_nb(notebook)
+        for cell in notebook.cells:
+            marks = cell.metadata.get("nbgrader", {})
+            if marks.get("grade") and not marks.get("solution"):
+                (output,) = cell.outputs
+                float(output.data["text/plain"])
+
+
+def test_a_students_name_with_an_apostrophe_or_a_brace(course, students):
+    for name in ("o'brien", "{student_id}", "Zoë", "a b"):
+        hand_in(course, name, students["style-01"][0])
+    assert {one.student for one in graded(course).graded} == {"o'brien", "{student_id}", "Zoë", "a b"}
+    assert len(gradebook.read(Course.at(course), ASSIGNMENT)) == 4

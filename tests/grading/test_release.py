@@ -1,0 +1,192 @@
+"""The students' notebooks: nothing given away, nothing overwritten, the same each time."""
+
+import json
+
+import pytest
+from scratch import ASSIGNMENT, ROOT, in_process, new_course, tree
+
+from autograder import exercises, release
+from autograder.errors import BadInputError
+from autograder.layout import Course
+
+
+def cells(path):
+    return json.loads(path.read_text())["cells"]
+
+
+def text(cell):
+    return "".join(cell["source"])
+
+
+@pytest.fixture
+def notebook(course):
+    return course / "notebooks" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+
+
+@pytest.fixture
+def solution(course):
+    return course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+
+
+def change(path, edit):
+    """Edits a notebook's JSON in place."""
+    notebook = json.loads(path.read_text())
+    edit(notebook)
+    path.write_text(json.dumps(notebook))
+
+
+def solution_cell(notebook):
+    return next(
+        c
+        for c in notebook["cells"]
+        if c["metadata"].get("nbgrader", {}).get("grade_id", "").endswith("_answer")
+    )
+
+
+def test_release_has_no_solutions_outputs_or_gradebook(course):
+    assert in_process("release", cwd=course).exit_code == 0
+    assert not (course / "gradebook.db").exists()
+    for assignment in exercises.assignments():
+        path = course / "notebooks" / assignment / f"{assignment}.ipynb"
+        for cell in cells(path):
+            assert not cell.get("outputs")
+            assert "SOLUTION" not in text(cell)
+            assert "MARK SCHEME" not in text(cell)
+        graded = [c for c in cells(path) if c["metadata"].get("nbgrader", {}).get("grade")]
+        assert {c["metadata"]["nbgrader"]["grade_id"] for c in graded} >= {
+            e.function_name for e in exercises.of_assignment(assignment)
+        }
+        assert all("checksum" in c["metadata"]["nbgrader"] for c in graded)
+
+
+def test_each_assignment_has_twenty_points_as_declared(course):
+    in_process("release", cwd=course)
+    for assignment in exercises.assignments():
+        graded = {
+            c["metadata"]["nbgrader"]["grade_id"]: c["metadata"]["nbgrader"]["points"]
+            for c in cells(course / "notebooks" / assignment / f"{assignment}.ipynb")
+            if c["metadata"].get("nbgrader", {}).get("grade")
+        }
+        assert sum(graded.values()) == 20
+        for exercise in exercises.of_assignment(assignment):
+            assert graded[exercise.function_name] == exercise.points
+
+
+def test_same_source_gives_the_same_bytes(course, tmp_path):
+    other = new_course(tmp_path / "other")
+    for folder in (course, other):
+        assert in_process("release", cwd=folder).exit_code == 0
+    assert tree(course / "notebooks") == tree(other / "notebooks")
+
+
+def test_cell_ids_are_stable_and_unique(course, notebook):
+    in_process("release", cwd=course)
+    ids = [cell["id"] for cell in cells(notebook)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_unchanged_release_writes_nothing(course):
+    in_process("release", cwd=course)
+    before = tree(course)
+    again = in_process("release", "--json", cwd=course)
+    assert {one["status"] for one in json.loads(again.stdout)} == {"unchanged"}
+    assert tree(course) == before
+
+
+def test_changed_source_is_released_again(course, notebook, solution):
+    in_process("release", cwd=course)
+    change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))
+    done = json.loads(in_process("release", "--json", cwd=course).stdout)
+    assert {one["assignment"]: one["status"] for one in done}[ASSIGNMENT] == "written"
+    assert text(cells(notebook)[0]) == "# A new title"
+
+
+def test_somebodys_work_is_kept(course, notebook, solution):
+    in_process("release", cwd=course)
+    change(notebook, lambda nb: nb["cells"][0].update(source="my notes"))
+    change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))
+    kept = in_process("release", ASSIGNMENT, "--json", cwd=course)
+    assert json.loads(kept.stdout)[0]["status"] == "kept"
+    assert text(cells(notebook)[0]) == "my notes"
+    forced = in_process("release", ASSIGNMENT, "--force", "--json", cwd=course)
+    assert json.loads(forced.stdout)[0]["status"] == "written"
+    assert text(cells(notebook)[0]) == "# A new title"
+    assert text(cells(notebook.with_name(f"{notebook.name}.orig"))[0]) == "my notes"
+
+
+def test_work_is_recognised_without_a_record(course, notebook, solution):
+    """As in a fresh clone, where nothing tells what was released before."""
+    in_process("release", cwd=course)
+    for record in (course / ".autograder" / "published").iterdir():
+        record.unlink()
+    change(notebook, lambda nb: solution_cell(nb).update(source="def softmax(x, axis=-1):\n    return x"))
+    change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))
+    kept = in_process("release", ASSIGNMENT, "--json", cwd=course)
+    assert json.loads(kept.stdout)[0]["status"] == "kept"
+
+
+def refuses(course, *words):
+    before = tree(course)
+    refused = in_process("release", cwd=course)
+    assert refused.exit_code == 2
+    assert not refused.stdout
+    told = " ".join(refused.stderr.split())
+    for word in words:
+        assert word in told
+    assert "Traceback" not in told
+    assert tree(course) == before
+
+
+def test_a_solution_in_another_cell_is_refused(course, solution):
+    def leak(notebook):
+        notebook["cells"][0]["source"] = text(solution_cell(notebook))
+        notebook["cells"][0]["source"] = (
+            notebook["cells"][0]["source"].replace("### BEGIN SOLUTION", "").replace("### END SOLUTION", "")
+        )
+
+    change(solution, leak)
+    refuses(course, "would give away", "the same text stands in another cell")
+
+
+def test_solution_markers_outside_an_answer_are_refused(course, solution):
+    def leak(notebook):
+        plain = next(
+            c for c in notebook["cells"] if c["cell_type"] == "code" and not c["metadata"].get("nbgrader")
+        )
+        plain["source"] = "### BEGIN SOLUTION\nx = 1\n### END SOLUTION"
+
+    change(solution, leak)
+    refuses(course, "Solution region detected in a non-solution cell")
+
+
+def test_a_rubric_beside_the_notebook_is_refused(course, solution):
+    solution.with_name("rubric.md").write_text("three points for ...")
+    refuses(course, "would give away rubric.md", "Move it out")
+
+
+def test_a_broken_solution_is_refused(course, solution):
+    solution.write_text("{ not json")
+    refuses(course, "is no notebook")
+
+
+def test_data_beside_the_notebook_is_released_too(course, solution):
+    solution.with_name("words.txt").write_text("the cat sat")
+    done = in_process("release", ASSIGNMENT, cwd=course)
+    assert "words.txt" in done.stdout
+    assert (course / "notebooks" / ASSIGNMENT / "words.txt").read_text() == "the cat sat"
+
+
+def test_the_repositorys_own_release_is_up_to_date():
+    """What students get from the repository is what its solutions give."""
+    course = Course.at(ROOT)
+    for assignment in course.assignments:
+        for name, data in release.made(course, assignment).items():
+            path = course.notebooks / assignment / name
+            if not path.exists():
+                pytest.skip("the notebooks are not released here")
+            assert path.read_bytes() == data, f"run: autograder release {assignment}"
+
+
+def test_unknown_assignment(course):
+    with pytest.raises(BadInputError, match="no assignment is called 'ch99'"):
+        Course.at(course).chosen(["ch99"])

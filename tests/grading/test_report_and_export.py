@@ -1,0 +1,105 @@
+"""The class at a glance, and grades for a spreadsheet."""
+
+import csv
+import io
+import json
+
+import pytest
+from bs4 import BeautifulSoup
+from scratch import ASSIGNMENT, FEW, graded, hand_in, in_process
+
+from autograder.export import as_csv, harmless
+from autograder.grading.gradebook import Row
+
+
+def test_report_page_stands_alone(few, students):
+    hand_in(few, "<script>alert(1)<|script>", students["mistake-01"][0])
+    graded(few)
+    done = in_process("report", ASSIGNMENT, cwd=few)
+    assert done.exit_code == 0
+    html = (few / "reports" / f"{ASSIGNMENT}.html").read_text()
+    soup = BeautifulSoup(html, "html.parser")
+    assert not soup.find_all(["script", "link", "iframe", "img"])
+    assert not soup.find_all(src=True)
+    assert "http://" not in html.replace("http://www.w3.org/", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert soup.find("svg")["aria-label"].startswith("Distribution of points: median")
+    assert "prefers-color-scheme: dark" in html
+    text = " ".join(soup.get_text(" ").split())
+    assert f"{len(FEW) + 1} students" in text
+    assert "<script>alert(1)<|script>" in text
+    assert "no_maximum" in text
+    assert "exp overflows for large scores" in text
+
+
+def test_report_as_json(few, students):
+    hand_in(few, "second", students["mistake-01"][0])
+    graded(few)
+    (one,) = json.loads(in_process("report", ASSIGNMENT, "--json", cwd=few).stdout)
+    assert one["students"] == len(FEW) + 1
+    assert one["misconceptions"][0]["count"] == 2
+    assert one["misconceptions"][0]["hint"]
+    shares = [e["mean"] / e["max_score"] for e in one["exercises"]]
+    assert shares == sorted(shares)
+    totals = {s["student"]: s["total"] for s in one["scores"]}
+    assert totals["style-01"] == 17
+    assert totals["blank"] == 0
+
+
+def test_report_is_the_same_each_time(few):
+    in_process("report", ASSIGNMENT, cwd=few)
+    path = few / "reports" / f"{ASSIGNMENT}.html"
+    first = path.read_bytes()
+    path.unlink()
+    in_process("report", ASSIGNMENT, cwd=few)
+    assert path.read_bytes() == first
+
+
+def test_export_has_a_line_for_each_student(few, students):
+    done = in_process("export", "--format", "csv", cwd=few)
+    assert done.exit_code == 0
+    lines = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [line["student"] for line in lines] == sorted(FEW)
+    by_student = {line["student"]: line for line in lines}
+    right = by_student["style-01"]
+    assert (right["assignment"], right["total"], right["max"]) == (ASSIGNMENT, "17", "20")
+    assert (right["needs manual grade"], by_student["blank"]["needs manual grade"]) == ("yes", "no")
+    assert float(by_student["mistake-01"][f"{ASSIGNMENT}/softmax"]) == students["mistake-01"][1]["softmax"]
+    assert list(right)[2:7] == [f"{ASSIGNMENT}/{name}" for name in students["style-01"][1]]
+
+
+def test_export_to_a_file(few):
+    shown = in_process("export", cwd=few).stdout
+    done = in_process("export", "--output", few / "new" / "grades.csv", cwd=few)
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert (few / "new" / "grades.csv").read_bytes().decode() == shown
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("x")'])
+def test_no_cell_is_a_formula(name):
+    rows = list(csv.reader(io.StringIO(as_csv([Row(name, ASSIGNMENT, {"softmax": 1.0}, {"softmax": 3.0})]))))
+    assert rows[1][0] == f"'{name}"
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+
+
+def test_plain_names_stay(few):
+    assert harmless("ada-lovelace") == "ada-lovelace"
+
+
+def test_a_formula_for_a_name_through_the_command_line(few, students):
+    hand_in(few, "=cmd()", students["blank"][0])
+    graded(few)
+    assert "\n'=cmd()," in in_process("export", cwd=few).stdout
+
+
+def test_two_assignments_in_one_table():
+    rows = [
+        Row("ada", "ch02_qkv", {"softmax": 1.0}, {"softmax": 3.0}),
+        Row("ada", "ch03_scaling", {"x": 2}, {"x": 2}),
+    ]
+    lines = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    assert [line["total"] for line in lines] == ["1", "2"]
+    assert lines[0]["ch03_scaling/x"] == ""
+    assert lines[1]["ch03_scaling/x"] == "2"

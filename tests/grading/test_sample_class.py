@@ -1,0 +1,114 @@
+"""The sample class through the real command line: each student's points are those that the declarations say."""
+
+import json
+
+import pytest
+from scratch import command, tree
+
+from autograder import exercises
+from autograder.grading import gradebook, written
+from autograder.layout import Course
+from autograder.samples import make
+
+pytestmark = pytest.mark.slow
+
+
+def reports_of(folder, student, assignment):
+    path = folder / "autograded" / student / assignment / f"{assignment}.ipynb"
+    return written.reports(path)["reports"]
+
+
+def test_every_student_gets_the_expected_points(graded_class):
+    folder, told = graded_class
+    expected = json.loads((folder / "sample" / "expected.json").read_text())
+    wrong = []
+    compared = 0
+    for assignment in exercises.assignments():
+        for row in gradebook.read(Course.at(folder), assignment):
+            points = {name: row.scores[name] for name in expected[row.student][assignment]}
+            compared += 1
+            if points != expected[row.student][assignment]:
+                wrong.append((row.student, assignment, points, expected[row.student][assignment]))
+    assert not wrong
+    assert compared == told["graded"] == sum(map(len, expected.values()))
+    assert told["problems"] == []
+
+
+def test_the_class_shows_every_answer_of_the_bank(graded_class):
+    folder, _ = graded_class
+    notebooks = [path.read_text() for path in (folder / "sample" / "submitted").rglob("*.ipynb")]
+    for name in exercises.names():
+        exercise = exercises.find(name)
+        for answer in [*exercise.misconceptions, *exercise.styles]:
+            source = json.dumps(make.pasted(answer, exercise.function_name), ensure_ascii=False)
+            assert any(source in text for text in notebooks), f"{name}: {answer.name}"
+
+
+def test_mistakes_are_named_in_the_students_reports(graded_class):
+    """At least nine in ten; `autograder verify` asks the same of the bank itself."""
+    folder, _ = graded_class
+    named = asked = 0
+    for name in exercises.names():
+        exercise = exercises.find(name)
+        for number, mistake in enumerate(exercise.misconceptions, 1):
+            report = reports_of(folder, f"mistake-{number:02d}", exercise.assignment)[exercise.function_name]
+            asked += 1
+            named += report["diagnosis"] == mistake.name
+            assert not report["passed"], f"{name}: {mistake.name}"
+    assert named >= 0.9 * asked
+
+
+def test_grading_again_grades_nothing(graded_class):
+    folder, told = graded_class
+    before = tree(folder)
+    again = command(
+        "grade", "--submissions", folder / "sample" / "submitted", "--cell-limit", 3, "--json", cwd=folder
+    )
+    assert again.returncode == 0, again.stderr
+    figures = json.loads(again.stdout)
+    assert (figures["graded"], figures["unchanged"]) == (0, told["graded"])
+    assert tree(folder) == before
+
+
+def test_fifty_megabytes_of_output_are_cut(graded_class):
+    folder, _ = graded_class
+    path = folder / "autograded" / "fifty-megabytes-of-output" / "ch02_qkv" / "ch02_qkv.ipynb"
+    assert path.stat().st_size < 1 << 20
+    assert "characters were cut" in path.read_text()
+
+
+def test_the_secret_seed_is_nowhere(graded_class):
+    folder, told = graded_class
+    path = folder / ".autograder" / "seed"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+    seed = path.read_text().strip()
+    assert len(seed) > 9
+    assert seed not in json.dumps(told)
+    for place in ("autograded", ".autograder/verdicts", ".autograder/problems"):
+        for file in (folder / place).rglob("*"):
+            assert not file.is_file() or seed.encode() not in file.read_bytes()
+
+
+def test_the_sample_is_the_same_each_time(graded_class, tmp_path):
+    folder, _ = graded_class
+    make.make(Course.at(folder), tmp_path)
+    assert tree(tmp_path) == tree(folder / "sample")
+
+
+def test_feedback_report_and_export_of_the_class(graded_class):
+    folder, told = graded_class
+    done = command("feedback", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert len(figures["written"]) == told["graded"]
+    assert figures["missing"] == []
+    done = command("report", "--json", cwd=folder)
+    overviews = json.loads(done.stdout)
+    assert [one["assignment"] for one in overviews] == list(exercises.assignments())
+    mistakes = {(m["exercise"], m["name"]) for m in overviews[0]["misconceptions"]}
+    assert ("softmax", "no_maximum") in mistakes
+    looks = {one["student"] for one in overviews[0]["needs_a_look"]}
+    assert {"process-ended-in-a-cell", "library-called", "endless-loop-in-a-function"} <= looks
+    done = command("export", "--format", "csv", cwd=folder)
+    assert len(done.stdout.splitlines()) == told["graded"] + 1

@@ -1,0 +1,179 @@
+"""Beside nbgrader: the same points for honest work, and its own commands safe in this repository."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from nbgrader.api import Gradebook
+from scratch import ASSIGNMENT, ROOT, command, graded, hand_in, in_process
+
+from autograder.grading import gradebook
+from autograder.layout import Course
+
+pytestmark = pytest.mark.slow
+
+
+def nbgrader(*args, cwd):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *args],
+        cwd=cwd,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done
+
+
+def held(course):
+    """All that the gradebook holds of each student's work."""
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
+        return {
+            submission.student.id: (
+                {
+                    g.name: (g.auto_score, g.needs_manual_grade)
+                    for n in submission.notebooks
+                    for g in n.grades
+                },
+                {c.name: c.comment for n in submission.notebooks for c in n.comments},
+                submission.timestamp,
+                submission.score,
+            )
+            for submission in book.assignment_submissions(ASSIGNMENT)
+        }
+
+
+def test_stock_nbgrader_gives_the_same_points():
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "grading.py", "--students", "5", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["submissions"] == 5
+    assert told["different"] == {}
+
+
+STUDENTS = (
+    "style-02",
+    "mistake-01",
+    "blank",
+    "metadata-stripped",
+    "test-cells-deleted",
+    "test-cells-skipped",
+    "test-cells-forged",
+    "process-ended-in-a-cell",
+    "warnings-on-stderr",
+)
+
+
+@pytest.fixture(scope="module")
+def both(template, students, tmp_path_factory):
+    """The same submissions graded by ``nbgrader autograde`` through the plugin and by ``autograder grade``."""
+    import shutil
+
+    folder = tmp_path_factory.mktemp("both")
+    for name in ("plugin", "ours"):
+        shutil.copytree(template, folder / name)
+        for student in STUDENTS:
+            hand_in(folder / name, student, students[student][0], timestamp="2026-03-01 18:00:00 UTC")
+        hand_in(folder / name, "ghost", b"not json")
+    done = nbgrader("autograde", ASSIGNMENT, cwd=folder / "plugin")
+    graded(folder / "ours", seed=None)
+    return done, folder / "plugin", folder / "ours"
+
+
+def test_plain_autograde_uses_our_grader(both, students):
+    done, plugin, _ = both
+    points = held(plugin)
+    for student in STUDENTS:
+        grades = points[student][0]
+        assert {name: grades[name][0] for name in students[student][1]} == students[student][1], done.stderr
+
+
+def test_plain_autograde_gives_what_our_command_gives(both):
+    _, plugin, ours = both
+    theirs = held(plugin)
+    theirs.pop("ghost", None)  # nbgrader enters what it could not read, without points; we do not
+    assert theirs == held(ours)
+
+
+def test_plain_autograde_survives_what_it_cannot_read(both):
+    done, plugin, ours = both
+    assert done.returncode != 0
+    assert "ghost" in done.stderr
+    assert not (plugin / "autograded" / "ghost").exists()
+    assert not (ours / "autograded" / "ghost").exists()
+
+
+def test_stock_feedback_from_our_notebooks(few):
+    done = nbgrader("generate_feedback", ASSIGNMENT, cwd=few)
+    assert done.returncode == 0, done.stderr
+    html = (few / "feedback" / "mistake-01" / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
+    assert "exp overflows for large scores" in html
+    page = few / "feedback" / "script-in-the-answer" / ASSIGNMENT / f"{ASSIGNMENT}.html"
+    soup = BeautifulSoup(page.read_text(), "html.parser")
+    assert not soup.find_all("script")
+    assert "document.title = 'owned'" in soup.get_text()
+
+
+def test_our_feedback_is_the_stock_one(few, tmp_path):
+    """Byte for byte: the command only makes several at once, and only those that changed."""
+    assert in_process("feedback", cwd=few).exit_code == 0
+    pages = sorted((few / "feedback").rglob("*.html"))
+    ours = [page.read_bytes() for page in pages]
+    nbgrader("generate_feedback", ASSIGNMENT, "--force", cwd=few)
+    assert [page.read_bytes() for page in pages] == ours
+
+
+def test_stock_generate_assignment_works_beside_ours(course):
+    assert in_process("release", cwd=course).exit_code == 0
+    done = nbgrader("generate_assignment", ASSIGNMENT, "--force", cwd=course)
+    assert done.returncode == 0, done.stderr
+    assert gradebook.exists(Course.at(course))
+
+
+def test_stock_export(few):
+    done = nbgrader("export", "--to", "grades.csv", cwd=few)
+    assert done.returncode == 0, done.stderr
+    assert "mistake-01" in (few / "grades.csv").read_text()
+
+
+def test_formgrader_runs_no_script_of_a_students(few):
+    """The page on which a teacher reads answers, rendered as formgrader does it, under our configuration."""
+    code = f"""
+import os, sys
+from pathlib import Path
+os.chdir({str(few)!r})
+from autograder.layout import Course
+from nbconvert.exporters import HTMLExporter
+from nbgrader.server_extensions.formgrader import handlers
+from traitlets.config import Config
+config = Course.at(Path()).config
+config.HTMLExporter.template_name = "formgrade"
+config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
+exporter = HTMLExporter(config=config)
+keys = ["assignment_id", "notebook_id", "submission_id", "student", "last_name", "first_name", "notebook_path"]
+resources = dict.fromkeys(keys, "x") | {{"index": 0, "total": 1, "base_url": ""}}
+path = "autograded/script-in-the-answer/{ASSIGNMENT}/{ASSIGNMENT}.ipynb"
+print(exporter.from_filename(path, resources=resources)[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    soup = BeautifulSoup(done.stdout, "html.parser")
+    assert not [s for s in soup.find_all("script") if "owned" in s.get_text()]
+    assert not soup.find_all(onerror=True)
+    assert "document.title = 'owned'" in soup.get_text()
+
+
+def test_command_line_help_of_the_installed_script(course):
+    done = command("--help", cwd=course)
+    assert done.returncode == 0
+    assert "release" in done.stdout

@@ -1,0 +1,156 @@
+"""`autograder verify` proves the grader; `autograder doctor` says what the machine gives."""
+
+import json
+
+import pytest
+from scratch import ASSIGNMENT, command, in_process, tree
+
+from autograder import exercises
+from autograder.exercise import Answer
+from autograder.verify import Entry, Notebook, Proof, try_exercise
+
+KEYS = [
+    "exercises",
+    "misconceptions",
+    "rejected",
+    "diagnosed",
+    "styles",
+    "accepted",
+    "solution_score",
+    "max_score",
+    "blank_score",
+]
+
+
+@pytest.mark.slow
+def test_verify_holds(course):
+    before = tree(course)
+    done = command("verify", "--json", cwd=course)
+    assert tree(course) == before
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert list(told) == KEYS
+    assert told["exercises"] == len(exercises.names())
+    assert told["rejected"] == told["misconceptions"] >= 5 * told["exercises"]
+    assert told["accepted"] == told["styles"] >= 3 * told["exercises"]
+    assert told["diagnosed"] >= 0.9 * told["misconceptions"]
+    assert told["solution_score"] == told["max_score"] > 0
+    assert told["blank_score"] == 0
+
+
+def with_bank(exercise, misconceptions=(), styles=()):
+    """The exercise with another bank."""
+    import dataclasses
+
+    return dataclasses.replace(exercise, misconceptions=list(misconceptions), styles=list(styles))
+
+
+def test_a_right_answer_among_the_mistakes_is_caught():
+    softmax = exercises.find("softmax")
+    wrong = with_bank(softmax, misconceptions=[softmax.styles[0]])
+    (entry,) = try_exercise(wrong, (1, 2))
+    assert not entry.as_it_should
+    assert not Proof([entry]).holds
+
+
+def test_a_mistake_among_the_styles_is_caught():
+    softmax = exercises.find("softmax")
+    (entry,) = try_exercise(with_bank(softmax, styles=[softmax.misconceptions[0]]), (1, 2))
+    assert not entry.as_it_should
+    assert not Proof([entry]).holds
+
+
+def test_a_mistake_told_as_another_is_rejected_but_not_diagnosed():
+    softmax = exercises.find("softmax")
+    twin = Answer("twin", "says otherwise", softmax.misconceptions[0].function)
+    entries = list(try_exercise(with_bank(softmax, misconceptions=[softmax.misconceptions[0], twin]), (1, 2)))
+    assert [entry.as_it_should for entry in entries] == [True, True]
+    assert sum(entry.diagnosed for entry in entries) == 1
+    assert Proof(entries).as_dict()["diagnosed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("notebook", "holds"),
+    [
+        (Notebook("a", 17, 0, 17), True),
+        (Notebook("a", 16, 0, 17), False),
+        (Notebook("a", 17, 1, 17), False),
+        (Notebook("a", 0, 0, 0), False),
+        (Notebook("a", 17, 0, 17, "it was not graded"), False),
+    ],
+)
+def test_notebooks_count(notebook, holds):
+    entry = Entry("a/b", "c", True, True, True, ("c", "c"))
+    assert Proof([entry], [notebook]).holds is holds
+
+
+@pytest.mark.slow
+def test_a_wrong_solution_and_a_missing_one_end_with_1(course):
+    path = course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    notebook = json.loads(path.read_text())
+    for cell in notebook["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "softmax_answer":
+            cell["source"] = (
+                "def softmax(x, axis=-1):\n    ### BEGIN SOLUTION\n    return x\n    ### END SOLUTION"
+            )
+    path.write_text(json.dumps(notebook))
+    other = course / "solutions" / "ch03_scaling" / "ch03_scaling.ipynb"
+    other.unlink()
+    done = in_process("verify", cwd=course)
+    assert done.exit_code == 1
+    assert "✗ ch02_qkv: the solution has 14 of 17" in done.stdout
+    assert "✗ ch03_scaling" in done.stdout
+    assert "It does not hold." in done.stdout
+
+
+def test_doctor(course):
+    done = in_process("doctor", "--json", cwd=course)
+    told = json.loads(done.stdout)
+    assert list(told) == ["ok", "tier", "findings"]
+    findings = {finding["what"]: finding for finding in told["findings"]}
+    assert {"Python", "packages", "disk", "gradebook", "browser", "isolation"} <= set(findings)
+    assert {"user namespaces", "Landlock", "cgroups"} <= set(findings)
+    assert findings["gradebook"]["says"].startswith("none yet")
+    assert told["ok"] is (done.exit_code == 0) is True
+
+
+def test_doctor_says_plainly_that_there_are_no_walls(course):
+    done = in_process("doctor", cwd=course)
+    said = " ".join(done.stdout.split())
+    assert "WITHOUT isolation from the file system" in said
+    assert "Grade only people you trust, or run the grader inside a container" in said
+
+
+def test_doctor_outside_a_course(tmp_path):
+    done = in_process("doctor", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert "no nbgrader_config.py here" in done.stdout
+
+
+def test_doctor_finds_a_spoilt_gradebook_and_missing_packages(course):
+    (course / "gradebook.db").write_text("dear diary " * 500)
+    (course / "requirements.txt").write_text("numpy==0.0.1\nnosuchpackage==1.0\n")
+    done = in_process("doctor", "--json", cwd=course)
+    assert done.exit_code == 1
+    findings = {(f["what"], f["level"]): f["says"] for f in json.loads(done.stdout)["findings"]}
+    assert "cannot be opened" in findings["gradebook", "problem"]
+    assert "nosuchpackage==1.0" in findings["packages missing", "problem"]
+    assert "tested: 0.0.1" in findings["packages", "note"]
+
+
+def test_help_has_examples():
+    for name in ("release", "grade", "feedback", "report", "export", "verify", "doctor", "check"):
+        done = in_process(name, "--help")
+        assert done.exit_code == 0
+        assert "Examples" in done.stdout
+        assert f"$ autograder {name}" in done.stdout
+
+
+def test_light_start():
+    """--help imports neither torch nor nbgrader."""
+    import subprocess
+    import sys
+
+    code = "import autograder.cli, sys; print([m for m in ('torch', 'nbgrader', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
