@@ -14,7 +14,17 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class
-	@$(BIN)/python -m autograder.course --sample $(SAMPLE)
+	@echo "1/3 notebooks" && $(BIN)/autograder release
+	@echo "2/3 book" && $(BIN)/python book/build.py
+	@echo "3/3 sample class" && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
+	@$(BIN)/python -m autograder.samples.make $(SAMPLE)
+	@$(BIN)/autograder grade --course $(SAMPLE) --submissions $(SAMPLE)/submitted --cell-limit 3
+	@$(BIN)/autograder feedback --course $(SAMPLE)
+	@$(BIN)/autograder report --course $(SAMPLE) >/dev/null
+	@echo
+	@echo "$$(ls book/[0-9]*.md | wc -l) chapters built         _build/html/index.html      make serve"
+	@echo "$$(ls notebooks/*/*.ipynb | wc -l) notebooks released     notebooks/                  make lab"
+	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
 test: $(SETUP) lint release book ## every test
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup

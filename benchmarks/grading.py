@@ -134,9 +134,7 @@ def show(told: dict[str, Any]) -> None:
     )
     print(f"  stock nbgrader autograde   {told['stock_seconds']:6.2f} s a submission")
     print(f"  autograder grade           {told['our_seconds']:6.2f} s a submission, start-up included")
-    print(
-        f"                             {told['our_seconds_without_start']:6.2f} s a submission, median, without it"
-    )
+    print(f"    without start-up         {told['our_seconds_without_start']:6.2f} s a submission, median")
     print(f"  {told['ratio']:.1f} times as fast")
     if told["different"]:
         print("  DIFFERENT POINTS (stock, ours):")

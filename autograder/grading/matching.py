@@ -70,7 +70,7 @@ def _clean(cell: Cell) -> Cell:
 
 
 def match(released: list[Cell], submitted: list[Cell]) -> Matched:
-    """Pairs released cells with submitted ones: by grade_id, then by the function defined, then by likeness.
+    """Pairs released cells with submitted ones: by grade_id, by the function defined, by likeness, by place.
 
     Args:
         released: the cells of the released notebook, with nbgrader metadata.
@@ -82,6 +82,7 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     _by_grade_id(wanted, submitted, pairs, notes)
     by_metadata = len(pairs)
     _by_likeness([c for c in wanted if not _taken(c, pairs)], submitted, pairs)
+    _by_place(released, submitted, pairs)
     if len(pairs) > by_metadata:
         notes.append(
             f"{len(pairs) - by_metadata} cells had lost nbgrader's metadata (Colab and VS Code do this) and "
@@ -121,6 +122,35 @@ def _by_likeness(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cel
     for _, order, i in sorted(scored):
         if i not in pairs and not _taken(wanted[order], pairs):
             pairs[i] = wanted[order]
+
+
+def _by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
+    """Finds a rewritten answer between the released cells that stood around it and still do.
+
+    Of several cells there, the longest is taken for the answer.
+    """
+    found = {id(cell): i for i, cell in pairs.items()}
+    text: dict[tuple[str, str], int] = {}
+    for i, cell in enumerate(submitted):
+        text.setdefault((cell["cell_type"], cell["source"].strip()), i)
+    stands = [found.get(id(c), text.get((c["cell_type"], c["source"].strip()))) for c in released]
+    known = {i for i in stands if i is not None}
+    for order, cell in enumerate(released):
+        if stands[order] is not None or not cell["metadata"].get("nbgrader", {}).get("solution"):
+            continue
+        before = max((i for i in stands[:order] if i is not None), default=-1)
+        after = min((i for i in stands[order + 1 :] if i is not None), default=len(submitted))
+        between = [
+            i
+            for i in range(before + 1, after)
+            if i not in known
+            and submitted[i]["cell_type"] == cell["cell_type"]
+            and submitted[i]["source"].strip()
+        ]
+        if between:
+            best = max(between, key=lambda i: len(submitted[i]["source"]))
+            pairs[best] = cell
+            known.add(best)
 
 
 _DEFINES = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)

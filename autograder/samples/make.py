@@ -122,8 +122,8 @@ def _place(notebook: Notebook, name: str) -> int:
 
 
 def _add_cell(notebook: Notebook, place: int, source: str) -> None:
-    cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
-    notebook["cells"].insert(place, {"id": f"added-{place}", **cell})
+    cell = {"cell_type": "code", "id": f"added-{place}", "source": source, "metadata": {}}
+    notebook["cells"].insert(place, {**cell, "outputs": [], "execution_count": None})
 
 
 def _replace(notebook: Notebook, scores: Scores, exercise: Exercise, source: str) -> None:

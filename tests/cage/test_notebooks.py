@@ -224,6 +224,19 @@ def test_the_graded_notebook_is_what_nbgrader_needs(grade_notebook):
     assert float(output["data"]["text/plain"]) == 3
 
 
+def test_a_written_answer_without_metadata_is_found_by_its_place(grade_notebook):
+    notebook = submission()
+    notebook["cells"][-1]["source"] = "Every row of weights must add up to one."
+    notebook["cells"].append(cell("markdown", "a note"))
+    stripped(notebook)
+    graded = grade_notebook(notebook)
+    answer = next(
+        c for c in graded.notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "explain"
+    )
+    assert answer["source"] == "Every row of weights must add up to one."
+    assert not any("missing" in remark for remark in graded.remarks)
+
+
 def test_outputs_are_kept_but_cut(grade_notebook):
     notebook = submission()
     fifty_megabytes(notebook)

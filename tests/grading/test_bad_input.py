@@ -14,10 +14,9 @@ from autograder.grading import gradebook
 GRADE = ("grade", "--executor", "kept", "--submissions")
 
 
-def refuses(course, *args, says, changes=None):
-    """The command ends with 2 and these words, without a traceback, and `changes` (or all) stays as it was."""
-    watched = changes or course
-    before = tree(watched)
+def refuses(course, *args, says):
+    """The command ends with 2 and these words, without a traceback, and all stays as it was."""
+    before = tree(course)
     done = in_process(*args, cwd=course)
     told = " ".join(done.stderr.split())
     assert done.exit_code == 2, done.stdout + told
@@ -25,7 +24,7 @@ def refuses(course, *args, says, changes=None):
     assert "Traceback" not in told
     for words in says:
         assert words in told
-    assert tree(watched) == before
+    assert tree(course) == before
     return told
 
 

@@ -87,7 +87,7 @@ def test_forced_regrade_changes_no_hand_given_points(few):
 
 
 def test_stale_points_are_reset(few, students):
-    """A full-mark notebook replaced by a blank one whose tests are gone: stock nbgrader keeps the old points."""
+    """Full marks, then a blank notebook without tests: stock nbgrader keeps the old points."""
     notebook = json.loads(json.dumps(students["test-cells-deleted"][0]))
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("solution"):

@@ -1,4 +1,4 @@
-"""The sample class through the real command line: each student's points are those that the declarations say."""
+"""The sample class through the real command line: points are those that the declarations say."""
 
 import json
 

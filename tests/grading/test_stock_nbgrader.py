@@ -76,7 +76,7 @@ STUDENTS = (
 
 @pytest.fixture(scope="module")
 def both(template, students, tmp_path_factory):
-    """The same submissions graded by ``nbgrader autograde`` through the plugin and by ``autograder grade``."""
+    """The same submissions graded by ``nbgrader autograde`` through the plugin, and by our command."""
     import shutil
 
     folder = tmp_path_factory.mktemp("both")
@@ -160,7 +160,7 @@ config = Course.at(Path()).config
 config.HTMLExporter.template_name = "formgrade"
 config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
 exporter = HTMLExporter(config=config)
-keys = ["assignment_id", "notebook_id", "submission_id", "student", "last_name", "first_name", "notebook_path"]
+keys = "assignment_id notebook_id submission_id student last_name first_name notebook_path".split()
 resources = dict.fromkeys(keys, "x") | {{"index": 0, "total": 1, "base_url": ""}}
 path = "autograded/script-in-the-answer/{ASSIGNMENT}/{ASSIGNMENT}.ipynb"
 print(exporter.from_filename(path, resources=resources)[0])

@@ -102,7 +102,7 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
     d_k, num_samples, _ = trial.case.args
     means = trial.value[:, 0]
     scatter = float(np.mean((means / standard_errors(d_k, num_samples)[0]) ** 2))
-    if 0.1 < scatter < 4:
+    if 0.2 < scatter < 4:
         return None
     right = standard_errors(d_k, num_samples)[0]
     return (
@@ -177,7 +177,7 @@ def large_samples(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def small_samples(rng: np.random.Generator) -> Iterator[Case]:
-    yield Case("30 samples of d_k = 7", (7, 30, generator(rng)))
+    yield Case("25 samples of d_k = 7", (7, 25, generator(rng)))
 
 
 def a_few(rng: np.random.Generator) -> Iterator[Case]:

@@ -133,7 +133,6 @@ EXERCISE = Exercise(
         "torch.autograd.backward",
         "torch.func.jacrev",
         "torch.func.jacfwd",
-        "torch.func.vmap",
     ),
 )
 
