@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -162,8 +162,8 @@ def _changed(exercise: Exercise, trial: Trial) -> str | None:
     return None
 
 
-def _unequal(exercise: Exercise, case: Case, got: Any, expected: Any) -> str | None:
-    if exercise.same and same_form(got, expected) and exercise.same(got, expected, case):
+def _unequal(exercise: Exercise, case: Case, got: Any, expected: Any, exactly: bool = False) -> str | None:
+    if exercise.same and not exactly and same_form(got, expected) and exercise.same(got, expected, case):
         return None
     return differs(got, expected, tolerance_for((*case.args, *case.kwargs.values())))
 
@@ -178,19 +178,28 @@ class _Bank:
     def explaining(self, one: _Examined) -> Answer | None:
         """The misconception whose outcomes are the candidate's in all cases of this criterion.
 
-        Where several are, the one that agrees in most cases of the whole exercise.
+        Where several are, the one that agrees in most cases of the whole exercise, exactly if possible. Where
+        outcomes are random, so that agreement says less, it must agree in the core as well.
         """
-        matches = [m for m in self.exercise.misconceptions if all(self._agreement(m, one))]
+        looked_at = [self.examined[0], one] if self.exercise.same else [one]
+        matches = [
+            m
+            for m in self.exercise.misconceptions
+            if all(all(self._agreement(m, part)) for part in looked_at)
+        ]
         if len(matches) < 2:
             return matches[0] if matches else None
-        return max(matches, key=lambda m: sum(sum(self._agreement(m, other)) for other in self.examined))
+        return max(matches, key=lambda m: (self._total(m, exactly=True), self._total(m)))
 
-    def _agreement(self, mistake: Answer, one: _Examined) -> Iterator[bool]:
+    def _total(self, mistake: Answer, exactly: bool = False) -> int:
+        return sum(sum(self._agreement(mistake, one, exactly)) for one in self.examined)
+
+    def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""
         call = one.criterion.through(local(mistake.function))
-        return (self._agrees(call(trial.case), trial, one.criterion) for trial in one.trials)
+        return (self._agrees(call(trial.case), trial, one.criterion, exactly) for trial in one.trials)
 
-    def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion) -> bool:
+    def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion, exactly: bool) -> bool:
         if mistaken.error or trial.outcome.error:
             return mistaken.error == trial.outcome.error and (
                 isinstance(trial.expected, _Raised) or _complaint(mistaken) == _complaint(trial.outcome)
@@ -198,9 +207,14 @@ class _Bank:
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
         if criterion.observes == "arguments":
             return differs(got, expected, 0.0) is None
+        if criterion.test:
+            both = (mistaken, trial.outcome)
+            faults = [_fault(self.exercise, criterion, replace(trial, outcome=one)) for one in both]
+            if (faults[0] is None) != (faults[1] is None):
+                return False  # what passes a test explains no failure of it
         if isinstance(expected, list):
             expected = tuple(expected)
-        return _unequal(self.exercise, trial.case, got, expected) is None
+        return _unequal(self.exercise, trial.case, got, expected, exactly) is None
 
 
 def _complaint(outcome: Outcome) -> str:
@@ -212,7 +226,9 @@ def _explain(exercise: Exercise, one: _Examined, bank: _Bank) -> Failure:
     """The smallest failing case, with the misconception, the broken property or the bare difference."""
     failing = [(t, fault) for t, fault in zip(one.trials, one.faults, strict=True) if fault]
     trial, fault = min(failing, key=lambda pair: _size(pair[0].case))
+    numpy_state = np.random.get_state()  # the student's, and a mistake of the bank may draw from it
     mistake = bank.explaining(one)
+    np.random.set_state(numpy_state)
     broken = None
     if one.criterion.observes == "value" and same_form(trial.value, trial.expected):
         broken = next((said for p in exercise.properties if (said := _broken(p.broken, trial))), None)

@@ -70,8 +70,8 @@ def _as_seen(array: np.ndarray, target: np.ndarray) -> str:
 def same_form(got: Any, expected: Any) -> bool:
     """Whether `got` has the types and shapes of `expected`, so that only numbers can be wrong."""
     if isinstance(expected, tuple):
-        pairs = zip(got, expected, strict=False) if isinstance(got, tuple | list) else ()
-        return len(list(pairs)) == len(expected) and all(map(same_form, got, expected))
+        fits = isinstance(got, tuple | list) and len(got) == len(expected)
+        return fits and all(map(same_form, got, expected))
     array, target = as_array(got), as_array(expected)
     return array is not None and target is not None and array.shape == target.shape
 

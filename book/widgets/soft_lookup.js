@@ -20,7 +20,7 @@ const STYLE = `
 .tfw-lookup .hull { fill: none; stroke: var(--faint); stroke-dasharray: 2 4; }
 .tfw-lookup text { font: italic 15px/1 Georgia, serif; fill: var(--ink); }
 .tfw-lookup text.word { font: 13px/1 var(--pst-font-family-base, system-ui, sans-serif); }
-.tfw-lookup .handle { cursor: grab; touch-action: none; outline: none; }
+.tfw-lookup .handle { cursor: grab; outline: none; }
 .tfw-lookup .handle .ring { fill: none; stroke: none; }
 .tfw-lookup .handle:focus-visible .ring { stroke: var(--ink); stroke-width: 2; }
 .tfw-lookup .handle:active { cursor: grabbing; }
@@ -219,6 +219,8 @@ function render({ model, el }) {
     const up = 1 - ((event.clientY - box.top) / box.height) * 2;
     change({ query: [snap(across * REACH), snap(up * REACH)] });
   }
+  // A finger on the handle moves the query, not the page. (CSS touch-action does not hold for parts of an SVG.)
+  handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
   handle.addEventListener("pointerdown", (event) => {
     handle.setPointerCapture(event.pointerId);
     event.preventDefault();

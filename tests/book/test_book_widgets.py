@@ -124,12 +124,15 @@ def test_by_finger(name: str, html: Path, browser: Any) -> None:
     control = next(mounted.controls())
     x, y, reach = grip(control)
     touch = context.new_cdp_session(page)
-    points = [{"x": x + step * reach * 0.5, "y": y} for step in (0, 0.4, 0.8, 1)]
+    down = 0 if control.get_attribute("type") == "range" else 70
+    scrolled = page.evaluate("scrollY")
+    points = [{"x": x + step * reach * 0.5, "y": y + step * down} for step in (0, 0.2, 0.5, 0.8, 1)]
     touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [points[0]]})
     for point in points[1:]:
         touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     assert mounted.check() != before
+    assert page.evaluate("scrollY") == scrolled, "the page scrolls under the finger that drags"
     context.close()
 
 

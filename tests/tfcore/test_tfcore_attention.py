@@ -418,6 +418,29 @@ def test_tiled_keeps_no_matrix_for_the_backward_pass():
     assert sum(kept) == 2 * 512 * (4 * 32 + 1)  # q, k, v, output and lse
 
 
+@pytest.mark.parametrize(("window", "tiles"), [(None, 4 + 3 + 2 + 1), (100, 4 + 3), (1, 4)])
+def test_tiled_skips_the_tiles_in_which_nobody_may_attend(window, tiles, monkeypatch):
+    computed = []
+    attend = tfcore.attention.tiled.attend
+    monkeypatch.setattr(tfcore.attention.tiled, "attend", lambda *args: computed.append(1) or attend(*args))
+    x = torch.randn(1, 1, 512, 4)
+    attention(x, x, x, causal=True, window=window, backend="tiled")
+    assert len(computed) == tiles
+
+
+@pytest.mark.parametrize("bias", ["", "qk"])
+def test_fused_hands_no_empty_row_to_the_kernel(bias, monkeypatch):
+    """What a kernel makes of such a row has changed between versions of torch: zero, or NaN."""
+    masks = []
+    sdpa = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **kw: masks.append(kw["attn_mask"]) or sdpa(*a, **kw)
+    )
+    attention(**make_inputs(case("", mask="qk", empty_rows=True, bias=bias)), backend="fused")
+    (mask,) = masks
+    assert (mask if mask.dtype == torch.bool else mask > -math.inf).any(dim=-1).all()
+
+
 def test_fused_leaves_the_plain_cases_to_the_kernel_without_a_mask(monkeypatch):
     calls = []
     sdpa = F.scaled_dot_product_attention

@@ -172,7 +172,7 @@ def generator(rng: np.random.Generator) -> Seed:
 
 
 def large_samples(rng: np.random.Generator) -> Iterator[Case]:
-    yield Case("90 samples of d_k = 100", (100, 90, generator(rng)))
+    yield Case("90 samples of d_k = 64", (64, 90, generator(rng)))
     yield Case("1,000 samples of d_k = 3", (3, 1000, generator(rng)))
 
 

@@ -1,0 +1,108 @@
+"""What the tests of the exercises share: the catalogue, its banks examined once, and a toy exercise."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+from autograder import exercises
+from autograder.checking import examine, local
+from autograder.exercise import Answer, Case, Criterion, Exercise, Property, Trial
+from autograder.report import Report
+from autograder.student import PUBLIC_SEED
+
+SEEDS = (PUBLIC_SEED, 1, 22, 333, 4444)
+
+NAMES = exercises.names()
+
+EACH = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES]
+"""All exercises; the tests of one stay on one worker of pytest-xdist, where its bank is examined once."""
+
+
+def answers(exercise: Exercise) -> list[Answer]:
+    return [*exercise.misconceptions, *exercise.styles]
+
+
+@cache
+def reports(name: str, seed: int) -> dict[str, Report]:
+    """Every answer in the bank of an exercise, examined: its report by the answer's name."""
+    exercise = exercises.find(name)
+    calls = (*exercise.forbidden, "tfcore")
+    return {a.name: examine(exercise, local(a.function, calls), seed) for a in answers(exercise)}
+
+
+def report_on(name: str, function, seed: int = PUBLIC_SEED) -> Report:
+    """A function examined as a student's answer to an exercise."""
+    exercise = exercises.find(name)
+    return examine(exercise, local(function, (*exercise.forbidden, "tfcore")), seed)
+
+
+def cases(name: str, seed: int = PUBLIC_SEED) -> Iterator[tuple[Criterion, Case]]:
+    for criterion, drawn in exercises.find(name).draw(seed):
+        yield from ((criterion, case) for case in drawn)
+
+
+def toy() -> Exercise:
+    """A made-up exercise: `total(x, axis=None)`, which sums, and refuses what is empty."""
+
+    def total(x, axis=None):
+        if x.size == 0:
+            raise ValueError("nothing to add")
+        return x.sum(axis=axis)
+
+    def plain(rng: np.random.Generator) -> Iterator[Case]:
+        yield Case("three numbers", (rng.uniform(1, 2, size=3),))
+        yield Case("a table", (rng.uniform(1, 2, size=(4, 5)),))
+
+    def along(rng: np.random.Generator) -> Iterator[Case]:
+        yield Case("columns", (rng.uniform(1, 2, size=(2, 3)),), {"axis": 0})
+
+    def empty(rng: np.random.Generator) -> Iterator[Case]:
+        yield Case("no number", (np.zeros(0),))
+
+    def positive(trial: Trial) -> str | None:
+        return "a sum of positive numbers is positive" if np.min(trial.value) < 0 else None
+
+    exercise = Exercise(
+        name="toy/total",
+        signature="total(x, axis=None)",
+        goal="Add up.",
+        reference=total,
+        criteria=(
+            Criterion("the sum", 2, plain),
+            Criterion("along an axis", 1, along),
+            Criterion("a ValueError for nothing", 0.5, empty),
+            Criterion("the input is left as it was", 0.5, plain, observes="arguments"),
+        ),
+        properties=(Property("positive", positive),),
+        forbidden=("math.fsum",),
+    )
+
+    @exercise.misconception("You take the mean. Add, and do not divide.")
+    def mean(x, axis=None):
+        return x.mean(axis=axis)
+
+    @exercise.misconception("You ignore `axis`.")
+    def axis_ignored(x, axis=None):
+        return x.sum()
+
+    @exercise.misconception("You change the input.")
+    def in_place(x, axis=None):
+        result = x.sum(axis=axis)
+        x *= 0
+        return result
+
+    @exercise.style("numpy")
+    def numpy_sum(x, axis=None):
+        if not x.size:
+            raise ValueError
+        return np.sum(x, axis)
+
+    return exercise
+
+
+def examined(function, seed: int = 5) -> Report:
+    """A function examined as an answer to the toy exercise."""
+    exercise = toy()
+    return examine(exercise, local(function, exercise.forbidden), seed)

@@ -1,0 +1,254 @@
+"""How an answer is examined: what is graded, what is explained, what is left alone."""
+
+import numpy as np
+import pytest
+from exercise_bank import EACH, cases, examined, reports, toy
+
+from autograder import exercises
+from autograder.checking import examine, local
+from autograder.exercise import Case, Criterion, Exercise, Outcome, Seed
+
+
+def right(x, axis=None):
+    if x.size == 0:
+        raise ValueError("empty")
+    return x.sum(axis=axis)
+
+
+class TestExamine:
+    def test_right(self):
+        report = examined(right)
+        assert report.passed
+        assert (report.score, report.max_score) == (4, 4)
+        assert report.message == "Right."
+        assert report.diagnosis is None
+
+    def test_a_blank_stub_is_told_kindly(self):
+        def blank(x, axis=None):
+            raise NotImplementedError()
+
+        report = examined(blank)
+        assert (report.status, report.score) == ("blank", 0)
+        assert report.message.startswith("Not written yet")
+
+    @pytest.mark.parametrize(
+        ("error", "status"), [("Undefined", "missing"), ("TimeUp", "stopped"), ("KernelDied", "stopped")]
+    )
+    def test_what_cannot_be_examined(self, error, status):
+        calls = []
+
+        def candidate(case):
+            calls.append(case)
+            return Outcome(error=error, message="there is no function called total")
+
+        report = examine(toy(), candidate, 5)
+        assert (report.status, report.score) == (status, 0)
+        assert report.note
+        assert len(calls) == 1, "nothing more is asked"
+
+    @pytest.mark.parametrize(
+        ("value", "words"),
+        [
+            (None, "got None (is a return missing?)"),
+            ("six", "got 'six'"),
+            ([1.0, 2.0], "got a list of 2"),
+            (np.ones(3), "expected shape (), got shape (3,)"),
+            (np.nan, "got nan"),
+            (np.array("six"), "got an array of shape ()"),
+            (1 + 2j, "got (1+2j)"),
+        ],
+    )
+    def test_what_came_instead_of_a_number(self, value, words):
+        report = examined(lambda x, axis=None: value)
+        assert report.score == 0
+        assert words in report.failures[0].fault
+        assert words in str(report)
+
+    def test_an_exception_is_shown_with_its_line(self):
+        def broken(x, axis=None):
+            y = x + 1
+            return y.summ()
+
+        fault = examined(broken).failures[0].fault
+        assert "AttributeError" in fault
+        assert "return y.summ()" in fault
+
+    def test_no_other_points_without_the_core(self):
+        report = examined(lambda x, axis=None: x.mean(axis=axis))
+        assert report.score == 0
+        assert report.criteria[3].failure is None, "this criterion is met and still gives nothing"
+        assert "counts once the first point above is met" in str(report)
+
+    def test_partial_credit_with_the_reason(self):
+        report = examined(lambda x, axis=None: x.sum())
+        assert report.score == 2.5
+        assert report.diagnosis == "axis_ignored"
+        assert report.message == "You ignore `axis`."
+
+    def test_two_mistakes_at_once_are_both_explained(self):
+        def two(x, axis=None):
+            if x.size == 0:
+                raise ValueError
+            result = x.sum()
+            x *= 0
+            return result
+
+        report = examined(two)
+        assert [f.misconception for f in report.failures] == ["axis_ignored", "in_place"]
+        assert "You ignore `axis`." in str(report)
+        assert "You change the input." in str(report)
+
+    def test_a_changed_input_is_named_with_its_numbers(self):
+        def change(x, axis=None):
+            if x.size == 0:
+                raise ValueError
+            result = x.sum(axis=axis)
+            x[...] = 7
+            return result
+
+        fault = examined(change).failures[0].fault
+        assert fault.startswith("`x` was changed in place: it had 1.")
+        assert fault.endswith("now 7")
+
+    def test_a_small_change_of_the_input_is_no_rounding(self):
+        def change(x, axis=None):
+            if x.size == 0:
+                raise ValueError
+            result = x.sum(axis=axis)
+            x += 1e-12
+            return result
+
+        report = examined(change)
+        assert report.score == 3.5
+        assert report.diagnosis is None, "no mistake of the bank does this"
+
+    def test_the_smallest_failing_case_is_shown(self):
+        report = examined(lambda x, axis=None: x.mean(axis=axis))
+        assert report.failures[0].case == "three numbers"
+
+    def test_a_law_explains_what_no_misconception_does(self):
+        failure = examined(lambda x, axis=None: -x.sum(axis=axis)).failures[0]
+        assert failure.misconception is None
+        assert failure.sentence == failure.broken == "a sum of positive numbers is positive"
+
+    @pytest.mark.parametrize(
+        ("refuse", "words"),
+        [
+            (lambda: None, "expected a ValueError to be raised here; your code returned None"),
+            (lambda: ValueError("empty"), "your code returned a ValueError; write `raise ValueError(...)`"),
+            (lambda: [][0], "expected a ValueError here, got IndexError"),
+        ],
+    )
+    def test_an_error_that_is_asked_for(self, refuse, words):
+        report = examined(lambda x, axis=None: refuse() if x.size == 0 else x.sum(axis=axis))
+        assert report.score == 3.5
+        assert report.failures[0].fault.startswith(words)
+
+    def test_another_message_of_the_same_error_is_not_the_same_mistake(self):
+        exercise = toy()
+
+        @exercise.misconception("You raise on everything.")
+        def raises(x, axis=None):
+            raise ValueError("I never liked sums")
+
+        def other(x, axis=None):
+            raise ValueError("a different trouble")
+
+        def same(x, axis=None):
+            raise ValueError("I never liked sums")
+
+        assert examine(exercise, local(other), 5).failures[0].misconception is None
+        assert examine(exercise, local(same), 5).failures[0].misconception == "raises"
+
+    def test_what_is_printed_or_warned_costs_nothing(self, capsys):
+        def loud(x, axis=None):
+            print("hello")
+            np.log(np.zeros(1))
+            return right(x, axis)
+
+        assert examined(loud).passed
+        assert "hello" not in capsys.readouterr().out
+
+    def test_a_forbidden_call_ends_it(self):
+        import math
+
+        report = examined(lambda x, axis=None: math.fsum(x.ravel()))
+        assert report.status == "forbidden"
+        assert report.forbidden == "math.fsum"
+
+
+class TestMeasure:
+    """A criterion that looks at several calls."""
+
+    def exercise(self):
+        def coin(rng):
+            return float(rng.random())
+
+        def three(call, case):
+            return Outcome(np.array([call(Case("", (Seed(i),))).value for i in range(3)]))
+
+        criterion = Criterion(
+            "spread",
+            1,
+            lambda rng: [Case("three generators", (Seed(0),))],
+            test=lambda trial: None if np.ptp(trial.value) > 0 else "all alike",
+            measure=three,
+        )
+        exercise = Exercise("toy/coin", "coin(rng)", "Draw.", coin, (criterion,))
+
+        @exercise.misconception("You draw from a seed of your own.")
+        def own_seed(rng):
+            return float(np.random.default_rng(1).random())
+
+        return exercise
+
+    def test_it_is_tested_as_a_whole(self):
+        exercise = self.exercise()
+        assert examine(exercise, local(lambda rng: rng.random()), 0).passed
+        report = examine(exercise, local(lambda rng: 0.5), 0)
+        assert report.failures[0].fault == "all alike"
+
+    def test_misconceptions_are_measured_alike(self):
+        exercise = self.exercise()
+        mistake = exercise.misconceptions[0].function
+        assert examine(exercise, local(mistake), 0).diagnosis == "own_seed"
+        assert examine(exercise, local(lambda rng: 0.5), 0).diagnosis is None
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_the_cases_are_never_changed(name):
+    """Even an answer that writes into everything it gets leaves the cases as they were drawn."""
+
+    def vandal(*args, **kwargs):
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, np.ndarray):
+                value[...] = 0
+        return 0
+
+    exercise = exercises.find(name)
+    drawn = list(exercise.draw(3))
+    frozen = type("Frozen", (), {"draw": lambda self, seed: iter(drawn)})()
+    for attribute in ("criteria", "misconceptions", "properties", "reference", "same", "name", "points"):
+        setattr(frozen, attribute, getattr(exercise, attribute))
+    examine(frozen, local(vandal), 3)
+    for (_, now), (_, fresh) in zip(drawn, exercise.draw(3), strict=True):
+        for case, other in zip(now, fresh, strict=True):
+            np.testing.assert_equal((case.args, case.kwargs), (other.args, other.kwargs))
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_strided_inputs_reach_the_student_strided(name):
+    for _, case in cases(name):
+        given = local(lambda *args, **kwargs: args)(case).value
+        for value, original in zip(given, case.args, strict=True):
+            if isinstance(original, np.ndarray):
+                assert value.flags.c_contiguous == original.flags.c_contiguous
+                assert not np.shares_memory(value, original)
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_reports_survive_the_journey(name):
+    from autograder.report import Report
+
+    for report in reports(name, 1).values():
+        assert Report.from_dict(report.as_dict()) == report

@@ -1,0 +1,103 @@
+"""A call of the very function that is asked is told as such, however it is reached, and earns nothing."""
+
+import contextlib
+import inspect
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from exercise_bank import EACH, NAMES, report_on
+
+from autograder import exercises, forbidden
+
+FORBIDDEN = [(name, call) for name in NAMES for call in exercises.find(name).forbidden]
+
+SAMPLES = {
+    "scipy.special.softmax": (np.ones(3),),
+    "scipy.special.log_softmax": (np.ones(3),),
+    "scipy.stats.entropy": (np.full(3, 1 / 3),),
+    "torch.softmax": (torch.ones(3), 0),
+    "torch.log_softmax": (torch.ones(3), 0),
+    "torch.nn.functional.linear": (torch.ones(2, 3), torch.ones(4, 3)),
+    "torch.nn.functional.scaled_dot_product_attention": (torch.ones(1, 2, 3),) * 3,
+    "torch.autograd.grad": (torch.ones(1, requires_grad=True).sum(), torch.ones(1)),
+}
+"""Arguments to call them with; what is written in Python may be called with None."""
+
+
+def imported(call: str):
+    """The object of that dotted name, or None where its package is not installed."""
+    module, _, last = call.rpartition(".")
+    try:
+        return getattr(import_module(module), last)
+    except ModuleNotFoundError:
+        owner, _, kind = module.rpartition(".")
+        return getattr(getattr(import_module(owner), kind), last, None)
+
+
+def arguments(call: str, target):
+    if call in SAMPLES:
+        return SAMPLES[call]
+    needed = [p for p in inspect.signature(target).parameters.values() if p.default is p.empty]
+    return tuple(None for p in needed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+@pytest.mark.parametrize(("name", "call"), FORBIDDEN)
+def test_seen_when_it_is_called_through_an_alias(name, call):
+    alias = imported(call)
+    if inspect.isclass(alias):
+        pytest.skip("a class is found in the source, and by the functions inside it")
+    given = arguments(call, alias)
+
+    def answer(*args, **kwargs):
+        with contextlib.suppress(Exception):  # hiding the call changes nothing
+            alias(*given)
+        return exercises.find(name).reference(*args, **kwargs)
+
+    report = report_on(name, answer)
+    assert report.status == "forbidden"
+    assert report.score == 0
+    assert report.forbidden.split(".")[-1] == call.split(".")[-1]
+    assert "Write it yourself" in report.message
+
+
+@pytest.mark.parametrize(("name", "call"), FORBIDDEN)
+def test_found_in_the_source_under_another_name(name, call):
+    exercise = exercises.find(name)
+    module, _, last = call.rpartition(".")
+    sources = [
+        f"from {module} import {last} as mine\ndef {exercise.function_name}(*a):\n    return mine(*a)",
+        f"import {module} as m\ndef {exercise.function_name}(*a):\n    return m.{last}(*a)",
+        f"import {call.split('.')[0]}\nf = {call}\ndef {exercise.function_name}(*a):\n    return f(*a)",
+    ]
+    for source in sources:
+        assert forbidden.find([source], exercise.function_name, exercise.forbidden), source
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_the_reference_itself_is_forbidden(name):
+    reference = exercises.find(name).reference
+
+    def answer(*args, **kwargs):
+        return reference(*args, **kwargs)
+
+    assert report_on(name, answer).status == "forbidden"
+
+
+def test_attention_by_a_torch_module_is_seen():
+    def answer(query, key, value, mask=None):
+        width = query.shape[-1]
+        layer = torch.nn.MultiheadAttention(width, 1, batch_first=True)
+        layer(*[torch.ones(1, 2, width)] * 3)
+        return query, key
+
+    report = report_on("ch02_qkv/scaled_dot_product_attention", answer)
+    assert report.status == "forbidden"
+
+
+def test_entropy_of_a_torch_distribution_is_seen():
+    def answer(weights, axis=-1):
+        return torch.distributions.Categorical(torch.tensor(weights + 1e-3)).entropy().numpy()
+
+    assert report_on("ch03_scaling/attention_entropy", answer).status == "forbidden"

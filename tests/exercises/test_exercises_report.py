@@ -1,0 +1,96 @@
+"""What a student reads, and what a program reads."""
+
+import json
+
+import pytest
+from exercise_bank import examined, toy
+
+from autograder.report import CriterionResult, Failure, Report
+
+
+def failing(**kwargs) -> Report:
+    failure = Failure(**({"case": "two rows", "arguments": "x", "fault": "expected 1, got 2"} | kwargs))
+    core = CriterionResult("the sum", 2, 0, failure)
+    return Report("toy/total", 3, (core, CriterionResult("the rest", 1, 0)))
+
+
+class TestMessage:
+    def test_the_hint_comes_first(self):
+        report = failing(broken="rows sum to 2", misconception="mean", hint="You take the mean.")
+        assert report.message == "You take the mean."
+
+    def test_then_the_law(self):
+        assert failing(broken="rows sum to 2").message == "rows sum to 2"
+
+    def test_then_the_difference(self):
+        assert failing().message == "expected 1, got 2"
+
+    def test_a_note_stands_alone(self):
+        report = Report.without_points(toy(), "blank", "Not written yet.")
+        assert report.message == "Not written yet."
+        assert report.max_score == 4
+        assert not report.passed
+
+    def test_an_explained_failure_goes_before_an_unexplained_one(self):
+        plain = CriterionResult("a", 1, 0, Failure("c", "x", "expected 1, got 2"))
+        known = CriterionResult("b", 1, 0, Failure("c", "x", "expected 3, got 4", None, "mean", "Add."))
+        report = Report("toy/total", 2, (plain, known))
+        assert report.message == "Add."
+        assert report.diagnosis == "mean"
+
+
+class TestText:
+    def test_title_points_and_marks(self):
+        text = str(failing())
+        assert text.splitlines()[0] == "total: 0 of 3 points"
+        assert "✗ 0/2  the sum" in text
+        assert "two rows: expected 1, got 2" in text
+
+    def test_the_call_is_shown_where_it_is_short_and_nothing_explains(self):
+        assert "the call was (x)" in str(failing())
+        assert "the call was" not in str(failing(misconception="mean", hint="Add."))
+        assert "the call was" not in str(failing(arguments="x" * 500))
+
+    def test_a_hint_is_given_once(self):
+        report = examined(lambda x, axis=None: x.mean(axis=axis))
+        assert str(report).count("You take the mean") == 1
+
+
+class TestHtml:
+    def test_what_a_student_wrote_is_escaped(self):
+        nasty = "<script>alert('x')</script>"
+        html = failing(fault=nasty, broken=nasty, arguments=nasty)._repr_html_()
+        assert "<script" not in html
+        assert "&lt;script&gt;" in html
+
+    def test_a_note_and_an_error_are_escaped(self):
+        def nasty(x, axis=None):
+            raise RuntimeError("<img src=x onerror=alert(1)>")
+
+        assert "<img" not in examined(nasty)._repr_html_()
+        note = Report.without_points(toy(), "missing", "<b>nothing</b>")._repr_html_()
+        assert "<b>nothing" not in note
+
+    def test_it_says_what_the_text_says(self):
+        html = failing(hint="Add.", misconception="mean")._repr_html_()
+        for words in ("total: 0 of 3 points", "the sum", "two rows: expected 1, got 2", "→ Add."):
+            assert words in html
+
+
+class TestData:
+    @pytest.mark.parametrize(
+        "report",
+        [
+            failing(),
+            failing(misconception="mean", hint="Add.", broken="rows"),
+            Report.without_points(toy(), "forbidden", "Write it yourself.", forbidden="math.fsum"),
+        ],
+        ids=["plain", "explained", "forbidden"],
+    )
+    def test_there_and_back_through_json(self, report):
+        data = json.loads(json.dumps(report.as_dict()))
+        assert Report.from_dict(data) == report
+        assert data["passed"] is False
+        assert data["message"] == report.message
+        assert data["diagnosis"] == report.diagnosis
+        assert data["score"] == report.score

@@ -1,0 +1,94 @@
+"""`dot_product_stats` is judged by chance: the tests must allow what chance does, and no more."""
+
+import math
+
+import numpy as np
+import pytest
+from exercise_bank import report_on
+
+from autograder.exercises.ch03_scaling import dot_product_stats as declared
+
+CASES = ((64, 90), (3, 1000))
+
+
+def tables(rng, count, d_k, num_samples, generators):
+    """Means and variances as a right answer gives them; q . k given q is |q| times a normal number."""
+    lengths = np.sqrt(rng.chisquare(d_k, size=(count, generators, num_samples)))
+    dots = lengths * rng.standard_normal(lengths.shape)
+    return np.stack([dots.mean(axis=-1), dots.var(axis=-1)], axis=-1)
+
+
+@pytest.mark.parametrize(("d_k", "num_samples"), CASES)
+def test_standard_errors_are_those_seen(d_k, num_samples):
+    drawn = tables(np.random.default_rng(0), 60, d_k, num_samples, declared.MANY).reshape(-1, 2)
+    right = declared.standard_errors(d_k, num_samples)
+    assert drawn.std(axis=0) == pytest.approx(right, rel=0.15)
+
+
+@pytest.mark.parametrize(("d_k", "num_samples"), CASES)
+def test_right_answers_stay_far_from_the_limits(d_k, num_samples):
+    """In 1,500 tables nothing comes near: a million times rarer is still inside."""
+    drawn = tables(np.random.default_rng(1), 1500, d_k, num_samples, declared.MANY)
+    errors = declared.standard_errors(d_k, num_samples)
+    off = (drawn.mean(axis=1) - [0, d_k]) / errors * math.sqrt(declared.MANY)
+    assert np.abs(off).max() < declared.SIGMAS / 1.8
+    assert (drawn[..., 1].std(axis=1) / errors[1]).max() < declared.SWING / 1.5
+
+
+def test_the_scatter_of_means_is_chi_squared_and_its_limits_are_rare():
+    from scipy.stats import chi2
+
+    drawn = tables(np.random.default_rng(2), 5000, 7, 25, 40)[..., 0]
+    scatter = np.mean((drawn / declared.standard_errors(7, 25)[0]) ** 2, axis=1) * 40
+    assert scatter.mean() == pytest.approx(40, rel=0.02)
+    assert scatter.std() == pytest.approx(math.sqrt(80), rel=0.1)
+    assert chi2.cdf(0.2 * 40, 40) + chi2.sf(4 * 40, 40) < 1e-7
+
+
+ORDERS = {
+    "keys before queries": lambda d, n, rng: (
+        (k := rng.standard_normal((n, d))),
+        (q := rng.standard_normal(d)),
+        k @ q,
+    )[-1],
+    "one key for all": lambda d, n, rng: rng.standard_normal((n, d)) @ rng.standard_normal(d),
+}
+
+
+@pytest.mark.parametrize("draw", ORDERS.values(), ids=ORDERS.keys())
+@pytest.mark.parametrize("seed", range(6))
+def test_one_query_for_all_is_named_in_another_order_of_draws(draw, seed):
+    def answer(d_k, num_samples, rng):
+        dots = draw(d_k, num_samples, rng)
+        return dots.mean(), dots.var(ddof=1)
+
+    report = report_on("ch03_scaling/dot_product_stats", answer, seed)
+    assert report.diagnosis == "one_query_for_all"
+    assert "swings between" in report.failures[0].fault
+
+
+OTHERWISE = {
+    "scaled_already": lambda d, n, rng: rng.normal(size=(d, n, 2)).prod(-1).sum(0) / d**0.5,
+    "key_is_query": lambda d, n, rng: (rng.normal(size=(d, n)) ** 2).sum(0),
+    "uniform_components": lambda d, n, rng: rng.uniform(0, 1, (2, d, n)).prod(0).sum(0),
+    "sizes_swapped": lambda d, n, rng: rng.normal(size=(2, n, d)).prod(0).sum(0),
+    "seed_of_its_own": lambda d, n, rng: np.random.default_rng(42).normal(size=(2, d, n)).prod(0).sum(0),
+    "global_state": lambda d, n, rng: (rng.normal(size=(d, n)) * np.random.normal(size=(d, n))).sum(0),
+    "always_500_samples": lambda d, n, rng: rng.normal(size=(2, d, 500)).prod(0).sum(0),
+}
+
+
+@pytest.mark.parametrize(("name", "draw"), OTHERWISE.items(), ids=OTHERWISE.keys())
+@pytest.mark.parametrize("seed", range(3))
+def test_other_draws_of_the_same_mistake_have_its_name(name, draw, seed):
+    def answer(d_k, num_samples, rng):
+        dots = draw(d_k, num_samples, rng)
+        return dots.mean(), dots.var(ddof=1)
+
+    assert report_on("ch03_scaling/dot_product_stats", answer, seed).diagnosis == name
+
+
+def test_numpy_s_own_state_is_left_alone():
+    before = np.random.get_state()[1].copy()
+    report_on("ch03_scaling/dot_product_stats", lambda d_k, num_samples, rng: (0.0, float(d_k)))
+    assert np.array_equal(before, np.random.get_state()[1])
