@@ -185,11 +185,17 @@ class _Bank:
         matches = [
             m
             for m in self.exercise.misconceptions
-            if all(all(self._agreement(m, part)) for part in looked_at)
+            if all(all(self._agreement(m, part)) for part in looked_at) and self._fails(m, one)
         ]
         if len(matches) < 2:
             return matches[0] if matches else None
         return max(matches, key=lambda m: (self._total(m, exactly=True), self._total(m)))
+
+    def _fails(self, mistake: Answer, one: _Examined) -> bool:
+        """Whether the mistake fails too; what passes a lenient test explains no failure of it."""
+        call = one.criterion.through(local(mistake.function))
+        tried = (replace(trial, outcome=call(trial.case), call=call) for trial in one.trials)
+        return any(_fault(self.exercise, one.criterion, trial) for trial in tried)
 
     def _total(self, mistake: Answer, exactly: bool = False) -> int:
         return sum(sum(self._agreement(mistake, one, exactly)) for one in self.examined)
@@ -207,11 +213,6 @@ class _Bank:
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
         if criterion.observes == "arguments":
             return differs(got, expected, 0.0) is None
-        if criterion.test:
-            both = (mistaken, trial.outcome)
-            faults = [_fault(self.exercise, criterion, replace(trial, outcome=one)) for one in both]
-            if (faults[0] is None) != (faults[1] is None):
-                return False  # what passes a test explains no failure of it
         if isinstance(expected, list):
             expected = tuple(expected)
         return _unequal(self.exercise, trial.case, got, expected, exactly) is None

@@ -74,8 +74,9 @@ def in_order(row: Row) -> list[str]:
 
 
 def harmless(text: str) -> str:
-    """The text so that no spreadsheet takes it for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """The text on one line, so that no spreadsheet takes it for a formula."""
+    line = " ".join(text.splitlines())
+    return f"'{line}" if text.startswith(_FORMULA) else line
 
 
 def _number(value: float) -> str:

@@ -55,6 +55,7 @@ STYLE: Any = {
     "legend.labelcolor": INK,
     "lines.linewidth": 1.8,
     "patch.linewidth": 0.8,
+    "path.simplify_threshold": 0.5,
     "savefig.facecolor": "none",
     "savefig.transparent": True,
     "svg.fonttype": "path",

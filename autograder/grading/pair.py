@@ -22,7 +22,7 @@ from typing import Any
 
 from autograder import cage
 from autograder.cage import wire
-from autograder.grading.session import GRACE_SECONDS, Limits
+from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
 from autograder.grading.verdict import Verdict
 
 Task = dict[str, Any]
@@ -208,4 +208,6 @@ def _bare_environment(folder: Path) -> dict[str, str]:
 
 def _longest(limits: dict[str, Any]) -> float:
     """A bound on one submission: what it may use, its last cell, and the judge's own work."""
-    return float(limits["total_seconds"] + limits["cell_seconds"] + GRACE_SECONDS + OVERHEAD_SECONDS)
+    return float(
+        limits["total_seconds"] + WAITING * limits["cell_seconds"] + GRACE_SECONDS + OVERHEAD_SECONDS
+    )

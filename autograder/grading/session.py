@@ -11,17 +11,19 @@ from autograder.cage import wire
 from autograder.checking import Candidate
 from autograder.exercise import Case, Outcome
 
-GRACE_SECONDS = 2.0
-"""How long after its own limit a child may still answer before it is given up."""
+WAITING = 4
+"""A child may take so many times its processor seconds on the clock; as in `autograder.cage.child`."""
+GRACE_SECONDS = 3.0
+"""How long after that it may still answer before it is given up."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use: for a cell, for one call of a function, and in all."""
+    """What one submission may use: processor time for a cell and for one call, time on the clock in all."""
 
     cell_seconds: float = 30.0
     call_seconds: float = 5.0
-    total_seconds: float = 300.0
+    total_seconds: float = 600.0
     memory_bytes: int = 2 << 30
 
 
@@ -78,12 +80,15 @@ class Session:
         if time.monotonic() > self.end:
             self.dead = f"the submission had used up its {self.limits.total_seconds:g} seconds"
             return {"error": "KernelDied", "message": self.dead}
+        patience = WAITING * limit + GRACE_SECONDS
         try:
-            self.sock.settimeout(limit + GRACE_SECONDS)
+            self.sock.settimeout(patience)
             wire.send(self.sock, order | {"limit": limit})
-            reply = wire.receive(self.sock, time.monotonic() + limit + GRACE_SECONDS)
+            reply = wire.receive(self.sock, time.monotonic() + patience)
             if not isinstance(reply, dict):
                 raise wire.WireError("the answer is no dictionary")
+            if reply.get("stubborn"):
+                raise wire.TooLate
         except (wire.TooLate, TimeoutError):
             self.dead = f"it did not stop at the limit of {limit:g} seconds and was ended"
         except (wire.Closed, OSError):

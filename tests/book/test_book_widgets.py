@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from book_paths import ROOT
-from tfbook import widgets
+from tfbook import katex, widgets
 
 FOLDER = ROOT / "book" / "widgets"
 NAMES = widgets.names(FOLDER)
@@ -163,6 +164,15 @@ def test_in_print_its_picture_is_seen(name: str, html: Path, browser: Any) -> No
     assert not mounted.root.is_visible()
     assert picture.is_visible()
     page.close()
+
+
+def test_it_is_a_module_in_anywidgets_form(name: str) -> None:
+    module = json.dumps((FOLDER / f"{name}.js").as_uri())
+    look = f"import widget from {module}; console.log(Object.keys(widget).join(), typeof widget.render)"
+    run = subprocess.run(
+        [katex.node_binary(), "--input-type=module", "-e", look], capture_output=True, text=True
+    )
+    assert run.stdout.strip() == "render function", run.stderr
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.05}, {"query": [-1.7, 0.3], "temperature": 10}])

@@ -57,7 +57,12 @@ STOPPED = {
     "an endless loop": ("def softmax(x, axis=-1):\n    while True: pass", "in time"),
     "a process that ends": ("import os\ndef softmax(x, axis=-1):\n    os._exit(0)", "process ended"),
     "a killed process": ("import os\ndef softmax(x, axis=-1):\n    os.kill(os.getpid(), 9)", "process ended"),
-    "a loop that swallows interrupts": (
+    "a busy loop that swallows interrupts": (
+        "def softmax(x, axis=-1):\n    while True:\n        try:\n            while True:\n"
+        "                n = sum(range(999))\n        except BaseException:\n            n = 0",
+        "did not stop at the limit",
+    ),
+    "a sleeper that swallows interrupts": (
         "import time\ndef softmax(x, axis=-1):\n    while True:\n        try:\n            time.sleep(60)\n"
         "        except BaseException:\n            time.sleep(1)",
         "did not stop at the limit",

@@ -15,15 +15,6 @@ from autograder.release import notebooks
 from autograder.samples import make
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Keeps tests that share a course on one worker of pytest-xdist: the whole class apart from the rest."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            group = "class" if "graded_class" in item.fixturenames else "grading"
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _kept():
     """An executor whose pair of processes serves all tests, since starting one takes seconds."""

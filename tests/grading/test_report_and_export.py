@@ -77,15 +77,22 @@ def test_export_to_a_file(few):
     assert (few / "new" / "grades.csv").read_bytes().decode() == shown
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("x")'])
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", '=HYPERLINK("x")', '=a,"b'])
 def test_no_cell_is_a_formula(name):
     rows = list(csv.reader(io.StringIO(as_csv([Row(name, ASSIGNMENT, {"softmax": 1.0}, {"softmax": 3.0})]))))
     assert rows[1][0] == f"'{name}"
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
 
 
-def test_plain_names_stay(few):
+def test_plain_names_stay():
     assert harmless("ada-lovelace") == "ada-lovelace"
+
+
+@pytest.mark.parametrize("name", ["\r=1", "\n=1", "a\n=1", "a\r\n=1"])
+def test_no_name_makes_a_line_of_its_own(name):
+    text = as_csv([Row(name, ASSIGNMENT, {"softmax": 1.0}, {"softmax": 3.0})])
+    assert len(text.splitlines()) == 2
+    assert not text.splitlines()[1].startswith("=")
 
 
 def test_a_formula_for_a_name_through_the_command_line(few, students):

@@ -100,11 +100,10 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
     if not is_table(trial.value):
         return _no_pair(trial.value)
     d_k, num_samples, _ = trial.case.args
-    means = trial.value[:, 0]
-    scatter = float(np.mean((means / standard_errors(d_k, num_samples)[0]) ** 2))
-    if 0.2 < scatter < 4:
-        return None
-    right = standard_errors(d_k, num_samples)[0]
+    means, right = trial.value[:, 0], standard_errors(d_k, num_samples)[0]
+    scatter = float(np.mean((means / right) ** 2))
+    if 0.2 < scatter < 4 or (_constant(means) and 0 < scatter < 16):
+        return None  # one result for all generators is another criterion's business
     return (
         f"with {num_samples} samples of d_k = {d_k} your means scatter by {means.std():.2g} around 0; "
         f"those of {num_samples} independent dot products scatter by {right:.2g}"
@@ -173,7 +172,7 @@ def generator(rng: np.random.Generator) -> Seed:
 
 def large_samples(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("90 samples of d_k = 64", (64, 90, generator(rng)))
-    yield Case("1,000 samples of d_k = 3", (3, 1000, generator(rng)))
+    yield Case("600 samples of d_k = 3", (3, 600, generator(rng)))
 
 
 def small_samples(rng: np.random.Generator) -> Iterator[Case]:

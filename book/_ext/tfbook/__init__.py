@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from sphinx.application import Sphinx
 
-MODULES = ("katex", "anywidget", "quiz", "exercises", "chapters", "alt_text", "typeface", "icons")
+MODULES = (
+    "katex",
+    "anywidget",
+    "quiz",
+    "exercises",
+    "chapters",
+    "alt_text",
+    "accessible",
+    "typeface",
+    "icons",
+)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -17,6 +17,9 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+MAY_BREAK = "\u200b"
+"""Of no width; lets a phone break the long name of a function."""
+
 DIFFICULTY = {1: "easy", 2: "medium", 3: "hard"}
 
 
@@ -49,7 +52,7 @@ def read_rows(notebook: dict[str, Any]) -> list[Row]:
             Row(
                 title=str(course.get("title") or heading or graded["grade_id"]),
                 points=float(graded["points"]),
-                by="by hand" if graded.get("solution") else "by the autograder",
+                by="a person" if graded.get("solution") else "autograder",
                 minutes=course.get("minutes"),
                 difficulty=DIFFICULTY.get(difficulty, str(difficulty)),
             )
@@ -78,19 +81,19 @@ class ExercisesDirective(SphinxDirective):
 def as_markdown(rows: list[Row]) -> str:
     """The rows as a Markdown table; a column that no row fills is left out.
 
-    >>> print(as_markdown([Row("Softmax", 4, "by the autograder", 15, "easy")]))
-    | Exercise | Points | Minutes | Difficulty | Graded |
+    >>> print(as_markdown([Row("Softmax", 4, "autograder", 15, "easy")]))
+    | Exercise | Points | Minutes | Difficulty | Graded by |
     |:---|---:|---:|:---|:---|
-    | Softmax | 4 | 15 | easy | by the autograder |
+    | Softmax | 4 | 15 | easy | autograder |
     | **Total** | **4** | **15** | | |
     """
     minutes = [row.minutes for row in rows if row.minutes]
     columns = [
-        ("Exercise", ":---", [row.title for row in rows], "**Total**"),
+        ("Exercise", ":---", [row.title.replace("_", "_" + MAY_BREAK) for row in rows], "**Total**"),
         ("Points", "---:", [f"{row.points:g}" for row in rows], f"**{sum(row.points for row in rows):g}**"),
         ("Minutes", "---:", [str(row.minutes or "") for row in rows], f"**{sum(minutes)}**"),
         ("Difficulty", ":---", [row.difficulty for row in rows], ""),
-        ("Graded", ":---", [row.by for row in rows], ""),
+        ("Graded by", ":---", [row.by for row in rows], ""),
     ]
     shown = [column for column in columns if any(column[2])]
     lines = [

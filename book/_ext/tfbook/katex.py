@@ -34,6 +34,8 @@ ROOT = Path(__file__).parents[3]
 DIST = ROOT / "node_modules" / "katex" / "dist"
 OPENING = re.compile(r"[(\[“‘]+$")
 CLOSING = re.compile(r"[.,;:!?)\]”’%]+")
+FIRST_BOX = '<span class="katex-base">'
+LAST_BOX_ENDS = "</span></span></span>"
 RENDERER = Path(__file__).with_name("katex_lines.cjs")
 
 
@@ -113,31 +115,35 @@ class CheckMathematics(SphinxPostTransform):
 
 
 class KeepPunctuation(SphinxPostTransform):
-    """Keeps a comma on the line of the formula before it, a bracket on the line of the formula after it.
+    """Gives a formula the comma that follows it and the bracket that opens before it.
 
-    To a browser a formula is a box, and it would break the line between a box and a comma.
+    To a browser the last part of a formula is a box, and it would break the line between box and comma.
     """
 
     default_priority = 901
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        for node in list(self.document.findall(nodes.math)):
+        for node in self.document.findall(nodes.math):
             row, place = node.parent.children, node.parent.index(node)
             before = row[place - 1] if place else None
             after = row[place + 1] if place + 1 < len(row) else None
-            opening = OPENING.search(before) if isinstance(before, nodes.Text) else None
-            closing = CLOSING.match(after) if isinstance(after, nodes.Text) else None
-            if opening or closing:
-                kept = nodes.inline(classes=["tf-keep-together"])
-                node.replace_self(kept)
-                kept += node
-            if opening:
-                kept.insert(0, nodes.Text(opening[0]))
-                before.parent.replace(before, nodes.Text(before[: opening.start()]))
-            if closing:
-                kept += nodes.Text(closing[0])
-                after.parent.replace(after, nodes.Text(after[closing.end() :]))
+            if isinstance(before, nodes.Text) and (opening := OPENING.search(before)):
+                node["opening"] = opening[0]
+                node.parent.replace(before, nodes.Text(before[: opening.start()]))
+            if isinstance(after, nodes.Text) and (closing := CLOSING.match(after)):
+                node["closing"] = closing[0]
+                node.parent.replace(after, nodes.Text(after[closing.end() :]))
+
+
+def with_punctuation(formula: str, opening: str, closing: str) -> str:
+    """KaTeX's HTML with punctuation inside its first and its last box."""
+    mark = '<span class="tf-punctuation">{}</span>'
+    if opening:
+        formula = formula.replace(FIRST_BOX, FIRST_BOX + mark.format(escape(opening)), 1)
+    if closing:
+        formula = formula[: -len(LAST_BOX_ENDS)] + mark.format(escape(closing)) + LAST_BOX_ENDS
+    return formula
 
 
 def _shown(self: HTML5Translator, node: nodes.Element, display: bool) -> str:
@@ -148,7 +154,11 @@ def _shown(self: HTML5Translator, node: nodes.Element, display: bool) -> str:
 
 
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:
-    self.body.append(f'<span class="math">{_shown(self, node, False)}</span>')
+    opening, closing = node.get("opening", ""), node.get("closing", "")
+    formula = _shown(self, node, False)
+    if formula.count(FIRST_BOX) and formula.endswith(LAST_BOX_ENDS):
+        formula, opening, closing = with_punctuation(formula, opening, closing), "", ""
+    self.body.append(f'{escape(opening)}<span class="math">{formula}</span>{escape(closing)}')
     raise nodes.SkipNode
 
 
