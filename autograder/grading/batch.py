@@ -118,7 +118,8 @@ def grade(
         raise BadInputError(f"no executor is called {executor!r}. There are: {', '.join(EXECUTORS)}.")
     if workers is not None and not 1 <= workers <= MOST_WORKERS:
         raise BadInputError(f"expected between 1 and {MOST_WORKERS} workers, got {workers}.")
-    chosen = course.chosen(names)
+    known = exercises.assignments()
+    chosen = [name for name in course.chosen(names) if name in names or name in known]
     for assignment in chosen:
         _require_exercises(assignment)
     gradebook.require_usable(course)

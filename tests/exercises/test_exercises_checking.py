@@ -160,6 +160,30 @@ class TestExamine:
         assert examine(exercise, local(other), 5).failures[0].misconception is None
         assert examine(exercise, local(same), 5).failures[0].misconception == "raises"
 
+    def test_of_two_that_agree_the_one_that_agrees_more_is_named(self):
+        exercise = toy()
+
+        @exercise.misconception("You ignore `axis`, and change the input.")
+        def both(x, axis=None):
+            result = x.sum()
+            x *= 0
+            return result
+
+        report = examine(exercise, local(exercise.misconceptions[-1].function), 5)
+        assert report.diagnosis == "both"
+        assert examine(exercise, local(lambda x, axis=None: x.sum()), 5).diagnosis == "axis_ignored"
+
+    def test_the_reference_answers_in_float64(self):
+        def fragile(x):
+            return (x + 1e8) - 1e8
+
+        def single(rng):
+            return [Case("float32", (rng.normal(size=3).astype(np.float32),))]
+
+        exercise = Exercise("toy/same", "same(x)", "Same.", fragile, (Criterion("same", 1, single),))
+        assert examine(exercise, local(lambda x: x), 0).passed
+        assert not examine(exercise, local(fragile), 0).passed
+
     def test_what_is_printed_or_warned_costs_nothing(self, capsys):
         def loud(x, axis=None):
             print("hello")
@@ -180,7 +204,7 @@ class TestExamine:
 class TestMeasure:
     """A criterion that looks at several calls."""
 
-    def exercise(self):
+    def exercise(self, **kwargs):
         def coin(rng):
             return float(rng.random())
 
@@ -194,7 +218,7 @@ class TestMeasure:
             test=lambda trial: None if np.ptp(trial.value) > 0 else "all alike",
             measure=three,
         )
-        exercise = Exercise("toy/coin", "coin(rng)", "Draw.", coin, (criterion,))
+        exercise = Exercise("toy/coin", "coin(rng)", "Draw.", coin, (criterion,), **kwargs)
 
         @exercise.misconception("You draw from a seed of your own.")
         def own_seed(rng):
@@ -213,6 +237,17 @@ class TestMeasure:
         mistake = exercise.misconceptions[0].function
         assert examine(exercise, local(mistake), 0).diagnosis == "own_seed"
         assert examine(exercise, local(lambda rng: 0.5), 0).diagnosis is None
+
+    def test_what_passes_a_lenient_test_explains_no_failure(self):
+        """Even where any two outcomes are taken for the same."""
+        exercise = self.exercise(same=lambda got, expected, case: True)
+
+        @exercise.misconception("You turn the number round.")
+        def turned(rng):
+            return 1 - float(rng.random())
+
+        exercise.misconceptions.reverse()
+        assert examine(exercise, local(lambda rng: 0.5), 0).diagnosis == "own_seed"
 
 
 @pytest.mark.parametrize("name", EACH)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from bs4 import BeautifulSoup
-from scratch import ASSIGNMENT, FEW, SEED, graded, hand_in, in_process, tree
+from scratch import ASSIGNMENT, FEW, ROOT, SEED, graded, hand_in, in_process, tree
 
 from autograder import safe_html
 
@@ -142,6 +142,28 @@ def test_hostile_markdown_becomes_text(text):
 )
 def test_formulas_become_mathml(tex, shows):
     assert shows in safe_html.mathml(tex)
+
+
+def test_short_fractions_mean_what_they_say():
+    assert safe_html.mathml(r"\tfrac14") == safe_html.mathml(r"\frac{1}{4}")
+
+
+def test_every_formula_of_the_notebooks_becomes_mathml(monkeypatch):
+    unread = []
+    mathml = safe_html.mathml
+
+    def watched(tex, as_block=False):
+        made = mathml(tex, as_block)
+        if not made.startswith("<math"):
+            unread.append(tex)
+        return made
+
+    monkeypatch.setattr(safe_html, "mathml", watched)
+    for path in (ROOT / "solutions").rglob("*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] == "markdown":
+                safe_html.markdown2html({"cell": {}}, "".join(cell["source"]))
+    assert not unread
 
 
 def test_only_what_changed_is_made_again(given, students, tmp_path):

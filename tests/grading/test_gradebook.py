@@ -2,11 +2,14 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from scratch import ASSIGNMENT, SEED, graded, hand_in
+from scratch import ASSIGNMENT, FEW, SEED, graded, hand_in, tree
 
 from autograder.errors import BadInputError
 from autograder.grading import batch, gradebook
@@ -139,6 +142,46 @@ def test_a_run_killed_before_the_notebooks_resumes(few, students, monkeypatch):
     assert not any(one.new for one in done.graded)
     path = few / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
     assert path.read_bytes() == (few / "autograded" / "mistake-01" / ASSIGNMENT / path.name).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_moment_resumes(few_template, template, students, tmp_path):
+    """``kill -9`` of the real command, after one verdict and after three: the same gradebook at the end."""
+    course = tmp_path / "killed"
+    shutil.copytree(template, course)
+    shutil.copytree(few_template / "submitted", course / "submitted")
+    grade = [
+        sys.executable,
+        "-m",
+        "autograder.cli",
+        "grade",
+        "--submissions",
+        "submitted",
+        "--seed",
+        str(SEED),
+    ]
+    limits = ["--cell-limit", "3", "--workers", "1", "--json"]
+    verdicts = course / ".autograder" / "verdicts" / f"{ASSIGNMENT}.jsonl"
+    for wanted in (1, 3):
+        running = subprocess.Popen([*grade, *limits], cwd=course, stdout=subprocess.DEVNULL)
+        while running.poll() is None and lines(verdicts) < wanted:
+            time.sleep(0.002)
+        running.kill()
+        running.wait()
+        assert running.returncode == -9
+        assert not (course / "autograded").exists()
+    done = subprocess.run([*grade, *limits], cwd=course, capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    assert told["unchanged"] >= 3
+    assert told["graded"] + told["unchanged"] == len(FEW)
+    assert gradebook.read(Course.at(course), ASSIGNMENT) == gradebook.read(
+        Course.at(few_template), ASSIGNMENT
+    )
+    assert tree(course / "autograded") == tree(few_template / "autograded")
+
+
+def lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def test_an_error_while_entering_changes_nothing(few, students, monkeypatch):

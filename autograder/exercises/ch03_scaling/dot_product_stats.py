@@ -159,7 +159,7 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
     if (np.abs(got.mean(axis=0) - expected.mean(axis=0)) > 6 * errors + 1e-12).any():
         return False
     spreads = np.log((got.std(axis=0) + 1e-12) / (expected.std(axis=0) + 1e-12))
-    return bool((np.abs(spreads) < np.log([3.0, 4.0])).all())
+    return bool((np.abs(spreads) < np.log([4.0, 6.0])).all())
 
 
 def _constant(table: Array) -> bool:
