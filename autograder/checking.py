@@ -22,8 +22,11 @@ Candidate = Callable[[Case], Outcome]
 _NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
     "NotImplementedError": ("blank", "Not written yet. Replace the line that raises NotImplementedError."),
     "Undefined": ("missing", "Nothing to grade: {1}."),
-    "TimeUp": ("stopped", "Your function did not come back in time ({0}). Does a loop end?"),
-    "KernelDied": ("stopped", "Your notebook's process was lost before this could be graded: {1}."),
+    "TimeUp": (
+        "stopped",
+        "Your function did not come back in time ({0}). Does every loop end, and is the work small?",
+    ),
+    "KernelDied": ("stopped", "The process that ran your code was lost before this could be graded: {1}."),
 }
 """Errors after which no other case is tried."""
 

@@ -160,7 +160,7 @@ class Exercise:
 
     @property
     def points(self) -> float:
-        return sum(criterion.points for criterion in self.criteria)
+        return float(sum(criterion.points for criterion in self.criteria))
 
     def misconception(self, hint: str) -> Callable[[Function], Function]:
         """Declares the decorated function as a wrong answer; `hint` is what its author should read."""

@@ -20,11 +20,38 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
         forbidden: dotted names; ``scipy.special.softmax`` forbids any ``softmax`` of the package ``scipy``, a
             bare ``tfcore`` the whole package.
     """
+    definitions, imports = _read(sources)
+    for name, own, dotted_names in _reached(definitions, function):
+        if name in imports and name not in definitions and (hit := _hit(imports[name], forbidden)):
+            return hit
+        for dotted in dotted_names:
+            root, _, rest = dotted.partition(".")
+            meant = own[root] if root in own else imports.get(root)
+            if meant and (hit := _hit(".".join(filter(None, [meant, rest])), forbidden)):
+                return hit
+    return None
+
+
+def uses(sources: list[str], function: str) -> set[str]:
+    """The names of the submission's own functions that `function` reaches, itself left out."""
+    definitions, _ = _read(sources)
+    return {name for name, _, _ in _reached(definitions, function) if name in definitions} - {function}
+
+
+def _read(sources: list[str]) -> tuple[dict[str, list[ast.AST]], dict[str, str]]:
+    """What each top-level name is defined as, and what each imported name stands for."""
     definitions: dict[str, list[ast.AST]] = {}
     imports: dict[str, str] = {}
     for source in sources:
         for statement in _statements(source):
             _collect(statement, definitions, imports)
+    return definitions, imports
+
+
+def _reached(
+    definitions: dict[str, list[ast.AST]], function: str
+) -> Iterator[tuple[str, dict[str, str | None], list[str]]]:
+    """Every top-level name that `function` reaches, with what its last definition binds and names."""
     seen: set[str] = set()
     waiting = [function]
     while waiting:
@@ -32,20 +59,13 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
         if name in seen:
             continue
         seen.add(name)
-        if name in imports and name not in definitions and (hit := _hit(imports[name], forbidden)):
-            return hit
+        own: dict[str, str | None] = {}
+        dotted_names: list[str] = []
         for node in definitions.get(name, ())[-1:]:
-            local = dict(imports)
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Import | ast.ImportFrom):
-                    local |= _imported(inner)
-            for dotted in _names(node):
-                root, _, rest = dotted.partition(".")
-                resolved = ".".join(filter(None, [local.get(root, root), rest]))
-                if root in local and (hit := _hit(resolved, forbidden)):
-                    return hit
-                waiting.append(root)
-    return None
+            own = _bound(node)
+            dotted_names = list(_names(node) if name == function else _callables(node))
+        yield name, own, dotted_names
+        waiting += [root for dotted in dotted_names if (root := dotted.partition(".")[0]) not in own]
 
 
 def told(found: str) -> str:
@@ -89,11 +109,51 @@ def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
 
 
+def _bound(node: ast.AST) -> dict[str, str | None]:
+    """The names that a function binds itself; for an import, with the dotted name it stands for."""
+    bound: dict[str, str | None] = {}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.arg):
+            bound[inner.arg] = None
+        elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+            bound[inner.id] = None
+        elif isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner is not node:
+            bound[inner.name] = None
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Import | ast.ImportFrom):
+            bound |= _imported(inner)
+    return bound
+
+
+def _callables(node: ast.AST) -> Iterator[str]:
+    """The names that a definition may call later: all of a function's, none of a value that was computed.
+
+    ``e = f(x)`` holds a number, ``g = f`` and ``g = partial(f)`` hold code.
+    """
+    if isinstance(node, ast.Call):
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            yield from _callables(argument)
+    elif isinstance(node, ast.IfExp):
+        yield from _callables(node.body)
+        yield from _callables(node.orelse)
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda) or _is_dotted(node):
+        yield from _names(node)
+
+
+def _is_dotted(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
 def _names(node: ast.AST) -> Iterator[str]:
     """Every dotted name inside a node, the longest forms: ``torch.nn.functional.softmax``."""
     for inner in ast.walk(node):
         parts: list[str] = []
         step: ast.AST = inner
+        if isinstance(inner, ast.Call) and ast.unparse(inner.func) == "getattr" and len(inner.args) > 1:
+            step, attribute = inner.args[0], inner.args[1]
+            parts = [str(attribute.value)] if isinstance(attribute, ast.Constant) else []
         while isinstance(step, ast.Attribute):
             parts.append(step.attr)
             step = step.value

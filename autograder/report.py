@@ -58,7 +58,7 @@ class Report:
     score: float = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "score", sum(c.earned for c in self.criteria))
+        object.__setattr__(self, "score", float(sum(c.earned for c in self.criteria)))
 
     @classmethod
     def without_points(

@@ -18,6 +18,12 @@ REACHED = {
     "imported inside": "def softmax(x):\n    from scipy.special import softmax as s\n    return s(x)",
     "a whole package": "from tfcore import ops\ndef softmax(x):\n    return ops.softmax(x)",
     "in a method": "import torch\nclass softmax:\n    def f(self, x):\n        return torch.softmax(x, 0)",
+    "by getattr": "import torch\ndef softmax(x):\n    return getattr(torch, 'softmax')(x, 0)",
+    "by partial": "import torch\nfrom functools import partial\nsoftmax = partial(torch.softmax, dim=0)",
+    "through a helper made by partial": (
+        "import torch, functools\nf = functools.partial(torch.softmax, dim=0)\ndef softmax(x): return f(x)"
+    ),
+    "a module made at the top": "from torch import nn\nsoftmax = nn.softmax()",
     "under an if": "import torch\nif True:\n    def softmax(x):\n        return torch.softmax(x, 0)",
 }
 
@@ -36,6 +42,21 @@ NOT_REACHED = {
     "another function of torch": "import torch\ndef softmax(x):\n    return torch.exp(x)",
     "the name in a string": "import torch\ndef softmax(x):\n    return 'torch.softmax'",
     "the name in a comment": "import torch\ndef softmax(x):\n    # torch.softmax(x)\n    return x",
+    "a local of the name of a comparison": (
+        "import torch\ndef softmax(x):\n    e = x + 1\n    return e\ne = torch.softmax(x, 0)"
+    ),
+    "a parameter of the name of a comparison": (
+        "import torch\ndef softmax(x): return x\nx = torch.softmax(1, 0)"
+    ),
+    "a local of the name of an import": (
+        "from scipy.special import softmax as m\ndef softmax(x):\n    m = x.max()\n    return x - m"
+    ),
+    "a nested function of the name of an import": (
+        "from scipy.special import softmax as g\ndef softmax(x):\n    def g(r): return r\n    return g(x)"
+    ),
+    "a constant computed with the library": (
+        "import torch\nsize = torch.softmax(x, 0).shape\ndef softmax(x):\n    return x * size[0]"
+    ),
     "an attribute of another object": "def softmax(x):\n    return x.torch.softmax",
 }
 
@@ -59,3 +80,10 @@ def test_mutual_recursion_ends():
     assert (
         forbidden.find(["def softmax(x): return f(x)\ndef f(x): return softmax(x)"], "softmax", CALLS) is None
     )
+
+
+def test_the_functions_that_an_answer_rests_on_are_known():
+    cells = ["def a(x): return x", "def b(x): return a(x)", "def c(x):\n    a = 1\n    return a", "d = 3"]
+    assert forbidden.uses(cells, "b") == {"a"}
+    assert forbidden.uses(cells, "c") == set()
+    assert forbidden.uses([*cells, "def e(x): return b(x) + d"], "e") == {"a", "b", "d"}

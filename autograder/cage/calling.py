@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import threading
 import traceback
 import types
 import warnings
@@ -74,16 +75,18 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             name = str(getattr(arg, "__name__", ""))
         else:
             return
-        package = module.split(".")[0]
+        package, name = module.split(".")[0], name.removeprefix("_")
         if package in packages and ((package, name) in short or (package,) in short):
             seen.append(f"{module}.{name}")
 
     before = sys.getprofile()
+    threading.setprofile(see)
     sys.setprofile(see)
     try:
         yield
     finally:
         sys.setprofile(before)
+        threading.setprofile(None)
 
 
 def private_copy(value: Any) -> Any:

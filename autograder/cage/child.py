@@ -26,6 +26,8 @@ from traitlets.config import Config
 
 WAITING = 4
 """A cell may take so many times its processor seconds on the clock: asleep, or behind other processes."""
+LAST_SECONDS = 1.0
+"""Processor seconds that interrupted code has left to come back."""
 TEXT_CAP = 64 << 10
 IMAGE_CAP = 1 << 20
 OUTPUTS_CAP = 20
@@ -59,6 +61,13 @@ class Capped(io.TextIOBase):
         return "".join(self.kept) + cut
 
 
+class Shell(InteractiveShell):
+    """A shell without a screen: ``%matplotlib inline`` and its like change nothing and fail nothing."""
+
+    def enable_gui(self, gui: Any = None) -> None:
+        pass
+
+
 def make_shell() -> InteractiveShell:
     """The shell that every child inherits, without history and its thread."""
     torch.set_num_threads(1)
@@ -66,7 +75,7 @@ def make_shell() -> InteractiveShell:
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.banner1 = ""
-    shell: InteractiveShell = InteractiveShell.instance(config=config)
+    shell: InteractiveShell = Shell.instance(config=config)
     return shell
 
 
@@ -108,6 +117,8 @@ def _time_up(signum: int, frame: Any) -> None:
         wire.send(_judge, {"stubborn": True})
         os._exit(0)
     _warned = True
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, LAST_SECONDS)
     raise TimeUp("the time limit passed")
 
 
@@ -116,8 +127,8 @@ def _limited(seconds: float) -> Iterator[None]:
     """Limits the processor time, so that a busy machine costs nobody points, and loosely the waiting."""
     global _armed, _warned
     _armed, _warned = True, False
-    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
-    signal.setitimer(signal.ITIMER_REAL, WAITING * seconds, 1.0)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, WAITING * seconds)
     try:
         yield
     finally:

@@ -102,6 +102,12 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         raise WireError("the value is nested too deeply")
     if value is None or isinstance(value, bool | str):
         return value
+    if (
+        isinstance(value, np.ndarray | np.generic)
+        and value.dtype.name not in DTYPES
+        and value.dtype.kind in "fu"
+    ):
+        value = value.astype(np.float64 if value.dtype.kind == "f" else np.int64)
     if isinstance(value, np.generic):
         value = np.asarray(value) if value.dtype.name in DTYPES and value.ndim == 0 else value
     if isinstance(value, int | float):
@@ -125,7 +131,8 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
 def _name_of(value: Any) -> str:
     kind = type(value)
     shape = f" of shape {tuple(value.shape)}" if isinstance(getattr(value, "shape", None), tuple) else ""
-    return f"a {kind.__module__}.{kind.__qualname__}{shape}"[:200]
+    dtype = f" ({value.dtype})" if shape and hasattr(value, "dtype") else ""
+    return f"a {kind.__module__}.{kind.__qualname__}{shape}{dtype}"[:200]
 
 
 class Foreign:

@@ -7,6 +7,7 @@ that nothing passes from one student to the next.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import socket
@@ -72,11 +73,15 @@ def grade_file(session: Session, exercise: Exercise, data: bytes, is_notebook: b
         sources = [c["source"] for c in matching.read_notebook(data)["cells"] if c["cell_type"] == "code"]
     else:
         try:
-            sources = [data.decode()]
+            sources = [data.decode("utf-8-sig")]
         except UnicodeDecodeError as error:
             raise matching.UnreadableError(f"the file is not UTF-8 text ({error})") from error
-    ran = [(source, session.run(source)) for source in sources]
-    troubles = [r.message for _, r in ran if r.error]
+        session.run("__file__ = 'answer.py'")
+    ran = [session.run(source) for source in sources]
+    where = "A cell" if is_notebook else "The file"
+    troubles = [f"{where} failed before that: {r.message}" for r in ran if r.error]
+    if any(r.error == "ModuleNotFoundError" for r in ran):
+        troubles.append(f"{troubles[-1]}. It is graded by itself, without other files of yours")
     report = judge_exercise(session, exercise, sources, seed, troubles)
     return Verdict(
         "graded", cells=(CellVerdict(exercise.function_name, report.score, report.max_score, report),)
@@ -97,6 +102,7 @@ def grade_notebook(
         if marks.get("grade") and not marks.get("solution"):
             exercise = declared[marks["grade_id"]]
             report = judge_exercise(session, exercise, sources, seed, troubles)
+            report = _inherited(report, sources, verdicts)
             verdicts[marks["grade_id"]] = CellVerdict(
                 marks["grade_id"], report.score, report.max_score, report
             )
@@ -105,7 +111,7 @@ def grade_notebook(
             sources.append(cell["source"])
             cell["outputs"] = list(ran.outputs)
             if ran.error:
-                troubles.append(ran.message)
+                troubles.append(f"A cell failed before that: {ran.message}")
                 cell["outputs"].append(_error_output(ran.error, ran.message))
     _examine_the_undefined(session, declared, sources, seed, verdicts)
     _fill_in(matched.cells, verdicts)
@@ -132,11 +138,27 @@ def judge_exercise(
     if found := forbidden.find(sources, exercise.function_name, calls):
         return Report.without_points(exercise, "forbidden", forbidden.told(found), forbidden=found)
     report = examine(exercise, session.candidate(exercise.function_name, calls), seed)
-    if report.status == "missing" and troubles:
-        return Report.without_points(
-            exercise, "missing", f"{report.note} A cell before it failed: {troubles[-1]}"
-        )
+    if not troubles:
+        return report
+    if report.status == "missing":
+        return Report.without_points(exercise, "missing", f"{report.note} {troubles[-1]}")
+    if report.failures and "NameError" in report.failures[0].fault:
+        return dataclasses.replace(report, note=f"{report.failures[0].sentence}. {troubles[-1]}")
     return report
+
+
+def _inherited(report: Report, sources: list[str], before: dict[str, CellVerdict]) -> Report:
+    """Says of an unexplained failure that the function rests on an earlier answer which is not right."""
+    if report.passed or report.status != "examined" or report.diagnosis or report.note:
+        return report
+    used = forbidden.uses(sources, report.exercise.split("/")[-1])
+    wrong = [name for name, v in before.items() if name in used and v.report and not v.report.passed]
+    if not wrong:
+        return report
+    names = " and ".join(f"`{name}`" for name in wrong)
+    return dataclasses.replace(
+        report, note=f"It rests on your {names}, which is not right yet: mend that first."
+    )
 
 
 def _examine_the_undefined(

@@ -180,6 +180,22 @@ def test_a_submission_has_a_limit_in_all(grade_notebook):
     assert verdict.seconds < 3
 
 
+def test_a_failure_that_comes_from_an_earlier_answer_says_so(grade_notebook):
+    notebook = submission(RIGHT.replace("e / e.sum(axis=axis, keepdims=True)", "e / 7"))
+    lookup = (
+        "def soft_lookup(query, keys, values, temperature):\n"
+        "    if temperature <= 0:\n        raise ValueError\n"
+        "    return softmax(keys @ query / temperature) @ values"
+    )
+    test = cell("code", "", grade_id="soft_lookup", grade=True, solution=False, locked=True, points=3)
+    release = released()
+    release["cells"].append(test)
+    notebook["cells"] += [cell("code", lookup), test]
+    report = grade_notebook(notebook, release=release).cells[1].report
+    assert report.exercise == "ch02_qkv/soft_lookup"
+    assert "rests on your `softmax`" in report.message
+
+
 def test_a_process_left_behind_is_ended(grade_notebook):
     notebook = submission()
     leave = "import os, time\npid = os.fork()\nif pid == 0:\n    time.sleep(600)\n    os._exit(0)\nprint(pid)"

@@ -55,13 +55,17 @@ def test_an_array_that_was_not_contiguous_arrives_not_contiguous():
     np.testing.assert_array_equal(got, strided)
 
 
+def test_a_float_wider_than_64_bits_arrives_as_64():
+    assert through(np.longdouble([1.5])).dtype == np.float64
+
+
 def test_a_seed_arrives_as_a_generator():
     assert through(Seed(7)).normal() == np.random.default_rng(7).normal()
 
 
 def test_a_value_of_another_type_arrives_as_what_it_was():
     assert repr(through(object())) == "a builtins.object"
-    assert repr(through(np.array([object()]))) == "a numpy.ndarray of shape (1,)"
+    assert repr(through(np.array([object()]))) == "a numpy.ndarray of shape (1,) (object)"
 
 
 def frame(header, *buffers: bytes) -> bytes:
