@@ -177,6 +177,14 @@ class _Bank:
     def __init__(self, exercise: Exercise, examined: list[_Examined]) -> None:
         self.exercise = exercise
         self.examined = examined
+        self.seen: dict[tuple[str, str, str], Outcome] = {}
+
+    def _outcome(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
+        """What the mistake does in a case, called once: a measure may stand for hundreds of calls."""
+        key = (mistake.name, criterion.says, case.says)
+        if key not in self.seen:
+            self.seen[key] = criterion.through(local(mistake.function))(case)
+        return self.seen[key]
 
     def explaining(self, one: _Examined) -> Answer | None:
         """The misconception whose outcomes are the candidate's in all cases of this criterion.
@@ -197,7 +205,10 @@ class _Bank:
     def _fails(self, mistake: Answer, one: _Examined) -> bool:
         """Whether the mistake fails too; what passes a lenient test explains no failure of it."""
         call = one.criterion.through(local(mistake.function))
-        tried = (replace(trial, outcome=call(trial.case), call=call) for trial in one.trials)
+        tried = (
+            replace(trial, outcome=self._outcome(mistake, one.criterion, trial.case), call=call)
+            for trial in one.trials
+        )
         return any(_fault(self.exercise, one.criterion, trial) for trial in tried)
 
     def _total(self, mistake: Answer, exactly: bool = False) -> int:
@@ -205,8 +216,10 @@ class _Bank:
 
     def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""
-        call = one.criterion.through(local(mistake.function))
-        return (self._agrees(call(trial.case), trial, one.criterion, exactly) for trial in one.trials)
+        return (
+            self._agrees(self._outcome(mistake, one.criterion, trial.case), trial, one.criterion, exactly)
+            for trial in one.trials
+        )
 
     def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion, exactly: bool) -> bool:
         if mistaken.error or trial.outcome.error:

@@ -25,6 +25,7 @@ from autograder.layout import Course
 
 NOT_PASSED = 1
 BAD_INPUT = 2
+STOPPED = 130
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -48,6 +49,11 @@ class _Commands(TyperGroup):
             if not isinstance(error, PairError):
                 raise
             say(f"[bold red]error:[/] the grader does not start on this machine: {escape(str(error))}")
+        except KeyboardInterrupt:
+            of_grade = ctx.invoked_subcommand == "grade"
+            kept = "what was graded is remembered" if of_grade else "what was finished is kept"
+            say(f"stopped; {kept}, run it again")
+            raise typer.Exit(STOPPED) from None
         raise typer.Exit(BAD_INPUT)
 
 
@@ -82,6 +88,11 @@ Workers = Annotated[
 def say(text: str) -> None:
     """Tells a person something, on stderr."""
     err.print(text, soft_wrap=True)
+
+
+def plural(count: int, thing: str) -> str:
+    """The count with its noun."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def print_json(data: Any, **how: Any) -> None:
@@ -134,6 +145,7 @@ def release(
     epilog=_examples(
         "autograder grade --submissions submitted",
         "autograder grade ch02_qkv --submissions inbox --workers 8 --cell-limit 10",
+        "autograder grade --course ~/course --submissions ~/inbox --json > graded.json",
     )
 )
 def grade(
@@ -141,7 +153,10 @@ def grade(
     submissions: Annotated[
         Path, typer.Option("--submissions", "-s", help="Holds <student>/<assignment>/<notebook>.ipynb.")
     ] = Path("submitted"),
-    executor: Annotated[str, typer.Option(help="Where to grade: local or processes.")] = "processes",
+    executor: Annotated[
+        str,
+        typer.Option(help="processes: several at once; local: one after another, to look into a fault."),
+    ] = "processes",
     workers: Workers = None,
     cell_limit: Annotated[float, typer.Option(help="Seconds that one cell may take.", min=0.1)] = 30.0,
     memory: Annotated[int, typer.Option(help="Memory that one submission may take, in MiB.", min=64)] = 2048,
@@ -179,7 +194,7 @@ def grade(
         print_json(done.as_dict())
     else:
         tables.batch(done, out, err)
-    if done.problems:
+    if done.problems or done.unwritten:
         raise typer.Exit(BAD_INPUT)
 
 
@@ -199,13 +214,24 @@ def feedback(
         done = give(here, here.chosen(assignments or []), workers=workers, force=force, progress=told)
     if as_json:
         files = [str(path.relative_to(here.root)) for path in done.written]
-        print_json({"written": files, "unchanged": len(done.unchanged), "missing": done.missing})
-    else:
-        out.print(
-            f"{len(done.written)} pages written, {len(done.unchanged)} unchanged, in {here.feedback.name}/"
+        print_json(
+            {
+                "written": files,
+                "unchanged": len(done.unchanged),
+                "missing": done.missing,
+                "unwritten": done.unwritten,
+            }
         )
+    else:
+        made = plural(len(done.written), "page")
+        out.print(f"{made} written, {len(done.unchanged)} unchanged, in {here.feedback.name}/")
     for remark in done.missing:
         say(f"[yellow]note:[/] {escape(remark)}")
+    for where in done.unwritten:
+        say(f"[bold red]not written:[/] {escape(where)}")
+    if done.unwritten:
+        say("The other pages are made. Give yourself permission to write there, then run this again.")
+        raise typer.Exit(BAD_INPUT)
 
 
 @app.command(epilog=_examples("autograder report", "autograder report ch02_qkv --json"))
@@ -240,24 +266,33 @@ def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
 )
 def export(
     assignments: Assignments = None,
-    format: Annotated[str, typer.Option("--format", "-f", help="csv")] = "csv",
+    format: Annotated[
+        str, typer.Option("--format", "-f", help="The only one: csv, for a spreadsheet.")
+    ] = "csv",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; stdout by default.")] = None,
     course: CourseFolder = Path(),
 ) -> None:
-    """Prints the grades as a table: a line for each student and assignment."""
+    """Prints the grades as a table: a line for each student and assignment.
+
+    Who could not be graded has a line without points; the last column says why.
+    """
     from autograder import export as exporting
     from autograder.files import require_writable, write_atomically
 
     here = Course.at(course)
-    text = exporting.table(here, here.chosen(assignments or []), format)
+    text, notes = exporting.table(here, here.chosen(assignments or []), format)
     if output is None:
         typer.echo(text, nl=False)
-        return
-    if output.is_dir():
-        raise BadInputError(f"{output} is a folder. Name a file to write.")
-    require_writable(output.parent)
-    write_atomically(output, text.encode())
-    say(f"{len(text.splitlines()) - 1} lines in {escape(str(output))}")
+    else:
+        if output.is_dir():
+            raise BadInputError(f"{output} is a folder. Name a file to write.")
+        if not output.parent.exists():
+            raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
+        require_writable(output.parent)
+        write_atomically(output, text.encode())
+        say(f"{plural(len(text.splitlines()) - 1, 'line')} in {escape(str(output))}")
+    for note in notes:
+        say(f"[yellow]note:[/] {escape(note)}")
 
 
 @app.command(epilog=_examples("autograder verify", "autograder verify --json"))
@@ -275,12 +310,13 @@ def verify(
     marks and every blank one none.
     """
     from autograder import exercises, release
+    from autograder.files import read_seed
     from autograder.student import PUBLIC_SEED
     from autograder.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
 
     here = Course.at(course)
-    drawn = here.state / "seed"
-    hidden = seed if seed is not None else int(drawn.read_text()) if drawn.is_file() else HIDDEN_SEED
+    drawn = read_seed(here.state)
+    hidden = seed if seed is not None else HIDDEN_SEED if drawn is None else drawn
     proof = Proof()
     with progress("verifying the bank") as told:
         proof.entries = try_all(list(exercises.names()), (PUBLIC_SEED, hidden), told)
@@ -349,12 +385,12 @@ def check(
 
     With --json it prints one line a file as soon as that file is graded. Ends with 1 if one did not pass.
     """
+    from autograder.files import read_seed
     from autograder.grading.plain_files import check as grade_files
     from autograder.grading.session import Limits
 
-    drawn = course / ".autograder" / "seed"
-    if seed is None and drawn.is_file():
-        seed = int(drawn.read_text())
+    if seed is None:
+        seed = read_seed(course / ".autograder")
     limits = Limits(call_seconds=call_limit, cell_seconds=max(call_limit, 10.0))
     passed = True
     for one in grade_files(exercise, files, seed, limits):

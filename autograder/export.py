@@ -8,6 +8,7 @@ import io
 from autograder import exercises
 from autograder.errors import BadInputError
 from autograder.grading import gradebook
+from autograder.grading.batch import problems
 from autograder.grading.gradebook import Row
 from autograder.layout import Course
 
@@ -15,8 +16,8 @@ FORMATS = ("csv",)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def table(course: Course, assignments: list[str], format: str) -> str:
-    """The grades of the assignments: one line a student and assignment handed in.
+def table(course: Course, assignments: list[str], format: str) -> tuple[str, list[str]]:
+    """The grades of the assignments, one line a student and assignment handed in, and notes for the teacher.
 
     Args:
         course: the course.
@@ -33,11 +34,42 @@ def table(course: Course, assignments: list[str], format: str) -> str:
         raise BadInputError(
             f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
-    return as_csv(rows)
+    remarks, notes = _not_graded(course, assignments, rows)
+    return as_csv(rows, remarks), notes
 
 
-def as_csv(rows: list[Row]) -> str:
-    """The rows as CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it."""
+def _not_graded(
+    course: Course, assignments: list[str], rows: list[Row]
+) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """A remark for each submission that could not be graded, by assignment and student, and notes on all."""
+    held = {(row.assignment, row.student): row for row in rows}
+    remarks: dict[tuple[str, str], str] = {}
+    for assignment in assignments:
+        for student, what in problems(course, assignment).items():
+            row = held.get((assignment, student))
+            kept = f"keeps {row.total:g} from the earlier version; the new one is " if row else ""
+            remarks[assignment, student] = f"{kept}not graded: {what}"
+    without = [f"{student}, {assignment}" for assignment, student in remarks.keys() - held.keys()]
+    notes = []
+    if without:
+        are = "1 submission is" if len(without) == 1 else f"{len(without)} submissions are"
+        notes.append(f"{are} not graded: {'; '.join(sorted(without))}")
+    notes += [
+        f"{student}, {assignment}: {remark}"
+        for (assignment, student), remark in remarks.items()
+        if (assignment, student) in held
+    ]
+    return remarks, notes
+
+
+def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -> str:
+    """The rows as CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it.
+
+    Args:
+        rows: what is graded.
+        remarks: by assignment and student; who has no row gets a line without points.
+    """
+    remarks = remarks or {}
     cells: dict[tuple[str, str], None] = {}
     for row in rows:
         for grade_id in in_order(row):
@@ -45,9 +77,8 @@ def as_csv(rows: list[Row]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     exercise_columns = [f"{assignment}/{grade_id}" for assignment, grade_id in cells]
-    writer.writerow(
-        ["student", "assignment", *exercise_columns, "total", "max", "needs manual grade", "late seconds"]
-    )
+    after = ["total", "max", "needs manual grade", "late seconds", "late penalty", "remark"]
+    writer.writerow(["student", "assignment", *exercise_columns, *after])
     for row in rows:
         scores = [
             _number(row.scores[grade_id]) if row.assignment == assignment and grade_id in row.scores else ""
@@ -62,8 +93,14 @@ def as_csv(rows: list[Row]) -> str:
                 _number(row.max_total),
                 "yes" if row.needs_manual_grade else "no",
                 _number(row.late_seconds),
+                _number(row.late_penalty),
+                harmless(remarks.get((row.assignment, row.student), "")),
             ]
         )
+    for assignment, student in sorted(remarks.keys() - {(row.assignment, row.student) for row in rows}):
+        empty = [""] * (len(exercise_columns) + len(after) - 1)
+        remark = harmless(remarks[assignment, student])
+        writer.writerow([harmless(student), harmless(assignment), *empty, remark])
     return out.getvalue()
 
 

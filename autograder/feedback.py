@@ -19,7 +19,7 @@ from typing import Any
 
 from autograder import safe_html
 from autograder.errors import BadInputError
-from autograder.files import require_writable, write_atomically, write_if_changed
+from autograder.files import FULL, require_writable, write_atomically, write_if_changed
 from autograder.grading import gradebook
 from autograder.layout import CONFIG, Course
 
@@ -47,6 +47,8 @@ class Given:
     written: tuple[Path, ...]
     unchanged: tuple[Path, ...]
     missing: tuple[str, ...]
+    unwritten: tuple[str, ...] = ()
+    """The folders that a page could not be written to, and why."""
 
 
 def give(
@@ -74,20 +76,26 @@ def give(
     known = _known(memory)
     stale = [p for p in pages if force or known.get(_name(p)) != p.fingerprint or not p.target.is_file()]
     progress(0, len(stale))
-    for done, page in enumerate(_rendered(course, stale, workers), 1):
-        known[_name(page)] = page.fingerprint
+    unwritten: dict[Page, str] = {}
+    for done, (page, why) in enumerate(_rendered(course, stale, workers), 1):
+        if why:
+            unwritten[page] = f"{page.target.parent} ({why})"
+            known.pop(_name(page), None)
+        else:
+            known[_name(page)] = page.fingerprint
         progress(done, len(stale))
     course.make_private()
     write_if_changed(memory, json.dumps(known, indent=1, sort_keys=True).encode())
     unchanged = tuple(page.target for page in pages if page not in stale)
-    return Given(tuple(page.target for page in stale), unchanged, tuple(missing))
+    made = tuple(page.target for page in stale if page not in unwritten)
+    return Given(made, unchanged, tuple(missing), tuple(unwritten.values()))
 
 
 def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:
     """The pages to be had, and a remark for each entry in the gradebook without a graded notebook."""
     pages, missing = [], []
     maker = hashlib.sha256((course.root / CONFIG).read_bytes())
-    for code in (__file__, safe_html.__file__):
+    for code in (__file__, safe_html.__file__, Path(safe_html.__file__).with_name("nbgrader_plugin.py")):
         maker.update(Path(code).read_bytes())
     for assignment in assignments:
         for row in gradebook.read(course, assignment):
@@ -116,22 +124,22 @@ def _known(memory: Path) -> dict[str, str]:
         return {}
 
 
-def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterator[Page]:
-    """Makes the pages, and yields each when it is written."""
+def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterator[tuple[Page, str]]:
+    """Makes the pages, and yields each when it is written, with what stood in its way."""
     if len(pages) <= FEW:
         for page in pages:
-            yield render(course.root, page)
+            yield page, render(course.root, page)
         return
     count = min(workers or os.cpu_count() or 1, len(pages))
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(render, [course.root] * len(pages), pages, chunksize=4)
+        yield from zip(pages, pool.map(render, [course.root] * len(pages), pages, chunksize=4), strict=True)
 
 
 _exporters: dict[Path, Any] = {}
 
 
-def render(root: Path, page: Page) -> Page:
-    """Makes one page."""
+def render(root: Path, page: Page) -> str:
+    """Makes one page, and says why it could not be written, if it could not."""
     from nbgrader.converters import GenerateFeedback
 
     course = Course(root)
@@ -154,7 +162,12 @@ def render(root: Path, page: Page) -> Page:
     }
     html, _ = _exporters[root].from_filename(str(page.source), resources=resources)
     timestamp = page.source.with_name("timestamp.txt")
-    if timestamp.is_file():
-        write_if_changed(page.target.with_name("timestamp.txt"), timestamp.read_bytes())
-    write_atomically(page.target, html.encode())
-    return page
+    try:
+        if timestamp.is_file():
+            write_if_changed(page.target.with_name("timestamp.txt"), timestamp.read_bytes())
+        write_atomically(page.target, html.encode())
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        return error.strerror or str(error)
+    return ""

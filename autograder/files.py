@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from autograder.errors import BadInputError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors after which no other file can be written either."""
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -58,6 +62,21 @@ def require_writable(folder: Path) -> None:
             f"{folder} must be writable, but no file can be made in {nearest} ({error.strerror}). "
             "Give yourself permission to write there, or work in a copy of the course."
         ) from error
+
+
+def read_seed(state: Path) -> int | None:
+    """The seed that a course has drawn for its hidden cases, or None if it has none yet.
+
+    Raises:
+        BadInputError: the file holds something else.
+    """
+    path = state / "seed"
+    try:
+        return int(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise BadInputError(f"{path} must hold one number. Delete it, and a new seed is drawn.") from error
 
 
 @contextlib.contextmanager

@@ -66,11 +66,17 @@ class SayWhatWaits(NbGraderPreprocessor):
         told = resources["nbgrader"]
         with Gradebook(told["db_url"]) as book:
             held = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"])
-            waiting = {g.name for g in held.grades if g.needs_manual_grade and g.manual_score is None}
+            unread = [grade for grade in held.grades if grade.needs_manual_grade]
+            waiting = {grade.name for grade in unread if grade.manual_score is None}
+            earlier = {grade.name for grade in unread} - waiting
+        told["waiting"] = sorted(waiting)  # for FeedbackExporter
         for cell in nb.cells:
             marks = cell.metadata.get("nbgrader", {})
             if marks.get("grade_id") in waiting and marks.get("solution") and not marks.get("comment"):
                 marks["comment"] = "Not graded yet: a person reads this answer."
+            elif marks.get("grade_id") in earlier and marks.get("solution"):
+                said = "These points were given by hand for an earlier version; a person looks at it again."
+                marks["comment"] = "\n\n".join(filter(None, [marks.get("comment"), said]))
         return nb, resources
 
 

@@ -36,14 +36,15 @@ class Hardness:
     """How a class did on one graded cell."""
 
     exercise: str
-    mean: float
+    mean: float | None
+    """Of those that are graded; None while all wait for a person."""
     max_score: float
     full_marks: int
     waiting: int
 
     @property
     def share(self) -> float:
-        return self.mean / self.max_score if self.max_score else 1.0
+        return self.mean / self.max_score if self.mean is not None and self.max_score else 1.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Overview:
     rows: tuple[Row, ...]
     hardest: tuple[Hardness, ...]
     misconceptions: tuple[Misconception, ...]
+    unrecognised: dict[str, int]
+    """By exercise, how many made a mistake that is none of the bank."""
     looks: tuple[Look, ...]
 
     @property
@@ -92,6 +95,7 @@ class Overview:
             ],
             "exercises": [asdict(one) for one in self.hardest],
             "misconceptions": [asdict(one) for one in self.misconceptions],
+            "unrecognised_mistakes": self.unrecognised,
             "needs_a_look": [asdict(one) for one in self.looks],
         }
 
@@ -116,7 +120,14 @@ def of(course: Course, assignment: str) -> Overview:
         student: {k: v for notebook in notebooks for k, v in notebook.get("reports", {}).items()}
         for student, notebooks in told.items()
     }
-    looks = [Look(student, why) for student, why in problems(course, assignment).items()]
+    totals = {row.student: row.total for row in rows}
+    looks = [
+        Look(
+            student,
+            f"{why}. Keeps {totals[student]:g} from the earlier version" if student in totals else why,
+        )
+        for student, why in problems(course, assignment).items()
+    ]
     for student, notebooks in told.items():
         looks += [Look(student, why) for notebook in notebooks for why in notebook.get("remarks", [])]
         looks += _stopped(student, reports[student])
@@ -124,7 +135,8 @@ def of(course: Course, assignment: str) -> Overview:
         assignment,
         tuple(rows),
         _hardest(rows),
-        _misconceptions(assignment, list(reports.values())),
+        _misconceptions(list(reports.values())),
+        _unrecognised(rows[0], list(reports.values())),
         tuple(sorted(looks, key=lambda look: (look.student, look.why))),
     )
 
@@ -139,18 +151,19 @@ def _stopped(student: str, reports: dict[str, Any]) -> list[Look]:
 
 
 def _hardest(rows: list[Row]) -> tuple[Hardness, ...]:
-    """The graded cells, those first on which the class did worst."""
+    """The graded cells, those first on which the class did worst; last those that wait for a person."""
     found = []
     for name in in_order(rows[0]):
         own = [row for row in rows if name in row.scores]
-        scores = [row.scores[name] for row in own]
+        scores = [row.scores[name] for row in own if name not in row.needs_manual_grade]
         highest = own[0].max_scores[name]
         waiting = sum(name in row.needs_manual_grade for row in own)
-        found.append(Hardness(name, mean(scores), highest, sum(s >= highest for s in scores), waiting))
-    return tuple(sorted(found, key=lambda one: one.share))
+        average = mean(scores) if scores else None
+        found.append(Hardness(name, average, highest, sum(s >= highest for s in scores), waiting))
+    return tuple(sorted(found, key=lambda one: (one.waiting > 0, one.share)))
 
 
-def _misconceptions(assignment: str, students: list[dict[str, Any]]) -> tuple[Misconception, ...]:
+def _misconceptions(students: list[dict[str, Any]]) -> tuple[Misconception, ...]:
     """The mistakes found, the most common first; each student counts once for each."""
     counts: Counter[tuple[str, str]] = Counter()
     hints: dict[tuple[str, str], str] = {}
@@ -162,6 +175,17 @@ def _misconceptions(assignment: str, students: list[dict[str, Any]]) -> tuple[Mi
             hints |= {(grade_id, name): hint for name, hint in found.items()}
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return tuple(Misconception(where, name, count, hints[where, name]) for (where, name), count in ranked)
+
+
+def _unrecognised(row: Row, students: list[dict[str, Any]]) -> dict[str, int]:
+    """How many failed an exercise in a way that no mistake of the bank explains, where any did."""
+    counts: Counter[str] = Counter()
+    for reports in students:
+        for grade_id, report in reports.items():
+            failures = [c["failure"] for c in report["criteria"] if c["failure"]]
+            if failures and not any(f["misconception"] for f in failures):
+                counts[grade_id] += 1
+    return {name: counts[name] for name in in_order(row) if counts[name]}
 
 
 def write(course: Course, overview: Overview) -> Path:
@@ -178,14 +202,13 @@ def as_html(overview: Overview) -> str:
     names = in_order(overview.rows[0])
     head = "".join(f"<th>{say(name)}</th>" for name in names)
     table = "".join(
-        f"<tr><td>{say(row.student)}</td>"
+        f"<tr><td>{say(row.student)}</td><td class=n><b>{row.total:g}</b></td>"
         + "".join(_score_cell(row, name) for name in names)
-        + f"<td class=n><b>{row.total:g}</b></td><td>{'late' if row.late_seconds else ''}</td></tr>"
+        + f"<td>{'late' if row.late_seconds else ''}</td></tr>"
         for row in overview.rows
     )
     hard = "".join(
-        f"<tr><td>{say(one.exercise)}</td><td class=n>{one.mean:.2f} of {one.max_score:g}</td>"
-        f"<td><span class=bar><span style='width:{100 * one.share:.0f}%'></span></span></td>"
+        f"<tr><td>{say(one.exercise)}</td>{_mean_cells(one)}"
         f"<td class=n>{one.full_marks} of {len(overview.rows)}</td>"
         f"<td>{f'{one.waiting} to grade by hand' if one.waiting else ''}</td></tr>"
         for one in overview.hardest
@@ -194,16 +217,21 @@ def as_html(overview: Overview) -> str:
         f"<tr><td class=n>{one.count}</td><td>{say(one.exercise)}</td><td><code>{say(one.name)}</code></td>"
         f"<td>{say(one.hint)}</td></tr>"
         for one in overview.misconceptions
+    ) + "".join(
+        f"<tr><td class=n>{count}</td><td>{say(name)}</td><td>not recognised</td><td></td></tr>"
+        for name, count in overview.unrecognised.items()
     )
     looks = "".join(f"<tr><td>{say(one.student)}</td><td>{say(one.why)}</td></tr>" for one in overview.looks)
     waiting = sum(bool(row.needs_manual_grade) for row in overview.rows)
     return _PAGE.format(
         title=say(_title(overview.assignment)),
-        students=len(overview.rows),
+        students="1 student" if len(overview.rows) == 1 else f"{len(overview.rows)} students",
         median=f"{median(overview.totals):g}",
         mean=f"{mean(overview.totals):.1f}",
         highest=f"{overview.max_total:g}",
-        waiting=f", {waiting} wait for a written answer to be graded by hand" if waiting else "",
+        waiting=f", {waiting} wait{'s' if waiting == 1 else ''} for a written answer to be graded by hand"
+        if waiting
+        else "",
         plot=plot(overview),
         hard=hard,
         mistakes=_or_none(
@@ -225,6 +253,16 @@ def _title(assignment: str) -> str:
 
 def _or_none(rows: str, head: str) -> str:
     return f"<table>{head}{rows}</table>" if rows else "<p>None.</p>"
+
+
+def _mean_cells(one: Hardness) -> str:
+    """The mean as a number and as a bar; neither while all wait for a person."""
+    if one.mean is None:
+        return f"<td class=n>? of {one.max_score:g}</td><td></td>"
+    return (
+        f"<td class=n>{one.mean:.2f} of {one.max_score:g}</td>"
+        f"<td><span class=bar><span style='width:{100 * one.share:.0f}%'></span></span></td>"
+    )
 
 
 def _score_cell(row: Row, name: str) -> str:
@@ -302,7 +340,7 @@ svg {{ max-width: 100%; height: auto; }}
 </head>
 <body>
 <h1>{title}</h1>
-<p>{students} students, median {median} and mean {mean} of {highest} points{waiting}.</p>
+<p>{students}, median {median} and mean {mean} of {highest} points{waiting}.</p>
 {plot}
 <h2>Hardest first</h2>
 <div class=scroll><table>
@@ -315,7 +353,7 @@ svg {{ max-width: 100%; height: auto; }}
 <h2>Scores</h2>
 <p>A question mark waits for a person.</p>
 <div class=scroll><table>
-<tr><th>student</th>{head}<th>total</th><th></th></tr>
+<tr><th>student</th><th>total</th>{head}<th></th></tr>
 {table}</table></div>
 </body>
 </html>

@@ -108,8 +108,8 @@ def mathml(tex: str, as_block: bool = False) -> str:
 
 
 def _plainer(tex: str) -> str:
-    r"""The formula in the TeX that docutils reads: ``\frac{1}{8}`` for ``\tfrac18``."""
-    tex = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", tex).replace(r"\!", "")
+    r"""The formula in the TeX that docutils reads: ``\frac{1}{8}`` for ``\tfrac18``, no fine spacing."""
+    tex = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", tex).replace(r"\!", "").replace(r"\dots", r"\ldots")
     return re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", tex)
 
 
@@ -135,4 +135,30 @@ class FeedbackExporter(HTMLExporter):
             for element in soup.find_all(["script", "iframe", "object", "embed", "link", "base", "form"]):
                 element.decompose()
             html = str(soup)
+        html = _FONT.sub("", html).replace("</head>", f"{_STYLE}</head>", 1)
+        html = _TEST_CELL.sub(r'<a href="#\1"><code>\1</code></a>', html)
+        for grade_id in resources.get("nbgrader", {}).get("waiting", ()):
+            html = _score_of(grade_id).sub(r"\1waits for a person, \2 points", html)
         return html.replace("<head>", f"<head>{_POLICY_TAG}", 1), resources
+
+
+_FONT = re.compile(r"@font-face\s*\{[^}]*\}")
+"""Bootstrap's icons, which the page does not show and would look for on this disk."""
+_STYLE = """<style>
+summary { display: list-item; cursor: pointer; }
+.rendered_html th, .rendered_html td { padding: 0.2em 0.8em; }
+</style>
+"""
+_TEST_CELL = re.compile(r'<a href="#([^"<>]*)">Test cell</a>')
+
+
+def _score_of(grade_id: str) -> re.Pattern[str]:
+    """The places where the page gives the score of a cell: in its contents and over the cell."""
+    name = re.escape(grade_id)
+    return re.compile(
+        rf"""(<a\ href="\#{name}">[^<]*</a>\ \(
+        |<a\ name="{name}"></a>\s*<div\ class="panel-heading">\s*
+            <span\ class="nbgrader-label">[^<]*</span>\s*<span\ class="pull-right">\s*)
+        Score:\ [\d.]+\ /\ ([\d.]+)""",
+        re.VERBOSE,
+    )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def batch(done: Batch, out: Console, err: Console) -> None:
     """A run of the grader: figures by assignment on `out`, what needs a person on `err`."""
     told = done.as_dict()
-    table = Table(title=f"{told['graded']} graded, {told['unchanged']} unchanged in {done.seconds:.1f} s")
-    for name in ("assignment", "graded", "unchanged", "median", "of", "problems"):
+    title = f"{told['graded']} graded, {told['unchanged']} unchanged in {done.seconds:.1f} s"
+    table = Table(title=title)
+    for name in ("assignment", "graded", "unchanged", "median", "of, graded automatically", "problems"):
         table.add_column(name, justify="left" if name == "assignment" else "right")
     for name, figures in told["assignments"].items():
         table.add_row(
@@ -29,23 +30,32 @@ def batch(done: Batch, out: Console, err: Console) -> None:
             f"{figures['max_score']:g}",
             str(figures["problems"]),
         )
-    out.print(table)
+    if told["assignments"]:
+        out.print(table)
+    else:
+        out.print(title)
     marked = [
         ("[yellow]look[/]", f"{g.student}, {g.assignment}: {r}") for g in done.graded for r in g.remarks
     ]
     marked += [("[yellow]note[/]", remark) for remark in done.remarks]
-    marked += [("[bold red]not graded[/]", f"{p.student}, {p.assignment}: {p.what}") for p in done.problems]
+    marked += [("[bold red]not graded[/]", f"{p.student}, {p.assignment}: {p.told}") for p in done.problems]
+    marked += [("[bold red]not written[/]", where) for where in done.unwritten]
     for mark, text in marked:
         err.print(f"{mark}: {escape(text)}", soft_wrap=True)
-    if done.problems:
-        err.print("Those got no points, not zero. Put them right and run this again.", soft_wrap=True)
+    if any(p.kept is None for p in done.problems):
+        err.print("Who was not graded has no points yet, which is not zero.", soft_wrap=True)
+    if done.unwritten:
+        err.print("The points are in the gradebook. Give yourself permission to write there.", soft_wrap=True)
+    if done.problems or done.unwritten:
+        err.print("Put this right and run it again.", soft_wrap=True)
 
 
 def overview(one: Overview, out: Console) -> None:
     """A class: the exercises, the mistakes, the submissions to look at."""
     told = one.as_dict()
+    students = "1 student" if told["students"] == 1 else f"{told['students']} students"
     table = Table(
-        title=f"{one.assignment}: {told['students']} students, median {told['median']:g}, "
+        title=f"{one.assignment}: {students}, median {told['median']:g}, "
         f"mean {told['mean']:.1f} of {told['max_score']:g}"
     )
     for name in ("hardest first", "mean", "of", "full marks"):
@@ -53,7 +63,10 @@ def overview(one: Overview, out: Console) -> None:
     for hard in one.hardest:
         waiting = f" ({hard.waiting} to grade by hand)" if hard.waiting else ""
         table.add_row(
-            hard.exercise + waiting, f"{hard.mean:.2f}", f"{hard.max_score:g}", str(hard.full_marks)
+            hard.exercise + waiting,
+            "" if hard.mean is None else f"{hard.mean:.2f}",
+            f"{hard.max_score:g}",
+            str(hard.full_marks),
         )
     out.print(table)
     if one.misconceptions:
@@ -65,6 +78,8 @@ def overview(one: Overview, out: Console) -> None:
         out.print(table)
         if len(one.misconceptions) > 10:
             out.print(f"and {len(one.misconceptions) - 10} more in the page")
+    for exercise, count in one.unrecognised.items():
+        out.print(f"{exercise}: {count} with a mistake that was not recognised", soft_wrap=True)
     for look in one.looks:
         out.print(f"[yellow]look:[/] {escape(f'{look.student}: {look.why}')}", soft_wrap=True)
 

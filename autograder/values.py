@@ -11,9 +11,10 @@ Scalar = (bool, int, float, np.bool_, np.integer, np.floating)
 
 def as_array(value: Any) -> np.ndarray | None:
     """The value as an array if it is a number or a numeric array, else None."""
-    if isinstance(value, np.ndarray):
-        return np.asarray(value) if value.dtype.kind in "biuf" else None
-    return np.asarray(value) if isinstance(value, Scalar) else None
+    if not isinstance(value, (np.ndarray, *Scalar)):
+        return None
+    array = np.asarray(value)
+    return array if array.dtype.kind in "biuf" else None
 
 
 def differs(got: Any, expected: Any, tolerance: float) -> str | None:
@@ -34,7 +35,8 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
                 return f"result {index + 1} of {len(expected)}: {why}"
         return None
     if not isinstance(expected, (np.ndarray, *Scalar)):
-        return None if got is expected or got == expected else f"expected {expected!r}, got {describe(got)}"
+        alike = got is expected or (type(got) is type(expected) and got == expected)
+        return None if alike else f"expected {expected!r}, got {describe(got)}"
     array, target = as_array(got), np.asarray(expected)
     if array is None:
         wanted = f"an array of shape {target.shape}" if target.shape else "a number"
@@ -102,5 +104,7 @@ def describe(value: Any) -> str:
         return f"a {kind} of {len(value)}: {inside}"
     if value is None:
         return "None (is a return missing?)"
-    text = repr(value)
+    if isinstance(value, dict):
+        return f"a dict with the keys {', '.join(map(repr, value))}"[:80]
+    text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,7 +1,8 @@
 """The figures of the course: one style, readable on paper, on a white page and on a dark one.
 
 A figure has a transparent background and ink of a middle grey. The line colours can be told apart by
-colour-blind readers, and each stands out from white and from near black by at least 3 to 1.
+colour-blind readers, and each stands out from white and from near black by at least 3 to 1. A phone
+shows about 3.8 inches: at the default width of 4.6 a figure shrinks by a fifth there and stays legible.
 Every page begins with `use_style`.
 """
 
@@ -26,15 +27,18 @@ BLUE, ORANGE, GREEN, PINK, BROWN = "#3f7fd0", "#cf6a10", "#12906f", "#c653a0", "
 PALETTE = (BLUE, ORANGE, GREEN, PINK, BROWN)
 """The line colours, in the order in which they are used."""
 
-WEIGHTS = LinearSegmentedColormap.from_list("weights", [(0.25, 0.50, 0.82, 0.03), (0.25, 0.50, 0.82, 0.95)])
-"""From almost nothing to blue, for weights between 0 and 1: the page shines through the small ones."""
+WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#dbe6f6", BLUE])
+"""From pale to blue, for weights between 0 and 1: opaque, so that a number reads the same on any page."""
+
+ON_WEIGHTS = "black"
+"""The numbers on `WEIGHTS`: at least 4.5 to 1 on each of its colours, and on each a little brightened."""
 
 STYLE: Any = {
     "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.grid": False,
     "axes.labelcolor": INK,
-    "axes.labelsize": 10.5,
+    "axes.labelsize": 11,
     "axes.prop_cycle": cycler(color=PALETTE),
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -43,14 +47,14 @@ STYLE: Any = {
     "axes.titlesize": 11,
     "figure.constrained_layout.use": True,
     "figure.facecolor": "none",
-    "figure.figsize": (6.0, 3.4),
+    "figure.figsize": (4.6, 3.0),
     "font.family": "DejaVu Sans",
-    "font.size": 10.5,
+    "font.size": 11,
     "grid.color": INK,
     "grid.alpha": 0.3,
     "grid.linewidth": 0.6,
     "image.cmap": "cividis",
-    "legend.fontsize": 10,
+    "legend.fontsize": 10.5,
     "legend.frameon": False,
     "legend.labelcolor": INK,
     "lines.linewidth": 1.8,
@@ -62,9 +66,9 @@ STYLE: Any = {
     "svg.hashsalt": "transformers from first principles",
     "text.color": INK,
     "xtick.color": INK,
-    "xtick.labelsize": 10,
+    "xtick.labelsize": 10.5,
     "ytick.color": INK,
-    "ytick.labelsize": 10,
+    "ytick.labelsize": 10.5,
 }
 
 
@@ -130,5 +134,5 @@ def heatmap(
     axes.spines[:].set_visible(False)
     if digits:
         for (row, column), value in np.ndenumerate(values):
-            colour = "white" if value > 0.6 else INK
-            axes.text(column + 0.5, row + 0.5, f"{value:.{digits}f}", ha="center", va="center", color=colour)
+            number = f"{value:.{digits}f}"
+            axes.text(column + 0.5, row + 0.5, number, ha="center", va="center", color=ON_WEIGHTS)

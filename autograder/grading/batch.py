@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +21,7 @@ import nbformat
 from autograder import exercises, release
 from autograder.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
-from autograder.files import only_one, require_writable, write_atomically
+from autograder.files import FULL, only_one, read_seed, require_writable, write_atomically
 from autograder.grading import gradebook, submissions, written
 from autograder.grading.executors import EXECUTORS, grade_all
 from autograder.grading.pair import Pair, Task, notebook_task
@@ -56,6 +56,8 @@ class Batch:
     graded: list[Graded] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
+    """The folders in autograded/ that a graded notebook could not be written to, and why."""
     seconds: float = 0.0
     tier: str = ""
 
@@ -70,6 +72,7 @@ class Batch:
             "submissions": [asdict(one) for one in self.graded],
             "problems": [asdict(one) for one in self.problems],
             "remarks": self.remarks,
+            "unwritten": self.unwritten,
         }
 
     def summary(self, assignment: str) -> dict[str, Any]:
@@ -144,15 +147,13 @@ def _require_exercises(assignment: str) -> None:
 
 def secret_seed(course: Course) -> int:
     """The seed of the course's hidden cases: drawn once, kept where only its owner reads, never printed."""
-    path = course.state / "seed"
-    try:
-        return int(path.read_text())
-    except FileNotFoundError:
+    drawn = read_seed(course.state)
+    if drawn is None:
         course.make_private()
-        write_atomically(path, f"{secrets.randbits(62)}\n".encode(), mode=0o600)
-        return int(path.read_text())
-    except ValueError as error:
-        raise BadInputError(f"{path} must hold one number. Delete it, and a new seed is drawn.") from error
+        write_atomically(course.state / "seed", f"{secrets.randbits(62)}\n".encode(), mode=0o600)
+        drawn = read_seed(course.state)
+    assert drawn is not None
+    return drawn
 
 
 class _Run:
@@ -177,7 +178,6 @@ class _Run:
         self.keys: dict[Submission, str] = {}
         self.stores: dict[str, VerdictStore] = {}
         self.fresh: dict[str, VerdictStore] = {}
-        self.waiting: dict[str, int] = {}
         self.done = 0
 
     def all(self, executor: str, workers: int | None, progress: Progress) -> Batch:
@@ -192,15 +192,33 @@ class _Run:
                 self.fresh[own].add(own, verdict)
                 if verdict.status == "failed":
                     failed[own] = verdict
-                self._advance(self.waiting.pop(own), progress)
+                self._advance(progress)
             for store in self.stores.values():
                 store.sync()
             self._enter(failed)
-        _remember_problems(self.course, list(self.releases), self.batch.problems)
+        self._see_what_is_kept()
+        _remember_problems(self.course, self.releases, self.batch)
         return self.batch
 
-    def _advance(self, count: int, progress: Progress) -> None:
-        self.done += count
+    def _see_what_is_kept(self) -> None:
+        """Tells with each problem the points that the gradebook keeps from an earlier version."""
+        if not self.batch.problems or not gradebook.exists(self.course):
+            return
+        totals = {
+            (assignment, row.student): row.total
+            for assignment in {one.assignment for one in self.batch.problems}
+            for row in gradebook.read(self.course, assignment)
+        }
+        now = {(one.assignment, one.student) for one in self.batch.graded}
+        self.batch.problems = [
+            one
+            if (one.assignment, one.student) in now
+            else replace(one, kept=totals.get((one.assignment, one.student)))
+            for one in self.batch.problems
+        ]
+
+    def _advance(self, progress: Progress) -> None:
+        self.done += 1
         progress(self.done, len(self.found.submissions))
 
     def _tasks(self, progress: Progress) -> Iterator[tuple[str, Task]]:
@@ -214,16 +232,14 @@ class _Run:
                 data = submission.read()
             except BadInputError as error:
                 self._report(submission, str(error))
-                self._advance(1, progress)
+                self._advance(progress)
                 continue
             own = key(data, released, self.batch.tier, self.seed, self.limits)
             self.keys[submission] = own
-            if own in self.waiting:
-                self.waiting[own] += 1
-            elif own in self.fresh or (own in store and not self.force):
-                self._advance(1, progress)
+            if own in self.fresh or (own in store and not self.force):
+                self._advance(progress)
             else:
-                self.fresh[own], self.waiting[own] = store, 1
+                self.fresh[own] = store
                 yield own, notebook_task(submission.assignment, released, data, self.seed, self.limits)
 
     def _store(self, submission: Submission) -> VerdictStore:
@@ -257,15 +273,21 @@ class _Run:
                 self.batch.graded.append(self._told(submission, verdict))
         for submission in graded:
             notebook = written.noted(self._store(submission)[self.keys[submission]])
-            written.write(self._written_to(submission), submission.notebook, notebook, submission.timestamp)
+            folder = self._written_to(submission)
+            try:
+                written.write(folder, submission.notebook, notebook, submission.timestamp)
+            except OSError as error:
+                if error.errno in FULL:
+                    raise
+                self.batch.unwritten.append(f"{folder} ({error.strerror})")
 
     def _enter_one(self, book: gradebook.GradebookWriter, submission: Submission, verdict: Verdict) -> None:
         """Enters one submission, unless all of it was entered before: a teacher may have gone on since."""
         notebook = written.noted(verdict)
         scores = {cell.grade_id: cell.score for cell in verdict.cells if cell.score is not None}
-        if written.is_written(
-            self._written_to(submission), submission.notebook, notebook
-        ) and book.is_entered(submission.assignment, submission.student, scores):
+        folder, stamp = self._written_to(submission), submission.timestamp
+        done = written.is_written(folder, submission.notebook, notebook, stamp)
+        if done and book.is_entered(submission.assignment, submission.student, scores):
             return
         node = nbformat.from_dict(notebook)
         book.enter(
@@ -290,18 +312,21 @@ class _Run:
         )
 
 
-def _remember_problems(course: Course, assignments: list[str], problems: list[Problem]) -> None:
+def _remember_problems(course: Course, assignments: Iterable[str], batch: Batch) -> None:
+    """Notes who could not be graded. Who was not looked at this time stays noted until graded."""
     for assignment in assignments:
-        told = {one.student: one.what for one in problems if one.assignment == assignment}
+        graded = {one.student for one in batch.graded if one.assignment == assignment}
+        told = {s: what for s, what in problems(course, assignment).items() if s not in graded}
+        told |= {one.student: one.what for one in batch.problems if one.assignment == assignment}
         path = course.state / "problems" / f"{assignment}.json"
         if told or path.exists():
             write_atomically(path, json.dumps(told, indent=1, sort_keys=True).encode())
 
 
 def problems(course: Course, assignment: str) -> dict[str, str]:
-    """The submissions that the last run could not grade, and what to do about each."""
+    """The submissions that could not be graded, and what to do about each."""
     try:
-        told: dict[str, str] = json.loads((course.state / "problems" / f"{assignment}.json").read_bytes())
-        return told
+        told = json.loads((course.state / "problems" / f"{assignment}.json").read_bytes())
     except (OSError, ValueError):
         return {}
+    return {str(student): str(what) for student, what in told.items()} if isinstance(told, dict) else {}

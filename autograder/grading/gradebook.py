@@ -15,7 +15,7 @@ from nbgrader import api, dbutil
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 from sqlalchemy import create_engine, inspect, select, text
-from sqlalchemy.exc import DatabaseError, SAWarning, SQLAlchemyError
+from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from sqlalchemy.orm import Session, selectinload
 
 from autograder.errors import BadInputError
@@ -68,17 +68,22 @@ def exists(course: Course) -> bool:
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            tables = set(inspect(connection).get_table_names())
+            looked = inspect(connection)
+            tables = set(looked.get_table_names())
             if not tables and not path:
                 return False
             revision = None
             if "alembic_version" in tables:
                 revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    except DatabaseError as error:
-        raise BadInputError(
-            f"{path or 'the gradebook'} cannot be opened as a gradebook ({error.orig}). Move it away, or "
-            "name another with c.CourseDirectory.db_url in nbgrader_config.py."
-        ) from error
+            lacking = [
+                f"{name}.{column.name}"
+                for name, table in api.Base.metadata.tables.items()
+                if name in tables
+                for column in table.columns
+                if column.name not in {there["name"] for there in looked.get_columns(name)}
+            ]
+    except SQLAlchemyError as error:
+        raise _cannot_be_used(course, error) from error
     finally:
         engine.dispose()
     missing = set(api.Base.metadata.tables) - tables
@@ -93,7 +98,37 @@ def exists(course: Course) -> bool:
             f"{path or 'the gradebook'} has the schema {revision}, but the installed nbgrader expects "
             f"{expected_revision()}. Make a copy of it, then run: nbgrader db upgrade"
         )
+    if lacking:
+        raise BadInputError(
+            f"{path or 'the gradebook'} lacks the columns {', '.join(lacking)}, which nbgrader needs: "
+            "something other than nbgrader has changed it. Put back a copy from before, or move it away."
+        )
     return True
+
+
+def _cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
+    """What to tell of a gradebook that cannot be read: one that is only busy must not be moved away."""
+    path, why = course.db_file, str(getattr(error, "orig", None) or _first_line(error))
+    name = path or "the gradebook"
+    if "locked" in why or "busy" in why:
+        return BadInputError(
+            f"{name} is held by another program ({why}), perhaps formgrader or another command of nbgrader. "
+            "Close that, or wait until it has ended, then run this again. Leave the file where it is."
+        )
+    if path is not None and path.is_dir():
+        return BadInputError(
+            f"{name} is a folder, but must be the file of the gradebook. Move that folder away, or name "
+            "another place with c.CourseDirectory.db_url in nbgrader_config.py."
+        )
+    if "disk I/O" in why or "unable to open" in why:
+        return BadInputError(
+            f"{name} cannot be read from the disk ({why}). Make sure that the disk is well and that you may "
+            "read the file, then run this again; keep a copy of it."
+        )
+    return BadInputError(
+        f"{name} cannot be opened as a gradebook ({why}). Move it away, or name another with "
+        "c.CourseDirectory.db_url in nbgrader_config.py."
+    )
 
 
 def require(course: Course) -> None:
@@ -316,7 +351,7 @@ def read(course: Course, assignment: str) -> list[Row]:
     """What the gradebook holds of an assignment: a row for each student who handed it in, by name.
 
     Raises:
-        BadInputError: there is no gradebook.
+        BadInputError: there is no gradebook, or it cannot be read.
     """
     require(course)
     engine = create_engine(course.db_url)
@@ -335,6 +370,8 @@ def read(course: Course, assignment: str) -> list[Row]:
     try:
         with Session(engine) as session:
             rows = [_row(assignment, submission) for submission in session.scalars(query)]
+    except SQLAlchemyError as error:
+        raise _cannot_be_used(course, error) from error
     finally:
         engine.dispose()
     return sorted(rows, key=lambda row: row.student)

@@ -39,6 +39,8 @@ def read_notebook(data: bytes) -> dict[str, Any]:
     """
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
+    if not data.strip():
+        raise UnreadableError("the file is empty; ask for the .ipynb file again")
     try:
         notebook = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -46,7 +48,10 @@ def read_notebook(data: bytes) -> dict[str, Any]:
             f"the file is not JSON ({str(error)[:100]}); ask for the .ipynb file as Jupyter saves it"
         ) from error
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise UnreadableError("the file is JSON but no notebook of format 4: it has no list of cells")
+        raise UnreadableError(
+            "the file is JSON but no notebook of format 4: it has no list of cells; ask for the .ipynb file "
+            "as Jupyter saves it"
+        )
     if len(notebook["cells"]) > MAX_CELLS:
         raise UnreadableError(
             f"the notebook has {len(notebook['cells'])} cells; at most {MAX_CELLS} are read"

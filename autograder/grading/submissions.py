@@ -54,6 +54,15 @@ class Problem:
     student: str
     assignment: str
     what: str
+    kept: float | None = None
+    """The points that stay from an earlier version, if one was graded."""
+
+    @property
+    def told(self) -> str:
+        """What to do, and what stays until then."""
+        if self.kept is None:
+            return self.what
+        return f"{self.what}. {self.student} keeps {self.kept:g} from the earlier version"
 
 
 @dataclass

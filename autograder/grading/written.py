@@ -39,12 +39,17 @@ def write(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | No
     return wrote
 
 
-def is_written(folder: Path, name: str, notebook: dict[str, Any]) -> bool:
-    """Whether the graded notebook is already there."""
+def is_written(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
+    """Whether `write` would change nothing."""
+    stamp = f"{timestamp}\n".encode() if timestamp else None
+    return _read(folder / f"{name}.ipynb") == as_bytes(notebook) and _read(folder / "timestamp.txt") == stamp
+
+
+def _read(path: Path) -> bytes | None:
     try:
-        return (folder / f"{name}.ipynb").read_bytes() == as_bytes(notebook)
+        return path.read_bytes()
     except OSError:
-        return False
+        return None
 
 
 def reports(path: Path) -> dict[str, Any]:

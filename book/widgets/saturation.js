@@ -183,7 +183,7 @@ function curvesPlot() {
     svg.append(make("text", { x: 29, y: at.norm(norm) + 4, "text-anchor": "end" }, [String(norm)]));
   for (const d of [1, 4, 16, 64, 256, 1024])
     svg.append(make("text", { x: at.width(d), y: 150, "text-anchor": "middle" }, [String(d)]));
-  svg.append(make("text", { x: 163, y: 167, "text-anchor": "middle" }, ["length of the vectors, d_k; up: norm of the Jacobian"]));
+  svg.append(make("text", { x: 163, y: 167, "text-anchor": "middle" }, ["number of components d_k; up: norm of the Jacobian"]));
   const line = (stroke, dash) =>
     svg.appendChild(make("path", { class: "curve", stroke, "stroke-dasharray": dash }));
   const [scaled, plain] = [line(BLUE, "none"), line(ORANGE, "5 4")];
@@ -204,7 +204,7 @@ function curvesPlot() {
 
 function render({ model, el }) {
   const d_k = () => make("i", {}, ["d", make("sub", {}, ["k"])]);
-  const slider = make("input", { type: "range", min: 0, max: 40, step: 1, "aria-label": "d k, the vectors' length" });
+  const slider = make("input", { type: "range", min: 0, max: 40, step: 1, "aria-label": "d k, the number of components" });
   const shown = make("output");
   const box = make("input", { type: "checkbox" });
   const again = make("button", { type: "button" }, ["Draw again"]);
@@ -224,7 +224,7 @@ function render({ model, el }) {
     ]),
     make("div", { class: "plots" }, [
       make("div", {}, [...panel("Scores", plots.scores.svg), ...panel("Weights", plots.weights.svg)]),
-      make("div", {}, panel("Gradient that gets through: this draw (dot), mean of 32 (lines)", plots.curves.svg)),
+      make("div", {}, panel("Norm of the Jacobian: this draw (dot), mean of 32 (lines)", plots.curves.svg)),
     ]),
     make("dl", {}, numbers.map(({ entry }) => entry)),
     says,

@@ -58,7 +58,7 @@ def dot_products(seed: int) -> np.ndarray:
 
 
 def jacobian_norm(scores: np.ndarray) -> float:
-    """The Frobenius norm of the softmax's Jacobian: how much of a gradient gets through."""
+    """The Frobenius norm of the softmax's Jacobian: how far the weights answer to the scores."""
     return float(np.linalg.norm(scaling.softmax_jacobian(ops.softmax(scores))))
 
 
@@ -96,8 +96,8 @@ def picture(state: dict[str, Any]) -> Figure:
     """The weights at d_k, and the norm of the Jacobian against d_k, with and without the division."""
     numbers = compute(state)
     colour = viz.BLUE if state["scaled"] else viz.ORANGE
-    figure = Figure(figsize=(6.4, 2.8))
-    bars, curves = figure.subplots(1, 2, width_ratios=(1, 1.25))
+    figure = Figure(figsize=(4.4, 5.0))
+    bars, curves = figure.subplots(2, 1, height_ratios=(1, 1.25))
     names = [str(key) for key in range(1, KEYS + 1)]
     bars.bar(names, numbers["weights"], color=colour, width=0.7)
     how = "divided by $\\sqrt{d_k}$" if state["scaled"] else "not divided"
@@ -107,7 +107,7 @@ def picture(state: dict[str, Any]) -> Figure:
     curves.plot(state["d_k"], numbers["jacobian_norm"], "o", color=colour, markersize=8)
     curves.legend(loc="lower left")
     curves.set_xscale("log", base=2)
-    curves.set(ylim=(0, 0.52), xlabel="$d_k$", ylabel="norm of the Jacobian")
-    curves.set_title("gradient that gets through")
+    curves.set(ylim=(0, 0.52), xlabel="number of components $d_k$", ylabel="norm of the Jacobian")
+    curves.set_title("dot: this draw; lines: mean of 32")
     curves.set_xticks([1, 4, 16, 64, 256, 1024], ["1", "4", "16", "64", "256", "1024"])
     return figure

@@ -36,10 +36,11 @@ def compute(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def picture(state: dict[str, Any]) -> Figure:
-    """Query and keys, weights, values and output, side by side."""
+    """Query and keys beside values and output, with the weights below."""
     numbers = compute(state)
-    figure = Figure(figsize=(6.4, 2.6))
-    plane, bars, blend = figure.subplots(1, 3, width_ratios=(1, 0.8, 1))
+    figure = Figure(figsize=(4.4, 3.7))
+    axes = figure.subplot_mosaic([["plane", "blend"], ["bars", "bars"]], height_ratios=(2, 1))
+    plane, blend, bars = axes["plane"], axes["blend"], axes["bars"]
     for number, (key, colour) in enumerate(zip(state["keys"], COLOURS, strict=True), start=1):
         _arrow(plane, key, colour)
         plane.annotate(f"$k_{number}$", key, (4, 4), textcoords="offset points", color=colour)
@@ -49,7 +50,7 @@ def picture(state: dict[str, Any]) -> Figure:
 
     names = [f"$k_{number}$" for number in (1, 2, 3)]
     drawn = bars.barh(names, numbers["weights"], color=COLOURS, height=0.55)
-    bars.bar_label(drawn, fmt="%.2f", padding=3, color=viz.INK, fontsize=9)
+    bars.bar_label(drawn, fmt="%.2f", padding=3, color=viz.INK)
     bars.set(xlim=(0, 1.25), xticks=[], title="weights")
     bars.invert_yaxis()
     bars.spines[["bottom", "left"]].set_visible(False)
@@ -63,11 +64,11 @@ def picture(state: dict[str, Any]) -> Figure:
     blend.scatter(*numbers["output"], s=70, color=viz.PINK, marker="D", zorder=3)
     blend.annotate("output", numbers["output"], (8, -3), textcoords="offset points", color=viz.PINK)
     blend.set_title("values and output")
-    for axes in (plane, blend):
-        axes.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal", xticks=[], yticks=[])
-        axes.axhline(0, color=viz.INK, linewidth=0.5, alpha=0.5)
-        axes.axvline(0, color=viz.INK, linewidth=0.5, alpha=0.5)
-        axes.spines[:].set_visible(False)
+    for square in (plane, blend):
+        square.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal", xticks=[], yticks=[])
+        square.axhline(0, color=viz.INK, linewidth=0.5, alpha=0.5)
+        square.axvline(0, color=viz.INK, linewidth=0.5, alpha=0.5)
+        square.spines[:].set_visible(False)
     return figure
 
 

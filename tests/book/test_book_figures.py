@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from tfcore import viz
@@ -61,6 +61,20 @@ def test_the_colours_differ_for_colour_blind_readers(kind: str) -> None:
     seen = {colour: lab(np.array(BLINDNESS[kind]) @ linear(colour)) for colour in viz.PALETTE}
     for one, other in combinations(viz.PALETTE, 2):
         assert np.linalg.norm(seen[one] - seen[other]) > 15, (one, other)
+
+
+@pytest.mark.parametrize("left", [1, 0.85], ids=["light page", "dark page, as course.css brightens it"])
+def test_a_number_in_a_heat_map_can_be_read(left: float) -> None:
+    weights = np.linspace(0, 1, 101)[None]
+    viz.heatmap(axes := Figure().subplots(), weights, ["row"], [""] * 101)
+    (mesh,) = axes.collections
+    mesh.update_scalarmappable()
+    cells = mesh.get_facecolors()
+    assert (cells[:, 3] == 1).all(), "the page shines through"
+    assert len(axes.texts) == len(cells)
+    for cell, text in zip(cells, axes.texts, strict=True):
+        seen = [1 - left * (1 - np.array(to_rgb(colour))) for colour in (cell, text.get_color())]
+        assert contrast(*map(to_hex, seen)) >= 4.5, text.get_text()
 
 
 def svg() -> str:

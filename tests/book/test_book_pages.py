@@ -71,11 +71,33 @@ def test_from_a_server(name: str, served: str, browser: Any) -> None:
 
 @pytest.mark.browser
 def test_search_finds_a_word_from_disk(html: Path, browser: Any) -> None:
-    page = browser.new_page()
-    page.goto((html / "search.html").as_uri() + "?q=softmax")
+    page, _, errors = open_page(browser, (html / "search.html").as_uri() + "?q=softmax")
     page.wait_for_selector("#search-results li a")
     assert page.locator("#search-results li a").count() > 1
-    page.close()
+    assert errors == []
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_the_exercises_fit_on_a_phone(html: Path, browser: Any) -> None:
+    context = browser.new_context(viewport=PHONE)
+    page = context.new_page()
+    page.goto((html / "book" / "notebook_02_qkv.html").as_uri())
+    for cell in page.locator("table.tf-exercises th").all():
+        box = cell.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+    context.close()
+
+
+@pytest.mark.browser
+def test_the_first_button_can_be_read_without_a_script(html: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((html / "index.html").as_uri())
+    button = page.locator(".tf-actions a").first
+    assert button.evaluate("node => getComputedStyle(node).color") == "rgb(255, 255, 255)"
+    context.close()
 
 
 @pytest.mark.browser

@@ -66,9 +66,11 @@ WRONG = {
         lambda x, axis=-1: softmax(x.astype(np.float32), axis),
         "more than rounding",
     ),
-    "softmax: smallest subtracted": (
+    "softmax: half of the largest subtracted": (
         "softmax",
-        lambda x, axis=-1: np.exp(y := x - x.min(axis, keepdims=True)) / np.exp(y).sum(axis, keepdims=True),
+        lambda x, axis=-1: (
+            np.exp(y := x - x.max(axis, keepdims=True) / 2) / np.exp(y).sum(axis, keepdims=True)
+        ),
         "holds NaN",
     ),
     "project: a bias": (

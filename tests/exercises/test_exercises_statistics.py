@@ -45,6 +45,21 @@ def test_the_scatter_of_means_is_chi_squared_and_its_limits_are_rare():
     assert chi2.cdf(0.2 * 40, 40) + chi2.sf(4 * 40, 40) < 1e-7
 
 
+def test_products_of_normal_numbers_stay_far_from_normal_ones():
+    """With d_k = 1 the shape tells; 0.7715 lies five standard deviations from what is right."""
+    rng = np.random.default_rng(3)
+
+    def flat(samples):
+        drawn = np.stack([samples.mean(axis=-1), samples.var(axis=-1)], axis=-1)
+        return np.array([declared.flatness(table) for table in drawn])
+
+    size = (1500, declared.MOST, 2)
+    right = flat(rng.standard_normal(size) * rng.standard_normal(size))
+    normal = flat(rng.standard_normal(size))
+    assert right.mean() + 5 * right.std() < declared.FLAT < normal.mean() - 4 * normal.std()
+    assert right.max() < declared.FLAT - 0.015
+
+
 ORDERS = {
     "keys before queries": lambda d, n, rng: (
         (k := rng.standard_normal((n, d))),
@@ -86,6 +101,25 @@ def test_other_draws_of_the_same_mistake_have_its_name(name, draw, seed):
         return dots.mean(), dots.var(ddof=1)
 
     assert report_on("ch03_scaling/dot_product_stats", answer, seed).diagnosis == name
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 0.0, "12", (1.0,), (0.0, 3.0, 1.0), (0.0, None), (10**400, 3.0), np.zeros((2, 2)), np.array(5.0)],
+    ids=repr,
+)
+def test_what_is_no_pair_of_numbers_is_told(value):
+    report = report_on("ch03_scaling/dot_product_stats", lambda d_k, num_samples, rng: value)
+    assert report.score == 0
+    assert report.message.startswith("expected two numbers, the mean and the variance; got")
+
+
+def test_a_table_of_right_numbers_is_no_pair():
+    """Not even one that looks like what the criteria make of many pairs."""
+    report = report_on(
+        "ch03_scaling/dot_product_stats", lambda d_k, num_samples, rng: np.tile([0.0, d_k], (12, 1))
+    )
+    assert report.score == 0
 
 
 def test_numpy_s_own_state_is_left_alone():

@@ -1,6 +1,8 @@
 """Bad input: a message that says what is wrong and what to do, exit code 2, and nothing changed."""
 
 import contextlib
+import csv
+import io
 import json
 import os
 import sqlite3
@@ -9,7 +11,7 @@ import subprocess
 import pytest
 from scratch import ASSIGNMENT, command, graded, hand_in, in_process, tree
 
-from autograder.grading import gradebook
+from autograder.grading import batch, gradebook
 
 GRADE = ("grade", "--executor", "kept", "--submissions")
 
@@ -102,7 +104,7 @@ def test_bad_usage(handed_in, option):
 BROKEN = {
     "not-json": (b"\x80\x04 not json", "is not JSON"),
     "json-but-no-notebook": (b'{"cells": 3}', "no notebook"),
-    "empty": (b"", "is not JSON"),
+    "empty": (b"", "the file is empty"),
     "deeply-nested": (b"[" * 100_000, "is not JSON"),
 }
 
@@ -275,6 +277,16 @@ def lacking_table(path):
         db.execute("DROP TABLE comment")
 
 
+def lacking_column(path):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("ALTER TABLE grade DROP COLUMN extra_credit")
+
+
+def folder_instead(path):
+    path.unlink()
+    (path / "x").mkdir(parents=True)
+
+
 def no_database(path):
     path.write_bytes(b"dear diary\n" * 1000)
 
@@ -286,6 +298,8 @@ def no_database(path):
         (other_database, ["is no gradebook of nbgrader", "Move it away"]),
         (old_database, ["is no gradebook of nbgrader", "alembic_version"]),
         (lacking_table, ["is no gradebook of nbgrader", "comment"]),
+        (lacking_column, ["lacks the columns grade.extra_credit"]),
+        (folder_instead, ["is a folder", "Move that folder away"]),
         (no_database, ["cannot be opened as a gradebook", "Move it away"]),
     ],
 )
@@ -309,6 +323,76 @@ def test_locked_gradebook(few, students):
     assert in_process(*GRADE, few / "submitted", cwd=few).exit_code == 0
 
 
+@pytest.mark.slow
+def test_a_gradebook_that_another_program_holds_is_not_moved_away(few):
+    with contextlib.closing(sqlite3.connect(few / "gradebook.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        done = in_process("export", cwd=few)
+    assert done.exit_code == 2
+    assert "held by another program" in done.stderr
+    assert "Move" not in done.stderr
+
+
+def test_a_broken_resubmission_keeps_the_points_and_says_so(few):
+    hand_in(few, "style-01", b"{")
+    hand_in(few, "new", b"")
+    done = in_process(*GRADE, few / "submitted", cwd=few)
+    assert done.exit_code == 2
+    assert "style-01 keeps 17 from the earlier version" in done.stderr
+    assert "new keeps" not in done.stderr
+    assert "Keeps 17 from the earlier version" in " ".join(in_process("report", cwd=few).stdout.split())
+    done = in_process("export", cwd=few)
+    assert done.exit_code == 0
+    lines = {line["student"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
+    assert lines["style-01"]["total"] == "17"
+    assert lines["style-01"]["remark"].startswith("keeps 17 from the earlier version")
+    assert (lines["new"]["total"], lines["blank"]["remark"]) == ("", "")
+    assert "the file is empty" in lines["new"]["remark"]
+    assert f"1 submission is not graded: new, {ASSIGNMENT}" in done.stderr
+
+
+def test_problems_of_others_are_not_forgotten(few, students, tmp_path):
+    for student in ("bad-1", "bad-2"):
+        hand_in(few, student, b"{")
+    in_process(*GRADE, few / "submitted", cwd=few)
+    hand_in(tmp_path, "bad-3", b"{")
+    done = in_process(*GRADE, tmp_path / "submitted", cwd=few)
+    assert "assignment" not in done.stdout  # no empty table
+    assert set(batch.problems(course_at(few), ASSIGNMENT)) == {"bad-1", "bad-2", "bad-3"}
+    hand_in(tmp_path, "bad-1", students["blank"][0])
+    in_process(*GRADE, tmp_path / "submitted", cwd=few)
+    assert set(batch.problems(course_at(few), ASSIGNMENT)) == {"bad-2", "bad-3"}
+
+
+@pytest.mark.parametrize("args", [("verify",), ("check", "softmax", "mine.py"), (*GRADE, "submitted")])
+def test_damaged_seed(few, monkeypatch, args):
+    monkeypatch.chdir(few)
+    (few / "mine.py").write_text("def softmax(z): ...")
+    (few / ".autograder" / "seed").write_text("abc")
+    refuses(few, *args, says=["must hold one number", "Delete it"])
+
+
+def test_a_folder_that_takes_no_page_stops_no_other(few):
+    (few / "feedback" / "style-01").mkdir(parents=True)
+    (few / "feedback" / "style-01" / ASSIGNMENT).write_text("in the way")
+    done = in_process("feedback", cwd=few)
+    assert done.exit_code == 2
+    assert "4 pages written" in done.stdout
+    assert f"not written: {few / 'feedback' / 'style-01' / ASSIGNMENT}" in done.stderr
+    (few / "feedback" / "style-01" / ASSIGNMENT).unlink()
+    assert "1 page written, 4 unchanged" in in_process("feedback", cwd=few).stdout
+
+
+def test_a_graded_notebook_that_cannot_be_written_stops_no_other(few, students):
+    (few / "autograded" / "new").write_text("in the way")
+    hand_in(few, "new", students["blank"][0])
+    hand_in(few, "new-too", students["blank"][0])
+    done = in_process(*GRADE, few / "submitted", cwd=few)
+    assert done.exit_code == 2
+    assert f"not written: {few / 'autograded' / 'new' / ASSIGNMENT}" in done.stderr
+    assert (few / "autograded" / "new-too" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").is_file()
+
+
 @pytest.mark.parametrize("args", [("feedback",), ("report",), ("export",)])
 def test_nothing_graded_yet(course, args):
     refuses(course, *args, says=["autograder grade --submissions"])
@@ -320,6 +404,10 @@ def test_unknown_export_format(few):
 
 def test_export_to_a_folder(few):
     refuses(few, "export", "--output", few, says=["is a folder", "Name a file"])
+
+
+def test_export_makes_no_folder(few):
+    refuses(few, "export", "--output", few / "new" / "grades.csv", says=["there is no folder", "Make it"])
 
 
 def test_export_into_a_file_for_a_folder(few):

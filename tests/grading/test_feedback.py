@@ -43,7 +43,16 @@ def test_the_report_stands_under_each_test(given, students):
 
 def test_a_written_answer_nobody_has_read_is_no_zero(given):
     assert "Not graded yet: a person reads this answer." in told(given, "style-01")
+    assert "waits for a person, 3.0 points" in told(given, "style-01")
     assert "No response." in told(given, "blank")
+    assert "waits for a person" not in told(given, "blank")
+
+
+def test_contents_name_the_exercises_and_no_font_is_asked_for(given):
+    html = page(given, "style-01").read_text()
+    assert '<a href="#softmax"><code>softmax</code></a>' in html
+    assert "Test cell" not in html
+    assert "@font-face" not in html
 
 
 def test_no_secret_and_no_test_source(given):

@@ -248,6 +248,15 @@ def test_late_submissions(few, students):
     )
 
 
+def test_the_same_work_handed_in_again_later(few, students):
+    with opened(few) as book:
+        book.update_or_create_assignment(ASSIGNMENT, duedate="2026-03-01 19:00:00 UTC")
+    assert row(few, "style-01").late_seconds == 0
+    hand_in(few, "style-01", students["style-01"][0], timestamp="2026-03-01 19:30:00 UTC")
+    assert not any(one.new for one in graded(few).graded)
+    assert row(few, "style-01").late_seconds == 1800
+
+
 def change_release(course, edit):
     path = course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
     notebook = json.loads(path.read_text())

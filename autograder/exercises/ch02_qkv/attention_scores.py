@@ -24,7 +24,7 @@ def two_axes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("2 queries, 3 keys, d_k = 5", drawn(rng, (), T_q=2, T_k=3, d_k=5))
     yield Case("a single query", drawn(rng, (), T_q=1, T_k=4, d_k=3))
     yield Case("a single key", drawn(rng, (), T_q=3, T_k=1, d_k=2))
-    yield Case("d_k = 1", drawn(rng, (), T_q=4, T_k=2, d_k=1))
+    yield Case("d_k = 1", drawn(rng, (), T_q=14, T_k=9, d_k=1))
     yield Case("long vectors, d_k = 64", drawn(rng, (), T_q=5, T_k=7, d_k=64))
     query, key = drawn(rng, (), T_q=4, T_k=6, d_k=7)
     yield Case("float32", (query.astype(np.float32), key.astype(np.float32)))
@@ -231,6 +231,70 @@ def weights_already(query, key):
 def scaled_in_place(query, key):
     query /= np.sqrt(query.shape[-1])
     return query @ np.swapaxes(key, -1, -2)
+
+
+@EXERCISE.misconception(
+    "You take d_k from query.shape[0]. That is the number of queries, or of sequences: the width is always "
+    "the last axis, query.shape[-1]."
+)
+def width_from_axis_0(query, key):
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[0])
+
+
+@EXERCISE.misconception(
+    "You take d_k from key.shape[1]. With a batch in front that is the number of keys, or of heads: the "
+    "width is always the last axis, key.shape[-1]."
+)
+def width_from_axis_1_of_key(query, key):
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(key.shape[1])
+
+
+@EXERCISE.misconception(
+    "The key is not transposed. Row i of the scores is query i with every key, so the keys must be columns: "
+    "query @ np.swapaxes(key, -1, -2)."
+)
+def not_transposed(query, key):
+    return query @ key / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "np.dot with `key.T` is right for two matrices only: with a batch `.T` reverses all axes, and np.dot "
+    "pairs every sequence with every other. Write query @ np.swapaxes(key, -1, -2)."
+)
+def np_dot_with_all_axes_reversed(query, key):
+    return np.dot(query, key.T) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "You swap axes 0 and 1 of the key. With a batch in front those are other axes: count from the end, "
+    "np.swapaxes(key, -1, -2)."
+)
+def axes_0_and_1_swapped(query, key):
+    return query @ np.swapaxes(key, 0, 1) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "You swap axes 1 and 2 of the key, which is right for one batch axis only. Count from the end, "
+    "np.swapaxes(key, -1, -2): that fits any number of leading axes."
+)
+def axes_1_and_2_swapped(query, key):
+    return query @ np.swapaxes(key, 1, 2) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "A transpose with (0, 2, 1) takes a key of three axes, no more and no fewer. np.swapaxes(key, -1, -2) "
+    "fits any number of them."
+)
+def transposed_as_three_axes(query, key):
+    return query @ np.transpose(key, (0, 2, 1)) / np.sqrt(query.shape[-1])
+
+
+@EXERCISE.misconception(
+    "A transpose with (0, 1, 3, 2) takes a key of four axes, no more and no fewer. np.swapaxes(key, -1, -2) "
+    "fits any number of them."
+)
+def transposed_as_four_axes(query, key):
+    return query @ np.transpose(key, (0, 1, 3, 2)) / np.sqrt(query.shape[-1])
 
 
 @EXERCISE.style("matrix product, last two axes swapped")

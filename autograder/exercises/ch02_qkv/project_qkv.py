@@ -193,6 +193,98 @@ def centred_in_place(x, W_q, W_k, W_v):
     return x @ W_q, x @ W_k, x @ W_v
 
 
+@EXERCISE.misconception(
+    "Query and value have changed places: you return value, key, query. The order is query, key, value."
+)
+def value_first_query_last(x, W_q, W_k, W_v):
+    return x @ W_v, x @ W_k, x @ W_q
+
+
+@EXERCISE.misconception("You return the value first, then query and key. The order is query, key, value.")
+def value_before_query_and_key(x, W_q, W_k, W_v):
+    return x @ W_v, x @ W_q, x @ W_k
+
+
+@EXERCISE.misconception("You return key and value before the query. The order is query, key, value.")
+def query_last(x, W_q, W_k, W_v):
+    return x @ W_k, x @ W_v, x @ W_q
+
+
+@EXERCISE.misconception(
+    "Your value is made with W_k, so it equals the key and W_v is never used. Use x @ W_v."
+)
+def value_is_key(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_k, x @ W_k
+
+
+@EXERCISE.misconception(
+    "Your value is made with W_q, so it equals the query and W_v is never used. Use x @ W_v."
+)
+def value_is_query(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_k, x @ W_q
+
+
+@EXERCISE.misconception(
+    "Your key is made with W_v, so it equals the value and W_k is never used. Use x @ W_k."
+)
+def key_is_value(x, W_q, W_k, W_v):
+    return x @ W_q, x @ W_v, x @ W_v
+
+
+@EXERCISE.misconception(
+    "Your query is made with W_k, so it equals the key and W_q is never used. Use x @ W_q."
+)
+def query_is_key(x, W_q, W_k, W_v):
+    return x @ W_k, x @ W_k, x @ W_v
+
+
+@EXERCISE.misconception(
+    "Your query is made with W_v, so it equals the value and W_q is never used. Use x @ W_q."
+)
+def query_is_value(x, W_q, W_k, W_v):
+    return x @ W_v, x @ W_k, x @ W_v
+
+
+@EXERCISE.misconception(
+    "You use W_k for all three. Query and value have weights of their own: x @ W_q, x @ W_k, x @ W_v."
+)
+def key_weight_for_all(x, W_q, W_k, W_v):
+    return x @ W_k, x @ W_k, x @ W_k
+
+
+@EXERCISE.misconception(
+    "You use W_v for all three. Query and key have weights of their own: x @ W_q, x @ W_k, x @ W_v."
+)
+def value_weight_for_all(x, W_q, W_k, W_v):
+    return x @ W_v, x @ W_v, x @ W_v
+
+
+@EXERCISE.misconception(
+    "You make the key out of the query. Each of the three is a projection of the tokens themselves: x @ W_k, "
+    "not q @ W_k."
+)
+def chained(x, W_q, W_k, W_v):
+    q = x @ W_q
+    k = q @ W_k
+    return q, k, k @ W_v
+
+
+@EXERCISE.misconception(
+    "Your einsum names two axes of x, so it takes one sequence and no batch. Let `...` stand for the leading "
+    "axes, '...td,de->...te', or write x @ W."
+)
+def einsum_without_batch(x, W_q, W_k, W_v):
+    return tuple(np.einsum("td,de->te", x, W) for W in (W_q, W_k, W_v))
+
+
+@EXERCISE.misconception(
+    "Your einsum names three axes of x, so it takes one batch axis, no more and no fewer. Let `...` stand for "
+    "the leading axes, '...td,de->...te', or write x @ W."
+)
+def einsum_with_one_batch_axis(x, W_q, W_k, W_v):
+    return tuple(np.einsum("btd,de->bte", x, W) for W in (W_q, W_k, W_v))
+
+
 @EXERCISE.style("three matrix products")
 def matmul(x, W_q, W_k, W_v):
     return x @ W_q, x @ W_k, x @ W_v

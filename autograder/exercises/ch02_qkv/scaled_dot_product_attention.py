@@ -129,11 +129,19 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
         scored(rng, np.full((3, 4), -1e4), d_k=7, d_v=5),
         {"mask": mask},
     )
+    mask = some_of_each_row(rng, 2, 5)
+    yield Case(
+        "a mask, scores around -1,000,000",
+        scored(rng, np.full((2, 5), -1e6), d_k=5, d_v=4),
+        {"mask": mask},
+    )
 
 
-def with_and_without(rng: np.random.Generator) -> Iterator[Case]:
+def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from unmasked(rng)
     yield from masked(rng)
+    yield from empty_rows(rng)
+    yield from large(rng)
 
 
 def _parts(trial: Trial) -> tuple[Array, Array, Array, Array]:
@@ -241,7 +249,7 @@ EXERCISE = Exercise(
         Criterion("a mask: True means may attend", 1, masked),
         Criterion("a query that may attend to nothing gets zeros", 1, empty_rows),
         Criterion("scores as large as 10,000", 0.5, large),
-        Criterion("the inputs are left as they were", 0.5, with_and_without, observes="arguments"),
+        Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
         Property("an empty row gives zeros", zero_where_nothing_is_allowed),
@@ -611,6 +619,37 @@ def scaled_in_place(query, key, value, mask=None):
     peak = scores.max(axis=-1, keepdims=True)
     e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You fill forbidden scores with -1e5, and nothing is left where the allowed scores lie lower still: "
+    "every exponential of an allowed key is 0. Fill with -inf or -1e9."
+)
+def fill_of_minus_100000(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -1e5)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "`mask |= ...` opens the empty rows of the caller's own mask. Write `mask = mask | empty`, which makes a "
+    "new one."
+)
+def empty_rows_opened_in_place(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    empty = False
+    if mask is not None:
+        empty = ~mask.any(axis=-1, keepdims=True)
+        mask |= empty
+        scores = np.where(mask, scores, -np.inf)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = np.where(empty, 0, e / e.sum(axis=-1, keepdims=True))
     return weights @ value, weights
 
 

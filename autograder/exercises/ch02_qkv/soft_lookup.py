@@ -284,6 +284,16 @@ def changed_in_place(query, keys, values, temperature):
     return values.sum(axis=0)
 
 
+@EXERCISE.misconception(
+    "You sum the values times exp(score) and never divide by the sum of the exponentials. Subtract the "
+    "largest score, and divide by weights.sum()."
+)
+def bare_exponentials(query, keys, values, temperature):
+    if temperature <= 0:
+        raise ValueError("temperature must be positive")
+    return np.exp(keys @ query / temperature) @ values
+
+
 @EXERCISE.style("scores, softmax, weighted sum")
 def textbook(query, keys, values, temperature):
     if temperature <= 0:

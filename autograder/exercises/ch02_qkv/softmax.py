@@ -31,8 +31,15 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("scores around 10,000", (1e4 + rng.normal(size=(3, 5)),))
     yield Case("scores around -10,000", (rng.normal(size=(2, 6)) - 1e4,))
     yield Case("rows far apart", (rng.normal(size=(3, 4)) + np.array([[-1e4], [0.0], [1e4]]),))
-    yield Case("scores spread over 10,000", (1e4 * rng.normal(size=(2, 7)),))
+    spread = [1e4 * (rng.permutation(7) / 3 - 1) for _ in range(2)]
+    yield Case("scores spread over 20,000", (np.array(spread) + rng.normal(size=(2, 7)),))
     yield Case("float32, around 10,000", ((1e4 + rng.normal(size=(3, 8))).astype(np.float32),))
+
+
+def everything(rng: np.random.Generator) -> Iterator[Case]:
+    yield from ordinary(rng)
+    yield from other_axes(rng)
+    yield from large(rng)
 
 
 def sums_to_one(trial: Trial) -> str | None:
@@ -72,7 +79,7 @@ EXERCISE = Exercise(
         Criterion("weights along the last axis", 1, ordinary),
         Criterion("any axis that is asked for", 0.5, other_axes),
         Criterion("scores as large as 10,000", 1, large),
-        Criterion("the input is left as it was", 0.5, ordinary, observes="arguments"),
+        Criterion("the input is left as it was", 0.5, everything, observes="arguments"),
     ),
     properties=(
         *FIRST,
@@ -165,6 +172,81 @@ def hard_maximum(x, axis=-1):
 )
 def sigmoid(x, axis=-1):
     return 0.5 * (1 + np.tanh(x / 2))
+
+
+@EXERCISE.misconception(
+    "Where an axis is asked for, `x -= ...` writes into the caller's array. Write `x = x - ...` there too."
+)
+def changed_in_place_on_other_axes(x, axis=-1):
+    if axis == -1:
+        x = x - x.max(axis=axis, keepdims=True)
+    else:
+        x -= x.max(axis=axis, keepdims=True)
+    e = np.exp(x)
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "You subtract the smallest score, which makes the others larger still, and exp overflows. Subtract the "
+    "largest: then no exponent is above 0."
+)
+def minimum_subtracted(x, axis=-1):
+    e = np.exp(x - x.min(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "You subtract the mean. A score far above the mean still overflows: subtract the largest, so that no "
+    "exponent is above 0."
+)
+def mean_subtracted(x, axis=-1):
+    e = np.exp(x - x.mean(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "You always normalise axis 0, the columns of a matrix. Use the `axis` that was passed, the last one "
+    "unless the caller says otherwise."
+)
+def always_axis_0(x, axis=-1):
+    e = np.exp(x - x.max(axis=0, keepdims=True))
+    return e / e.sum(axis=0, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "You always normalise axis 1, which a single row does not have. Use the `axis` that was passed: -1, the "
+    "last one, unless the caller says otherwise."
+)
+def always_axis_1(x, axis=-1):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "Your maximum runs along the last axis and your sum along `axis`. What is subtracted cancels only if it "
+    "is the same for all scores that share a sum: x.max(axis=axis, keepdims=True)."
+)
+def maximum_of_last_axis(x, axis=-1):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "Your maximum runs along axis 0 and your sum along `axis`. What is subtracted cancels only if it is the "
+    "same for all scores that share a sum: x.max(axis=axis, keepdims=True)."
+)
+def maximum_of_axis_0(x, axis=-1):
+    e = np.exp(x - x.max(axis=0, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@EXERCISE.misconception(
+    "Your maximum runs along `axis`, but your sum along the last axis. The weights must sum to 1 along "
+    "`axis`: e.sum(axis=axis, keepdims=True)."
+)
+def sum_of_last_axis(x, axis=-1):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
 
 
 @EXERCISE.style("subtract the maximum, exponentiate, normalise")

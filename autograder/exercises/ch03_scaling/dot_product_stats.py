@@ -2,12 +2,14 @@
 
 What is right is a distribution, so most criteria look at the results of many generators at once. The tests
 allow for more than chance does: together they reject a right answer less than once in a million examinations
-(`tests/exercises/test_statistics.py` measures it).
+(`tests/exercises/test_exercises_statistics.py` measures it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +25,22 @@ MANY = 12
 SIGMAS = 9.0
 """How many standard errors the average may be off; a normal one strays so far once in 1e18."""
 
-
 SWING = 3.0
 """How many times as widely as chance has it the variances may scatter from generator to generator."""
+
+MOST = 600
+"""Generators behind a case of the second criterion: enough to tell half of the samples from all of them."""
+
+FLAT = 0.7715
+"""The flatness (see `flatness`) above which two products of two normal numbers are none: with `MOST`
+generators it is 0.708 +- 0.012 for a right answer and 0.798 +- 0.006 where q . k is itself normal."""
+
+
+@dataclass(frozen=True)
+class NoPair:
+    """Stands for a result that is not two numbers."""
+
+    value: Any
 
 
 def over_generators(count: int) -> Measure:
@@ -33,31 +48,37 @@ def over_generators(count: int) -> Measure:
 
     def measure(call: Callable[[Case], Outcome], case: Case) -> Outcome:
         d_k, num_samples, first = case.args
-        rows = []
-        for i in range(count):
-            outcome = call(Case(case.says, (d_k, num_samples, Seed(first.value + i))))
-            if outcome.error or outcome.forbidden or not is_pair(outcome.value):
-                return outcome
-            rows.append([float(as_array(number)) for number in outcome.value])  # type: ignore[arg-type]
-        return Outcome(np.array(rows))
+        seeds = range(first.value, first.value + count)
+        return table(call, [Case(case.says, (d_k, num_samples, Seed(seed))) for seed in seeds])
 
     return measure
 
 
 def same_generator_twice(call: Callable[[Case], Outcome], case: Case) -> Outcome:
     """Calls twice with the same generator; the value is an array (2, 2) of means and variances."""
-    outcomes = [call(case) for _ in range(2)]
-    for outcome in outcomes:
-        if outcome.error or outcome.forbidden or not is_pair(outcome.value):
+    return table(call, [case, case])
+
+
+def table(call: Callable[[Case], Outcome], cases: list[Case]) -> Outcome:
+    """The means and variances of several calls, or what the first gave that was no such pair."""
+    rows = []
+    for case in cases:
+        outcome = call(case)
+        if outcome.error or outcome.forbidden:
             return outcome
-    return Outcome(np.array([[float(number) for number in o.value] for o in outcomes]))
+        pair = numbers(outcome.value)
+        if pair is None:
+            return Outcome(NoPair(outcome.value))
+        rows.append(pair)
+    return Outcome(np.array(rows))
 
 
-def is_pair(value: object) -> bool:
-    """Whether it is two numbers."""
-    if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
-        return False
-    return all((array := as_array(number)) is not None and array.shape == () for number in value)
+def numbers(value: Any) -> list[float] | None:
+    """The two numbers that a value is made of, if it is."""
+    listed = isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    parts = list(value) if listed else []
+    found = [float(part) for one in parts if (part := as_array(one)) is not None and not part.shape]
+    return found if len(found) == len(parts) == 2 else None
 
 
 def standard_errors(d_k: int, num_samples: int) -> Array:
@@ -69,13 +90,19 @@ def standard_errors(d_k: int, num_samples: int) -> Array:
     return np.sqrt(np.array([d_k, 2 * d_k**2 + 6 * d_k]) / num_samples)
 
 
-def _no_pair(value: object) -> str:
-    return f"expected two numbers, the mean and the variance; got {describe(value)}"
+def of_pairs(test: Callable[[Trial], str | None]) -> Callable[[Trial], str | None]:
+    """A test of a table, for results that may be no pairs."""
+
+    def told(trial: Trial) -> str | None:
+        if isinstance(trial.value, NoPair):
+            return f"expected two numbers, the mean and the variance; got {describe(trial.value.value)}"
+        return test(trial)
+
+    return told
 
 
+@of_pairs
 def tells_mean_and_variance(trial: Trial) -> str | None:
-    if not is_table(trial.value):
-        return _no_pair(trial.value)
     d_k, num_samples, _ = trial.case.args
     right, errors, got = np.array([0.0, d_k]), standard_errors(d_k, num_samples), trial.value
     if not np.isfinite(got).all():
@@ -93,26 +120,55 @@ def tells_mean_and_variance(trial: Trial) -> str | None:
     return None
 
 
+@of_pairs
 def tells_fresh_pairs(trial: Trial) -> str | None:
     """Whether means scatter as those of `num_samples` independent dot products do: the sum of their squares,
-    in standard errors, is chi-squared with as many degrees of freedom as generators.
+    in standard errors, is chi-squared with as many degrees of freedom as generators. With d_k = 1 it is the
+    shape of the distribution that is looked at.
     """
-    if not is_table(trial.value):
-        return _no_pair(trial.value)
     d_k, num_samples, _ = trial.case.args
     means, right = trial.value[:, 0], standard_errors(d_k, num_samples)[0]
     scatter = float(np.mean((means / right) ** 2))
-    if 0.2 < scatter < 4 or (_constant(means) and 0 < scatter < 16):
+    if _constant(means) and 0 < scatter < 16:
         return None  # one result for all generators is another criterion's business
+    if d_k == 1:
+        return _tells_products(trial.value)
+    if 0.65 < scatter < 1.45:
+        return None
     return (
         f"with {num_samples} samples of d_k = {d_k} your means scatter by {means.std():.2g} around 0; "
         f"those of {num_samples} independent dot products scatter by {right:.2g}"
     )
 
 
+def _tells_products(table: Array) -> str | None:
+    """Whether two samples of d_k = 1 are products of two normal numbers."""
+    if _few(table):
+        return (
+            f"with d_k = 1 your q . k takes only a few values, such as {table[0, 0]:.3g}; a product of two "
+            "standard normal numbers can take any"
+        )
+    if not (np.isfinite(table).all() and (table[:, 1] > 0).any()):
+        return "with 2 samples of d_k = 1 your variance is 0 or NaN; two dot products differ: is one missing?"
+    if flatness(table) > FLAT:
+        return (
+            "with d_k = 1 your q . k is spread like a single normal number; the product of two has more near "
+            "0 and more far out: draw q and k, both, from rng"
+        )
+    return None
+
+
+def flatness(table: Array) -> float:
+    """The mean size over the root of the mean square, of sum and difference of two samples, which a mean and
+    a variance of two tell: sqrt(1/2) for products of two normal numbers, sqrt(2/pi) for normal numbers.
+    """
+    sizes = np.abs(np.stack([table[:, 0], np.sqrt(np.maximum(table[:, 1], 0))]))
+    squares = np.maximum((sizes**2).mean(axis=1), 1e-300)
+    return float(np.mean(sizes.mean(axis=1) / np.sqrt(squares)))
+
+
+@of_pairs
 def tells_the_same(trial: Trial) -> str | None:
-    if not is_table(trial.value):
-        return _no_pair(trial.value)
     one, other = trial.value
     if np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True):
         return None
@@ -122,19 +178,13 @@ def tells_the_same(trial: Trial) -> str | None:
     )
 
 
+@of_pairs
 def tells_apart(trial: Trial) -> str | None:
-    if not is_table(trial.value):
-        return _no_pair(trial.value)
-    if len(np.unique(trial.value[:, 0])) == len(trial.value):
+    if not _constant(trial.value[:, 0]):
         return None
     return (
         f"other generators give the same mean {trial.value[0, 0]:.4g} again; draw from the rng that is passed"
     )
-
-
-def is_table(value: object) -> bool:
-    """Whether the value is what the measures above make of results that are pairs."""
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[1] == 2
 
 
 def same_distribution(got: Array, expected: Array, case: Case) -> bool:
@@ -143,8 +193,6 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
     Equal are: whether the results vary at all, and, where there are enough of them, their averages within
     six standard errors and their spreads within a factor.
     """
-    if not (is_table(got) and is_table(expected)):
-        return False
     if not (np.isfinite(got).all() and np.isfinite(expected).all()):
         return False
     d_k = case.args[0]
@@ -155,11 +203,18 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
         )
     if len(got) < MANY:
         return True
+    if _few(got) != _few(expected):
+        return False
     errors = np.sqrt((got.var(axis=0) + expected.var(axis=0)) / (len(got) - 1))
     if (np.abs(got.mean(axis=0) - expected.mean(axis=0)) > 6 * errors + 1e-12).any():
         return False
     spreads = np.log((got.std(axis=0) + 1e-12) / (expected.std(axis=0) + 1e-12))
     return bool((np.abs(spreads) < np.log([4.0, 6.0])).all())
+
+
+def _few(table: Array) -> bool:
+    """Whether the means are so few different numbers that they can be no sums of normal ones."""
+    return len(np.unique(np.round(table[:, 0], 6))) < len(table) / 10
 
 
 def _constant(table: Array) -> bool:
@@ -177,6 +232,7 @@ def large_samples(rng: np.random.Generator) -> Iterator[Case]:
 
 def small_samples(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("25 samples of d_k = 7", (7, 25, generator(rng)))
+    yield Case("2 samples of d_k = 1", (1, 2, generator(rng)))
 
 
 def a_few(rng: np.random.Generator) -> Iterator[Case]:
@@ -198,11 +254,11 @@ EXERCISE = Exercise(
             measure=over_generators(MANY),
         ),
         Criterion(
-            "num_samples pairs, each drawn afresh",
+            "num_samples pairs of normal vectors, each drawn afresh",
             1,
             small_samples,
             test=tells_fresh_pairs,
-            measure=over_generators(40),
+            measure=over_generators(MOST),
         ),
         Criterion(
             "the same generator gives the same result",
@@ -212,7 +268,7 @@ EXERCISE = Exercise(
             measure=same_generator_twice,
         ),
         Criterion(
-            "another generator gives another result", 0.5, a_few, test=tells_apart, measure=over_generators(3)
+            "another generator gives another result", 0.5, a_few, test=tells_apart, measure=over_generators(6)
         ),
     ),
     same=same_distribution,
@@ -356,6 +412,48 @@ def global_state(d_k, num_samples, rng):
 def randn_of_the_generator(d_k, num_samples, rng):
     q = rng.randn(num_samples, d_k)
     k = rng.randn(num_samples, d_k)
+    dots = (q * k).sum(axis=1)
+    return dots.mean(), dots.var()
+
+
+@EXERCISE.misconception(
+    "You draw components of +1 and -1. Mean and variance come out alike, but the dot product of normal "
+    "vectors can take any value: draw with rng.standard_normal(...)."
+)
+def plus_or_minus_one(d_k, num_samples, rng):
+    q = rng.choice([-1.0, 1.0], size=(num_samples, d_k))
+    k = rng.choice([-1.0, 1.0], size=(num_samples, d_k))
+    dots = (q * k).sum(axis=1)
+    return dots.mean(), dots.var()
+
+
+@EXERCISE.misconception(
+    "You draw the dot products themselves, with the variance d_k that you are to find. Draw q and k, and "
+    "multiply them: then the variance is measured, not put in."
+)
+def dot_products_drawn(d_k, num_samples, rng):
+    dots = rng.normal(0.0, np.sqrt(d_k), size=num_samples)
+    return dots.mean(), dots.var()
+
+
+@EXERCISE.misconception(
+    "You draw only half of num_samples pairs. One sample is one dot product, and it takes a q *and* a k: "
+    "draw num_samples of each."
+)
+def half_of_the_samples(d_k, num_samples, rng):
+    q = rng.standard_normal((num_samples // 2, d_k))
+    k = rng.standard_normal((num_samples // 2, d_k))
+    dots = (q * k).sum(axis=1)
+    return dots.mean(), dots.var()
+
+
+@EXERCISE.misconception(
+    "Your queries come from a generator with a fixed seed, so they are the same in every call and only the "
+    "keys are drawn afresh. Draw both from the rng that is passed."
+)
+def queries_of_a_fixed_seed(d_k, num_samples, rng):
+    q = np.random.default_rng(0).standard_normal((num_samples, d_k))
+    k = rng.standard_normal((num_samples, d_k))
     dots = (q * k).sum(axis=1)
     return dots.mean(), dots.var()
 

@@ -52,6 +52,10 @@ def not_negative(trial: Trial) -> str | None:
 
 def exact(trial: Trial) -> str | None:
     got, right = _got(trial)
+    if got == round(got) != right and abs(got - right) < 1:
+        return (
+            f"{got:g} is a whole number and the right {right:.6g} is not; return the fraction too, no int()"
+        )
     if got == right or not abs(got - right) < 0.1 * abs(right):
         return None
     return (
@@ -206,6 +210,20 @@ def means_counted_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 )
 def divided_by_d_k(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2) / d_k
+
+
+@EXERCISE.misconception(
+    "You take roots: sqrt(var) is the standard deviation, but in a product of centred, independent factors "
+    "it is the variances that multiply. Use var_q and var_k as they are."
+)
+def deviations_for_variances(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    s, t = np.sqrt(var_q), np.sqrt(var_k)
+    return d_k * (s * t + s * mean_k**2 + t * mean_q**2)
+
+
+@EXERCISE.misconception("int() cuts off the fraction. A variance is a real number: return it whole.")
+def truncated(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return int(d_k * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2))
 
 
 @EXERCISE.style("the formula")

@@ -97,6 +97,21 @@ def agrees_with_differences(trial: Trial) -> str | None:
     )
 
 
+def a_row_alone_is_right(trial: Trial) -> str | None:
+    """Where the first row by itself comes out right, the leading axes are at fault."""
+    p = trial.case.args[0]
+    first = (0,) * (p.ndim - 1)
+    if not first:
+        return None
+    alone = trial.call(Case("one row", (p[first].copy(),))).value
+    if np.shape(alone) != trial.expected[first].shape or not near(np.asarray(alone), trial.expected[first]):
+        return None
+    return (
+        f"one row of weights alone comes out right, a batch of shape {p.shape} does not: use "
+        "p[..., :, None] and p[..., None, :], which leave the leading axes alone"
+    )
+
+
 def diagonal_right(trial: Trial) -> str | None:
     J, right = np.asarray(trial.value), trial.expected
     off = ~np.eye(J.shape[-1], dtype=bool)
@@ -120,6 +135,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         *FIRST,
+        Property("a batch is its rows", a_row_alone_is_right),
         Property("diagonal or the rest", diagonal_right),
         Property("rows sum to zero", rows_sum_to_zero),
         Property("J is symmetric", is_symmetric),
@@ -234,6 +250,78 @@ def changed_in_place(p):
     p *= 1 - p
     J[..., i, i] = p
     return J
+
+
+@EXERCISE.misconception(
+    "`np.eye(n) * p` makes a diagonal of one row, not of a batch. Put an axis in: np.eye(n) * "
+    "p[..., None, :]."
+)
+def diagonal_of_one_row(p):
+    return np.eye(p.shape[-1]) * p - p[..., :, None] * p[..., None, :]
+
+
+@EXERCISE.misconception(
+    "p[:, None] and p[None, :] count axes from the front, and so does np.eye(n) * p: right for one row only. "
+    "Count from the end: p[..., :, None], p[..., None, :]."
+)
+def axes_from_the_front(p):
+    return np.eye(p.shape[-1]) * p - p[:, None] * p[None, :]
+
+
+@EXERCISE.misconception(
+    "np.diag knows no batch, and p[:, None] counts axes from the front. Use p[..., :, None] and "
+    "p[..., None, :] with np.eye(n): they leave leading axes alone."
+)
+def diag_and_axes_from_the_front(p):
+    return np.diag(p) - p[:, None] * p[None, :]
+
+
+@EXERCISE.misconception(
+    "p[:, None] puts the new axis after the first one, which is right for a single row only. Put it last, "
+    "p[..., :, None], and let delta_ij - p_j use p[..., None, :]."
+)
+def factored_axes_from_the_front(p):
+    return p[:, None] * (np.eye(p.shape[-1]) - p[None, :])
+
+
+@EXERCISE.misconception(
+    "np.diagflat and np.outer flatten: a batch of rows becomes one long row. Use p[..., :, None] and "
+    "p[..., None, :] with np.eye(n), which keep rows apart."
+)
+def flattened(p):
+    return np.diagflat(p) - np.outer(p, p)
+
+
+@EXERCISE.misconception(
+    "Your loops run over len(p), the *first* axis: right for one row of weights, not for a batch. Take n = "
+    "p.shape[-1] and index from the end: p[..., i], p[..., j]."
+)
+def loops_over_the_first_axis(p):
+    n = len(p)
+    return np.array([[p[i] * ((i == j) - p[j]) for j in range(n)] for i in range(n)])
+
+
+@EXERCISE.misconception(
+    "Your J is (n, n), room for one row of weights. A batch needs (..., n, n): J = np.empty((*p.shape, n)), "
+    "with J[..., i, j] from p[..., i] and p[..., j]."
+)
+def loops_into_one_matrix(p):
+    n = p.shape[-1]
+    J = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            J[i, j] = p[i] * (1 - p[i]) if i == j else -p[i] * p[j]
+    return J
+
+
+@EXERCISE.misconception(
+    "You handle one row and a matrix of rows, no more. With further leading axes a `row` is a matrix itself: "
+    "use p[..., :, None] and p[..., None, :]."
+)
+def rows_of_a_matrix_only(p):
+    if p.ndim == 1:
+        return np.diag(p) - np.outer(p, p)
+    return np.array([np.diag(row) - np.outer(row, row) for row in p])
 
 
 @EXERCISE.style("p_i times (delta_ij - p_j)")

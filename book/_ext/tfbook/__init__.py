@@ -12,6 +12,7 @@ MODULES = (
     "chapters",
     "alt_text",
     "accessible",
+    "search",
     "typeface",
     "icons",
 )

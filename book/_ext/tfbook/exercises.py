@@ -75,7 +75,10 @@ class ExercisesDirective(SphinxDirective):
         rows = read_rows(json.loads(path.read_text("utf8")))
         if not rows:
             raise self.error(f"exercises: {name} has no graded cell")
-        return self.parse_text_to_nodes(as_markdown(rows))
+        table, *others = self.parse_text_to_nodes(as_markdown(rows))
+        assert isinstance(table, nodes.table)
+        table["classes"].append("tf-exercises")
+        return [table, *others]
 
 
 def as_markdown(rows: list[Row]) -> str:
