@@ -207,6 +207,13 @@ def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     assert "19.0 / 20.0" in text
     assert "Say why," in text
     assert "Not graded yet" not in text
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:  # handed in again, as `grade` leaves it
+        book.find_grade(name, ASSIGNMENT, ASSIGNMENT, "style-02").needs_manual_grade = True
+        book.db.commit()
+    assert in_process("feedback", cwd=course).exit_code == 0
+    text = told(course, "style-02")
+    assert "Say why," in text
+    assert "given by hand for an earlier version" in text
 
 
 def test_feedback_is_the_same_each_time(given, tmp_path):
