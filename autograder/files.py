@@ -73,7 +73,7 @@ def read_seed(state: Path) -> int | None:
     path = state / "seed"
     try:
         return int(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
         raise BadInputError(f"{path} must hold one number. Delete it, and a new seed is drawn.") from error

@@ -117,13 +117,13 @@ class Pair:
         }
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            child = self._zygote.ask_with(b"F", theirs, order, START_SECONDS)["pid"]
+            child = self._zygote.ask(b"F", theirs, order, START_SECONDS)["pid"]
             theirs.close()
             try:
-                reply = self._judge.ask_with(b"G", ours, task, _longest(limits))
+                reply = self._judge.ask(b"G", ours, task, _longest(limits))
             finally:
                 ours.close()
-                self._zygote.ask_with(b"E", self._zygote.control, {"pid": child}, START_SECONDS)
+                self._zygote.ask(b"E", None, {"pid": child}, START_SECONDS)
                 shutil.rmtree(home, ignore_errors=True)
         return Verdict.from_dict(wire.json_from_array(reply["verdict"]))
 
@@ -171,10 +171,10 @@ class _Process:
     def wait_until_ready(self) -> None:
         wire.receive(self.control, time.monotonic() + START_SECONDS)
 
-    def ask_with(self, tag: bytes, passed: socket.socket, order: Any, seconds: float) -> Any:
-        """Sends an order with a descriptor and waits for the answer."""
+    def ask(self, tag: bytes, passed: socket.socket | None, order: Any, seconds: float) -> Any:
+        """Sends an order, with a descriptor where one is passed, and waits for the answer."""
         self.control.settimeout(START_SECONDS)
-        socket.send_fds(self.control, [tag], [passed.fileno()])
+        socket.send_fds(self.control, [tag], [passed.fileno()] if passed else [])
         wire.send(self.control, order)
         return wire.receive(self.control, time.monotonic() + seconds)
 

@@ -1,6 +1,7 @@
 """A small released notebook, a right answer, and limits that suit a test."""
 
 import textwrap
+from pathlib import Path
 
 from autograder.grading.session import Limits
 
@@ -56,3 +57,11 @@ def released():
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def is_running(pid):
+    """Whether a process is there and not merely waiting to be reaped."""
+    try:
+        return "Z (zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -1,9 +1,14 @@
 """Strangers' code meets the grader: what is right scores, what is not is told why, and nothing spreads."""
 
+import os
+import subprocess
+import sys
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
-from small_course import RIGHT
+from small_course import RIGHT, is_running
 
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import file_task
@@ -179,3 +184,33 @@ def test_a_judge_that_is_killed_is_started_again(pair, grade_file):
     pair._judge._process.kill()
     pair._judge._process.wait()
     assert one(grade_file(RIGHT)).passed
+
+
+def test_no_descriptor_is_kept_from_one_submission_to_the_next(pair, grade_file):
+    grade_file(RIGHT)
+    held = len(os.listdir(f"/proc/{pair._zygote._process.pid}/fd"))
+    for _ in range(3):
+        grade_file(RIGHT)
+    assert len(os.listdir(f"/proc/{pair._zygote._process.pid}/fd")) == held
+
+
+def test_both_processes_end_when_the_driver_is_killed():
+    driver = """
+import os
+from small_course import LIMITS, RIGHT
+from autograder.grading.pair import Pair, file_task
+pair = Pair()
+pair.grade(file_task("softmax", RIGHT.encode(), False, 1, LIMITS))
+print(pair._zygote._process.pid, pair._judge._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", driver], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    pids = [int(pid) for pid in run.stdout.split()]
+    assert len(pids) == 2
+    for _ in range(100):
+        if not any(is_running(pid) for pid in pids):
+            return
+        time.sleep(0.1)
+    raise AssertionError("a process is left behind")

@@ -278,8 +278,8 @@ def einsum_without_batch(x, W_q, W_k, W_v):
 
 
 @EXERCISE.misconception(
-    "Your einsum names three axes of x, so it takes one batch axis, no more and no fewer. Let `...` stand for "
-    "the leading axes, '...td,de->...te', or write x @ W."
+    "Your einsum names three axes of x, so it takes one batch axis, no more and no fewer. Let "
+    "`...` stand for the leading axes, '...td,de->...te', or write x @ W."
 )
 def einsum_with_one_batch_axis(x, W_q, W_k, W_v):
     return tuple(np.einsum("btd,de->bte", x, W) for W in (W_q, W_k, W_v))
