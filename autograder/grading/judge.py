@@ -93,6 +93,8 @@ def grade_notebook(
 ) -> Verdict:
     """The verdict on a submitted notebook: cells run in order, each exercise examined at its test cell."""
     declared = {e.function_name: e for e in exercises.of_assignment(assignment)}
+    for cell in released["cells"]:
+        cell["source"] = matching.joined(cell["source"])
     matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])
     sources: list[str] = []
     troubles: list[str] = []

@@ -60,9 +60,7 @@ def read_notebook(data: bytes) -> dict[str, Any]:
 
 
 def _clean(cell: Cell) -> Cell:
-    source = cell.get("source", "")
-    if isinstance(source, list):
-        source = "".join(part for part in source if isinstance(part, str))
+    source = joined(cell.get("source", ""))
     kind = cell.get("cell_type")
     metadata = cell.get("metadata")
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
@@ -72,6 +70,11 @@ def _clean(cell: Cell) -> Cell:
         "source": source if isinstance(source, str) else "",
         "grade_id": grade_id if isinstance(grade_id, str) else None,
     }
+
+
+def joined(source: Any) -> Any:
+    """A cell's text, which a notebook may hold as a list of lines."""
+    return "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
 
 
 def match(released: list[Cell], submitted: list[Cell]) -> Matched:

@@ -155,6 +155,14 @@ for shadow in (test_replaced, test_marked_as_answer):
     shadow.__test__ = False  # tricks on the test cell, no tests of pytest's
 
 
+def test_a_release_with_sources_as_lines_is_understood(grade_notebook):
+    release, notebook = released(), submission()
+    for change in (source_as_lines, stripped):
+        change(notebook)
+    source_as_lines(release)
+    assert scores(grade_notebook(notebook, release=release))["softmax"] == 3
+
+
 def test_points_before_a_lost_kernel_stand(grade_notebook):
     notebook = submission()
     notebook["cells"].append(cell("code", "import os\nos._exit(1)"))
