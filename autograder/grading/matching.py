@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from rapidfuzz import fuzz
 
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20
@@ -170,7 +171,7 @@ def _likeness(released: str, submitted: str) -> float:
         return 2.0
     if released.strip() == submitted.strip():
         return 1.5
-    return difflib.SequenceMatcher(None, released[:4000], submitted[:4000], autojunk=False).ratio()
+    return fuzz.ratio(released[:4000], submitted[:4000]) / 100
 
 
 def _annotated(cell: Cell | None, release: Cell | None) -> Cell:

@@ -163,6 +163,14 @@ def test_a_release_with_sources_as_lines_is_understood(grade_notebook):
     assert scores(grade_notebook(notebook, release=release))["softmax"] == 3
 
 
+def test_two_thousand_long_cells_are_matched_soon(grade_notebook):
+    notebook = submission()
+    stripped(notebook)
+    notebook["cells"][1:1] = [cell("markdown", f"{i} " + "abcdefghij" * 400) for i in range(1900)]
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 3
+
+
 def test_points_before_a_lost_kernel_stand(grade_notebook):
     notebook = submission()
     notebook["cells"].append(cell("code", "import os\nos._exit(1)"))
