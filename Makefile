@@ -16,7 +16,7 @@ help: ## this list
 course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class
 	@echo "1/3 notebooks" && $(BIN)/autograder release
 	@echo "2/3 book" && $(BIN)/python book/build.py
-	@echo "3/3 sample class" && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
+	@echo "3/3 sample class" && rm -rf $(SAMPLE)/submitted && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
 	@$(BIN)/python -m autograder.samples.make $(SAMPLE)
 	@$(BIN)/autograder grade --course $(SAMPLE) --submissions $(SAMPLE)/submitted --cell-limit 3
 	@$(BIN)/autograder feedback --course $(SAMPLE)
