@@ -1,0 +1,254 @@
+"""What a model is made of, as frozen data: attention, block, positions, model.
+
+One configuration describes GPT-2, another Llama, another the encoder of BERT: the families of the book differ
+in these fields and in nothing else. ``tfcore.models.presets`` holds the published ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+PositionKind = Literal["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
+Layout = Literal["half", "interleaved"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+NormKind = Literal["layer", "rms"]
+NormPlace = Literal["pre", "post"]
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    r"""One attention layer: $h$ query heads of width $d_{head}$ that share $h_{kv}$ heads of keys and values.
+
+    Args:
+        d_model: width of the residual stream.
+        num_heads: query heads, h.
+        num_kv_heads: heads of keys and values; h when None, 1 for multi-query attention.
+        d_head: width of one head; d_model / h when None.
+        bias: whether the four projections add a bias.
+        scale: multiplies the scores; $1 / \sqrt{d_{head}}$ when None.
+        window: how many tokens a causal query sees, itself included; all when None.
+
+    Raises:
+        ValueError: heads that do not divide the width, or groups that do not divide the heads.
+
+    From: Vaswani et al. (2017); Shazeer (2019), *Fast Transformer Decoding*; Ainslie et al. (2023), *GQA*.
+
+    >>> AttentionConfig(d_model=12, num_heads=4).width
+    3
+    """
+
+    d_model: int
+    num_heads: int
+    num_kv_heads: int | None = None
+    d_head: int | None = None
+    bias: bool = True
+    scale: float | None = None
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        _positive(self, "d_model", "num_heads", "num_kv_heads", "d_head", "window")
+        if self.d_head is None and self.d_model % self.num_heads:
+            raise ValueError(
+                f"expected heads that divide d_model, got d_model {self.d_model} and {self.num_heads} heads; "
+                "choose another number of heads, or give d_head"
+            )
+        if self.num_heads % self.kv_heads:
+            raise ValueError(
+                f"expected key heads that divide the query heads, got {self.num_kv_heads} and "
+                f"{self.num_heads}; each key head serves the same number of query heads"
+            )
+
+    @property
+    def width(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.num_heads if self.d_head is None else self.d_head
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key and value heads, that is of groups that share one."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """One block: attention, feed-forward network, and a norm before or after each.
+
+    Args:
+        attention: the attention layer; cross-attention, where there is one, has the same shape.
+        d_ff: inner width of the feed-forward network, or of each expert.
+        activation: its nonlinearity.
+        gated: whether a second projection is multiplied in (SwiGLU is "silu", gated).
+        ffn_bias: whether its projections add a bias.
+        norm: LayerNorm or RMSNorm.
+        norm_eps: added to the variance under the root.
+        norm_place: "pre" norms the input of a sublayer, "post" the sum of residual and output.
+        num_experts: feed-forward networks to choose from; one, always used, when None.
+        top_k: how many experts a token is sent to.
+        dropout: probability of zeroing a sublayer's output in training.
+
+    Raises:
+        ValueError: an unknown name, or a size below 1.
+
+    From: Vaswani et al. (2017); Xiong et al. (2020), *On Layer Normalization in the Transformer
+    Architecture*; Shazeer (2020), *GLU Variants Improve Transformer*; Jiang et al. (2024), *Mixtral*.
+
+    >>> BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48).norm_place
+    'pre'
+    """
+
+    attention: AttentionConfig
+    d_ff: int
+    activation: Activation = "gelu"
+    gated: bool = False
+    ffn_bias: bool = True
+    norm: NormKind = "layer"
+    norm_eps: float = 1e-5
+    norm_place: NormPlace = "pre"
+    num_experts: int | None = None
+    top_k: int = 2
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _positive(self, "d_ff", "num_experts", "top_k")
+        _one_of(self, "activation", Activation)
+        _one_of(self, "norm", NormKind)
+        _one_of(self, "norm_place", NormPlace)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"expected a dropout from 0 up to 1, got {self.dropout!r}; 0 switches it off")
+        if self.num_experts is not None and self.top_k > self.num_experts:
+            raise ValueError(
+                f"expected a top_k of at most {self.num_experts} experts, got {self.top_k}; "
+                "a token is sent to an expert once"
+            )
+
+
+@dataclass(frozen=True)
+class PositionConfig:
+    """How a model knows the order of its tokens; see ``tfcore.positions``.
+
+    Args:
+        kind: one of six methods, or "none".
+        max_len: rows of a learned table; no other method has a limit.
+        base: of the frequencies of sinusoids and rotations.
+        layout: whether channel i is paired with i + d/2 ("half") or with i + 1 ("interleaved"), for sinusoids
+            and rotations.
+        d_rotary: how many channels of a head are rotated; all when None.
+        rope_scaling: slows the rotations down for longer contexts, as in ``config.json`` of Llama 3.
+        num_buckets: T5's number of distances that are told apart.
+        max_distance: T5's and Shaw's distance beyond which all are alike.
+
+    Raises:
+        ValueError: an unknown name, or a size below 1.
+
+    >>> PositionConfig("rope", base=500_000.0).layout
+    'half'
+    """
+
+    kind: PositionKind = "learned"
+    max_len: int = 1024
+    base: float = 10_000.0
+    layout: Layout = "half"
+    d_rotary: int | None = None
+    rope_scaling: tuple[tuple[str, Any], ...] | None = None
+    num_buckets: int = 32
+    max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        _one_of(self, "kind", PositionKind)
+        _one_of(self, "layout", Layout)
+        _positive(self, "max_len", "d_rotary", "num_buckets", "max_distance")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A stack of equal blocks between an embedding and, where there is one, a head.
+
+    Args:
+        vocab_size: V, tokens that the model knows.
+        num_layers: blocks.
+        block: what each of them is.
+        positions: how order enters.
+        num_segments: kinds of segment with an embedding of their own (BERT has two); 0 for none.
+        embedding_norm: whether the embeddings are normed before the first block.
+        embedding_scale: multiplies the token embeddings.
+        final_norm: whether the output of the last block is normed; None means as pre-norm needs it.
+        tied: whether the head uses the matrix of the token embedding.
+        logit_scale: multiplies the last hidden state before the head.
+        logit_bias: whether the head adds a bias.
+
+    Raises:
+        ValueError: a size below 1.
+
+    From: Vaswani et al. (2017); Press and Wolf (2017), *Using the Output Embedding to Improve Language
+    Models*.
+
+    >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
+    >>> ModelConfig(vocab_size=100, num_layers=2, block=block).has_final_norm
+    True
+    """
+
+    vocab_size: int
+    num_layers: int
+    block: BlockConfig
+    positions: PositionConfig = field(default_factory=PositionConfig)
+    num_segments: int = 0
+    embedding_norm: bool = False
+    embedding_scale: float = 1.0
+    final_norm: bool | None = None
+    tied: bool = True
+    logit_scale: float = 1.0
+    logit_bias: bool = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "vocab_size", "num_layers")
+
+    @property
+    def d_model(self) -> int:
+        """Width of the residual stream."""
+        return self.block.attention.d_model
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether the output of the last block is normed: by default where its blocks norm their input."""
+        return self.block.norm_place == "pre" if self.final_norm is None else self.final_norm
+
+
+@dataclass(frozen=True)
+class EncoderDecoderConfig:
+    """Two stacks, the second of which attends to the first; they share one token embedding.
+
+    Args:
+        encoder: the stack that reads the source.
+        decoder: the stack that writes the target; its head fields apply.
+
+    Raises:
+        ValueError: widths or vocabularies that differ.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.1.
+    """
+
+    encoder: ModelConfig
+    decoder: ModelConfig
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "vocab_size"):
+            ours, theirs = getattr(self.encoder, name), getattr(self.decoder, name)
+            if ours != theirs:
+                raise ValueError(
+                    f"expected one {name} for encoder and decoder, got {ours} and {theirs}; "
+                    "they share the token embedding, and the decoder attends to the encoder"
+                )
+
+
+def _positive(config: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+
+
+def _one_of(config: Any, name: str, choices: Any) -> None:
+    value = getattr(config, name)
+    if value not in get_args(choices):
+        raise ValueError(f"expected {name} out of {', '.join(get_args(choices))}, got {value!r}; name one")

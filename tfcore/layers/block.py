@@ -1,0 +1,122 @@
+"""The block: sublayers that each add something to a stream, and a norm before or after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tfcore.cache import KeysAndValues, LayerCache
+from tfcore.config import BlockConfig
+from tfcore.layers.feed_forward import FeedForward
+from tfcore.layers.multi_head import MultiHeadAttention
+from tfcore.layers.norms import make_norm
+from tfcore.moe import MixtureOfExperts
+from tfcore.positions import Order
+
+
+class TransformerBlock(nn.Module):
+    r"""Mix the tokens by attention, then change each by the feed-forward network.
+
+    Pre-norm: $x_1 = x + \text{Att}(\text{LN}(x)), \; y = x_1 + \text{FFN}(\text{LN}(x_1))$.
+    Post-norm: $x_1 = \text{LN}(x + \text{Att}(x)), \; y = \text{LN}(x_1 + \text{FFN}(x_1))$.
+
+    Args:
+        config: the layers, and where the norms are.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.1 (post-norm); Xiong et al. (2020),
+    *On Layer Normalization in the Transformer Architecture* (pre-norm).
+
+    >>> import torch
+    >>> from tfcore.config import AttentionConfig
+    >>> block = TransformerBlock(BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48))
+    >>> print(block(torch.zeros(2, 5, 12), causal=True).shape)
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.norm_attention = make_norm(config)
+        self.attention = MultiHeadAttention(config.attention)
+        self.norm_ffn = make_norm(config)
+        self.ffn = _feed_forward(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T d_model"],
+        mask: Bool[Tensor, "*#scores"] | None = None,
+        *,
+        causal: bool = False,
+        order: Order | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T d_model"]:
+        """See :meth:`MultiHeadAttention.forward` for the arguments."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.attention(x, mask=mask, causal=causal, order=order, cache=cache)
+
+        x = self._add(x, self.norm_attention, attend)
+        return self._add(x, self.norm_ffn, self.ffn)
+
+    def _add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Add what a sublayer says to the stream, normed on its way in or together with the stream."""
+        pre = self.config.norm_place == "pre"
+        change = sublayer(norm(x) if pre else x)
+        if self.config.dropout:
+            change = F.dropout(change, self.config.dropout, self.training)
+        return x + change if pre else norm(x + change)
+
+
+class DecoderBlock(TransformerBlock):
+    r"""A block that also attends to a memory, between attention to itself and the feed-forward network.
+
+    Pre-norm: $x_2 = x_1 + \text{Att}(\text{LN}(x_1), m)$; the memory m is not normed here.
+
+    Args:
+        config: the layers, and where the norms are; both attention layers have the same shape.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.1.
+
+    >>> import torch
+    >>> from tfcore.config import AttentionConfig
+    >>> block = DecoderBlock(BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48))
+    >>> print(block(torch.zeros(2, 5, 12), torch.zeros(2, 7, 12)).shape)
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__(config)
+        self.norm_cross = make_norm(config)
+        self.cross_attention = MultiHeadAttention(config.attention)
+
+    def forward(  # type: ignore[override]  # a memory comes first: without one there is nothing to cross to
+        self,
+        x: Float[Tensor, "B T d_model"],
+        memory: Float[Tensor, "B T_k d_model"] | KeysAndValues,
+        self_mask: Bool[Tensor, "*#scores"] | None = None,
+        memory_mask: Bool[Tensor, "*#scores"] | None = None,
+        *,
+        causal: bool = False,
+        order: Order | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T d_model"]:
+        """See :meth:`MultiHeadAttention.forward` for the arguments."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.attention(x, mask=self_mask, causal=causal, order=order, cache=cache)
+
+        def cross(x: Tensor) -> Tensor:
+            return self.cross_attention(x, memory, memory_mask)
+
+        x = self._add(x, self.norm_attention, attend)
+        x = self._add(x, self.norm_cross, cross)
+        return self._add(x, self.norm_ffn, self.ffn)
+
+
+def _feed_forward(config: BlockConfig) -> nn.Module:
+    if config.num_experts is None:
+        return FeedForward(config)
+    return MixtureOfExperts(config.attention.d_model, config.d_ff, config.num_experts, config.top_k)

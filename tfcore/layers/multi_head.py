@@ -1,0 +1,113 @@
+"""Multi-head attention: for a sequence itself or another one, with heads of keys that queries may share."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tfcore.attention import attention
+from tfcore.cache import KeysAndValues, LayerCache
+from tfcore.config import AttentionConfig
+from tfcore.layers.heads import merge_heads, split_heads
+from tfcore.positions import Order, shaw_bias
+
+
+class MultiHeadAttention(nn.Module):
+    r"""Attend with h heads side by side, each through projections of its own.
+
+    $\text{Concat}(\text{head}_1, \dots, \text{head}_h) \, W^O$,
+    $\text{head}_i = \text{Attention}(x W^Q_i, m W^K_i, m W^V_i)$, where m is x itself or a memory.
+
+    The projections of queries, keys and values are one matrix, ``W_qkv``: its first rows make the queries,
+    then come the keys, then the values. One large product is faster than three small ones.
+
+    Args:
+        config: width, heads, groups, bias, scale and window.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.2; Shazeer (2019), *Fast Transformer
+    Decoding* (one key head); Ainslie et al. (2023), *GQA* (groups).
+
+    >>> import torch
+    >>> layer = MultiHeadAttention(AttentionConfig(d_model=12, num_heads=4, num_kv_heads=2))
+    >>> print(layer(torch.zeros(2, 5, 12), causal=True).shape)
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.scale = config.width**-0.5 if config.scale is None else config.scale
+        self.q_size = config.num_heads * config.width
+        self.kv_size = config.kv_heads * config.width
+        self.W_qkv = nn.Linear(config.d_model, self.q_size + 2 * self.kv_size, bias=config.bias)
+        self.W_o = nn.Linear(self.q_size, config.d_model, bias=config.bias)
+        self.keep_weights = False
+        self.weights: Float[Tensor, "B H T_q T_k"] | None = None  # of the last call, where they are kept
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T_q d_model"],
+        memory: Float[Tensor, "B T_k d_model"] | KeysAndValues | None = None,
+        mask: Bool[Tensor, "*#scores"] | None = None,
+        *,
+        causal: bool = False,
+        order: Order | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T_q d_model"]:
+        """Attend from ``x`` to itself and what the cache holds, or to the memory.
+
+        Args:
+            x: what asks, (B, T_q, d_model).
+            memory: what answers in cross-attention, (B, T_k, d_model), or what :meth:`keys_and_values` made
+                of it; ``x`` itself when None.
+            mask: boolean, True = may attend, broadcastable to (B, H, T_q, T_k).
+            causal: allow only keys that come no later than the query.
+            order: what the layer is told about positions.
+            cache: keys and values of the tokens before ``x``; those of ``x`` are added to it.
+
+        Returns:
+            (B, T_q, d_model).
+        """
+        if memory is None:
+            q, k, v = self.W_qkv(x).split([self.q_size, self.kv_size, self.kv_size], dim=-1)
+            q, k, v = self._heads(q), self._heads(k), self._heads(v)
+        else:
+            q = self._heads(self._project(x, slice(0, self.q_size)))
+            k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)
+        bias = None
+        if order is not None:
+            if order.rotation is not None:
+                q, k = order.rotation(q), order.rotation(k)
+            bias = order.bias
+            if order.relative_keys is not None:
+                bias = shaw_bias(q, *order.relative_keys, self.scale)
+        if cache is not None:
+            k, v = cache.update(k, v)
+        output = attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            bias=bias,
+            causal=causal,
+            window=self.config.window if memory is None else None,
+            scale=self.scale,
+            return_weights=self.keep_weights,
+        )
+        if self.keep_weights:
+            output, self.weights = output
+        return self.W_o(merge_heads(output))
+
+    def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:
+        """Project a memory once, for all the steps that will attend to it."""
+        both = self._project(memory, slice(self.q_size, None))
+        k, v = both.split(self.kv_size, dim=-1)
+        return self._heads(k), self._heads(v)
+
+    def _heads(self, x: Float[Tensor, "B T size"]) -> Float[Tensor, "B H T d_head"]:
+        return split_heads(x, x.shape[-1] // self.config.width)
+
+    def _project(self, x: Float[Tensor, "B T d_model"], rows: slice) -> Float[Tensor, "B T rows"]:
+        bias = None if self.W_qkv.bias is None else self.W_qkv.bias[rows]
+        return F.linear(x, self.W_qkv.weight[rows], bias)

@@ -1,0 +1,69 @@
+"""Norms: bring each token's vector to one scale. The formulas, and the modules that models use."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tfcore.config import BlockConfig
+
+
+def layer_norm(
+    x: Float[Tensor, "*batch d"], weight: Float[Tensor, " d"], bias: Float[Tensor, " d"], eps: float = 1e-5
+) -> Float[Tensor, "*batch d"]:
+    r"""Center each vector, bring its variance to 1, then rescale and shift each channel.
+
+    $\gamma \odot \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta$, mean and (biased) variance over d.
+
+    Args:
+        x: (..., d).
+        weight: the gain of each channel, (d,).
+        bias: the shift of each channel, (d,).
+        eps: added to the variance, under the root.
+
+    Returns:
+        The normed vectors, (..., d).
+
+    From: Ba, Kiros and Hinton (2016), *Layer Normalization*.
+
+    >>> print(layer_norm(torch.tensor([1.0, 3.0]), torch.ones(2), torch.zeros(2)))
+    tensor([-1.0000,  1.0000])
+    """
+    centered = x - x.mean(dim=-1, keepdim=True)
+    variance = centered.square().mean(dim=-1, keepdim=True)
+    return centered * torch.rsqrt(variance + eps) * weight + bias
+
+
+def rms_norm(
+    x: Float[Tensor, "*batch d"], weight: Float[Tensor, " d"], eps: float = 1e-6
+) -> Float[Tensor, "*batch d"]:
+    r"""Bring the root mean square of each vector to 1, then rescale each channel; nothing is centered.
+
+    $\gamma \odot \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}$.
+
+    Args:
+        x: (..., d).
+        weight: the gain of each channel, (d,).
+        eps: added to the mean square, under the root.
+
+    Returns:
+        The normed vectors, (..., d).
+
+    From: Zhang and Sennrich (2019), *Root Mean Square Layer Normalization*.
+
+    >>> print(rms_norm(torch.tensor([3.0, 3.0]), torch.ones(2)))
+    tensor([1., 1.])
+    """
+    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+def make_norm(config: BlockConfig) -> nn.Module:
+    """Make the norm that a configuration names: torch's modules, which compute in float32 or wider.
+
+    >>> from tfcore.config import AttentionConfig
+    >>> make_norm(BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48, norm="rms"))
+    RMSNorm((12,), eps=1e-05, elementwise_affine=True)
+    """
+    kind = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}[config.norm]
+    return kind(config.attention.d_model, eps=config.norm_eps)

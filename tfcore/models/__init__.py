@@ -1,0 +1,8 @@
+"""Whole models: encoder-only, decoder-only, encoder-decoder, and the heads that put them to use."""
+
+from tfcore.models.decoder import Decoder
+from tfcore.models.encoder import Encoder
+from tfcore.models.encoder_decoder import EncoderDecoder
+from tfcore.models.heads import Classifier, Tagger
+
+__all__ = ["Classifier", "Decoder", "Encoder", "EncoderDecoder", "Tagger"]

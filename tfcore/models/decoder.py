@@ -1,0 +1,59 @@
+"""Decoder-only models: GPT, Llama, Mistral, Mixtral, BLOOM."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from tfcore.cache import Cache, make_cache
+from tfcore.config import ModelConfig
+from tfcore.models.stack import Head, Stack
+
+
+class Decoder(nn.Module):
+    r"""Predict the next token at every place, from what came before it.
+
+    $p(x_{t+1} \mid x_{\le t}) = \text{softmax}(E \, h_t)$.
+
+    Args:
+        config: sizes and choices.
+
+    From: Radford et al. (2019), *Language Models are Unsupervised Multitask Learners*.
+
+    >>> import torch
+    >>> from tfcore.config import AttentionConfig, BlockConfig
+    >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=3), d_ff=48)
+    >>> model = Decoder(ModelConfig(vocab_size=50, num_layers=2, block=block))
+    >>> print(model(torch.tensor([[7, 1, 4]])).shape)
+    torch.Size([1, 3, 50])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stack = Stack(config, causal=True)
+        self.head = Head(config, self.stack.embedding)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        cache: Cache | None = None,
+        padding: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Compute the logits of the next token at every place.
+
+        Args:
+            tokens: ids, (B, T).
+            cache: from :meth:`new_cache`; then ``tokens`` are those that come after what it has seen.
+            padding: True at real tokens. Rows padded on the left come out as they do alone.
+
+        Returns:
+            Logits, (B, T, V).
+        """
+        return self.head(self.stack(tokens, cache=cache, padding=padding))
+
+    def new_cache(self, batch: int, max_len: int | None = None, kind: str | None = None) -> Cache:
+        """Make an empty cache for this model; see :func:`tfcore.cache.make_cache`."""
+        weight = self.stack.embedding.weight
+        attention, layers = self.config.block.attention, self.config.num_layers
+        return make_cache(attention, layers, batch, max_len, kind, weight.dtype, weight.device)

@@ -1,0 +1,59 @@
+"""Heads that put an encoder to use: one answer for a text, or one for each token."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from tfcore.models.encoder import Encoder
+
+
+class Classifier(nn.Module):
+    r"""Sort texts into classes, from the hidden state of their first token.
+
+    $z = W_c \tanh(W_p h_1)$.
+
+    Args:
+        encoder: what reads the text.
+        num_classes: C.
+
+    From: Devlin et al. (2019), *BERT*, section 3.2.
+    """
+
+    def __init__(self, encoder: Encoder, num_classes: int) -> None:
+        super().__init__()
+        d_model = encoder.config.d_model
+        self.encoder = encoder
+        self.pool = nn.Linear(d_model, d_model)
+        self.classify = nn.Linear(d_model, num_classes)
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], padding: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B C"]:
+        """Compute the logit of each class; the first token must be real."""
+        first = self.encoder(tokens, padding)[:, 0]
+        return self.classify(self.pool(first).tanh())
+
+
+class Tagger(nn.Module):
+    r"""Give each token a tag.
+
+    $z_t = W h_t$.
+
+    Args:
+        encoder: what reads the text.
+        num_tags: C.
+
+    From: Devlin et al. (2019), *BERT*, section 5.3.
+    """
+
+    def __init__(self, encoder: Encoder, num_tags: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tag = nn.Linear(encoder.config.d_model, num_tags)
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], padding: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T C"]:
+        """Compute the logit of each tag at each token; at padding they mean nothing."""
+        return self.tag(self.encoder(tokens, padding))

@@ -1,0 +1,154 @@
+"""What every model is built around: embedding, positions, blocks, final norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from tfcore.cache import Cache, KeysAndValues
+from tfcore.config import ModelConfig
+from tfcore.layers import DecoderBlock, TransformerBlock, make_norm
+from tfcore.positions import Positions
+
+
+class Stack(nn.Module):
+    r"""Turn tokens into hidden states.
+
+    $x^{(0)} = s \, E_{token} \, (+ E_{position} + E_{segment}), \; x^{(l)} = \text{Block}_l(x^{(l-1)})$.
+
+    Args:
+        config: sizes and choices.
+        causal: whether a token sees only what came before it.
+        cross: whether blocks also attend to a memory.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, figure 1.
+    """
+
+    def __init__(self, config: ModelConfig, causal: bool, cross: bool = False) -> None:
+        super().__init__()
+        self.config, self.causal = config, causal
+        attention = config.block.attention
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.segments = nn.Embedding(config.num_segments, config.d_model) if config.num_segments else None
+        self.positions = Positions(config.positions, attention, causal)
+        self.embedding_norm = make_norm(config.block) if config.embedding_norm else None
+        kind = DecoderBlock if cross else TransformerBlock
+        self.blocks = nn.ModuleList(kind(config.block) for _ in range(config.num_layers))
+        self.final_norm = make_norm(config.block) if config.has_final_norm else None
+        _initialise(self)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        padding: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+        memory: Sequence[Tensor | KeysAndValues] | None = None,
+        memory_padding: Bool[Tensor, "B T_k"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T d_model"]:
+        """Run the blocks one after the other.
+
+        Args:
+            tokens: ids, (B, T).
+            padding: True at real tokens, on either side of the padding; all are real when None.
+            segments: the segment that each token belongs to; 0 when None.
+            memory: for each block, what its cross-attention reads.
+            memory_padding: True at the memory's real tokens.
+            cache: what is kept of the tokens before these; these are added to it.
+
+        Returns:
+            Hidden states, (B, T, d_model).
+        """
+        batch, num_new = _check_tokens(tokens, self.config.vocab_size)
+        _check_padding("padding", padding, (batch, num_new))
+        start = 0 if cache is None else cache.length
+        num_keys = num_new if cache is None else cache.visible(num_new)
+        q_pos = torch.arange(start, start + num_new, device=tokens.device)
+        k_pos = torch.arange(start + num_new - num_keys, start + num_new, device=tokens.device)
+        real = padding if cache is None else cache.note_padding(padding, batch, num_new, tokens.device)
+        positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]
+        mask = None if real is None else real[:, None, None, -num_keys:]
+        memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]
+
+        x = self.embedding(tokens)
+        if self.config.embedding_scale != 1:
+            x = x * self.config.embedding_scale
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        x = self.positions.embed(x, q_pos if positions is None else positions)
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        if self.config.block.dropout:
+            x = F.dropout(x, self.config.block.dropout, self.training)
+
+        order = self.positions.relate(q_pos, k_pos, positions, x.dtype)
+        for layer, block in enumerate(self.blocks):
+            kept = None if cache is None else cache.layers[layer]
+            sources = () if memory is None else (memory[layer],)
+            masks = (mask,) if memory is None else (mask, memory_mask)
+            x = block(x, *sources, *masks, causal=self.causal, order=order, cache=kept)
+        return x if self.final_norm is None else self.final_norm(x)
+
+
+class Head(nn.Module):
+    r"""Give every token of the vocabulary a logit.
+
+    $z = s \, E x + b$, where E is the embedding if they are tied.
+
+    Args:
+        config: whether it is tied, scaled and biased.
+        embedding: the token embedding that it may share.
+    """
+
+    def __init__(self, config: ModelConfig, embedding: nn.Embedding) -> None:
+        super().__init__()
+        self.scale = config.logit_scale
+        self.linear = nn.Linear(config.d_model, config.vocab_size, bias=config.logit_bias)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        if config.logit_bias:
+            nn.init.zeros_(self.linear.bias)
+        if config.tied:
+            self.linear.weight = embedding.weight
+
+    def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T V"]:
+        return self.linear(x if self.scale == 1 else x * self.scale)
+
+
+def _initialise(stack: Stack) -> None:
+    """Draw weights of 0.02, smaller where a sublayer adds to the stream, as GPT-2 does."""
+    into_stream = (2 * stack.config.num_layers) ** -0.5
+    for name, parameter in stack.named_parameters():
+        if parameter.ndim > 1:
+            gain = into_stream if name.endswith(("W_o.weight", "W_down.weight")) else 1.0
+            nn.init.normal_(parameter, std=0.02 * gain)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+
+
+def _check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
+    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
+        raise ValueError(
+            f"expected token ids as whole numbers of shape (B, T) with T of 1 or more, got {tokens.dtype} "
+            f"{tuple(tokens.shape)}; a single sequence goes in as tokens[None]"
+        )
+    if tokens.device.type == "cpu" and tokens.numel():
+        low, high = int(tokens.min()), int(tokens.max())
+        if low < 0 or high >= vocab_size:
+            raise ValueError(
+                f"expected token ids from 0 to {vocab_size - 1}, got {low if low < 0 else high}; "
+                "use the tokenizer that belongs to the model"
+            )
+    return tokens.shape[0], tokens.shape[1]
+
+
+def _check_padding(name: str, padding: Tensor | None, shape: tuple[int, int]) -> None:
+    if padding is not None and (padding.dtype != torch.bool or tuple(padding.shape) != shape):
+        raise ValueError(
+            f"expected a boolean {name} of shape {shape}, True at real tokens, got {padding.dtype} "
+            f"{tuple(padding.shape)}; use mask.bool()"
+        )

@@ -1,0 +1,55 @@
+"""Absolute positions: a vector for each place, added to the embedding of the token that stands there."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tfcore.config import Layout
+from tfcore.positions.rotary import inverse_frequencies
+
+
+def sinusoids(
+    positions: Int[Tensor, "*batch T"], d_model: int, base: float = 10_000.0, layout: Layout = "interleaved"
+) -> Float[Tensor, "*batch T d_model"]:
+    r"""Work out the sinusoidal encoding of any positions.
+
+    $PE_{p,2i} = \sin(p \, \omega_i), \; PE_{p,2i+1} = \cos(p \, \omega_i)$ with
+    $\omega_i = \text{base}^{-2i/d}$.
+
+    Args:
+        positions: position of each token, (..., T).
+        d_model: number of channels, even.
+        base: of the frequencies.
+        layout: "interleaved" alternates sines and cosines, as the paper; "half" has all sines first (Marian).
+
+    Returns:
+        The encodings, (..., T, d_model), float32.
+
+    Raises:
+        ValueError: an odd number of channels.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.5.
+
+    >>> print(sinusoids(torch.tensor([1]), 2))
+    tensor([[0.8415, 0.5403]])
+    """
+    angles = positions.unsqueeze(-1) * inverse_frequencies(d_model, base).float().to(positions.device)
+    if layout == "half":
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+
+
+def look_up(table: Float[Tensor, "max_len d"], positions: Int[Tensor, "*batch T"]) -> Tensor:
+    """Take the rows of a learned table, or say that a position lies beyond it.
+
+    >>> print(look_up(torch.eye(3), torch.tensor([2])))
+    tensor([[0., 0., 1.]])
+    """
+    if positions.numel() and positions.device.type == "cpu" and int(positions.max()) >= table.shape[0]:
+        raise ValueError(
+            f"expected positions below {table.shape[0]}, the length of the learned table, got "
+            f"{int(positions.max())}; shorten the text, or use positions without a table (rope, alibi)"
+        )
+    return torch.nn.functional.embedding(positions, table)

@@ -1,0 +1,106 @@
+"""The positions of a model: one of six methods, chosen by its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tfcore.config import AttentionConfig, PositionConfig
+from tfcore.positions.absolute import look_up, sinusoids
+from tfcore.positions.alibi import alibi_slopes, distance_penalty
+from tfcore.positions.relative import shaw_rows, t5_relative_bucket
+from tfcore.positions.rotary import Rotation, inverse_frequencies
+
+
+@dataclass(frozen=True)
+class Order:
+    """What every self-attention layer is told about order in one forward pass; all None for absolute methods.
+
+    Args:
+        rotation: turns queries and keys (RoPE).
+        bias: added to the scores, (1, H, T_q, T_k) (ALiBi, T5).
+        relative_keys: a learned key for each distance, and which of them each pair uses (Shaw).
+    """
+
+    rotation: Rotation | None = None
+    bias: Float[Tensor, "1 H T_q T_k"] | None = None
+    relative_keys: tuple[Float[Tensor, "distances d_head"], Int[Tensor, "T_q T_k"]] | None = None
+
+
+class Positions(nn.Module):
+    """Bring order into a model, by the method that its configuration names.
+
+    Args:
+        config: the method and its sizes.
+        attention: the layers that are to know it.
+        causal: whether queries never look ahead; T5 then spends all its buckets on the past.
+
+    >>> positions = Positions(PositionConfig("alibi"), AttentionConfig(d_model=8, num_heads=2))
+    >>> print(positions.relate(torch.arange(3), torch.arange(3)).bias.shape)
+    torch.Size([1, 2, 3, 3])
+    """
+
+    def __init__(self, config: PositionConfig, attention: AttentionConfig, causal: bool = True) -> None:
+        super().__init__()
+        self.config, self.causal, self.d_model = config, causal, attention.d_model
+        d_head, num_heads = attention.width, attention.num_heads
+        if config.kind == "learned":
+            self.table = nn.Parameter(torch.randn(config.max_len, attention.d_model) * 0.02)
+        elif config.kind == "t5":
+            self.table = nn.Parameter(torch.randn(config.num_buckets, num_heads) * 0.02)
+        elif config.kind == "shaw":
+            self.table = nn.Parameter(torch.randn(2 * config.max_distance + 1, d_head) * 0.02)
+        elif config.kind == "alibi":
+            self.slopes = alibi_slopes(num_heads)
+        elif config.kind == "rope":
+            scaling = dict(config.rope_scaling) if config.rope_scaling else None
+            # Not a buffer: a model that moves to bfloat16 must not take its frequencies along.
+            self.omega = inverse_frequencies(config.d_rotary or d_head, config.base, scaling)
+
+    def embed(
+        self, x: Float[Tensor, "B T d_model"], positions: Int[Tensor, "*#B T"]
+    ) -> Float[Tensor, "B T d_model"]:
+        """Add the vector of each place to what stands there, for the two methods that have one."""
+        if self.config.kind == "learned":
+            return x + look_up(self.table, positions)
+        if self.config.kind == "sinusoidal":
+            encoding = sinusoids(positions, self.d_model, self.config.base, self.config.layout)
+            return x + encoding.to(x.dtype)
+        return x
+
+    def relate(
+        self,
+        q_pos: Int[Tensor, " T_q"],
+        k_pos: Int[Tensor, " T_k"],
+        positions: Int[Tensor, "B T_q"] | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Order:
+        """Work out what the attention layers need, for the other four.
+
+        Args:
+            q_pos: place of each query in the sequence, (T_q,).
+            k_pos: place of each key, (T_k,).
+            positions: position of each query counted from its own row's first real token, (B, T_q), where
+                rows are padded; ``q_pos`` when None. Only rotations need it: distances do not change.
+            dtype: of the queries and keys.
+        """
+        kind = self.config.kind
+        if kind == "rope":
+            turned = q_pos if positions is None else positions.unsqueeze(1)  # (B, 1, T): heads turn alike
+            return Order(rotation=Rotation(turned, self.omega, self.config.layout, dtype))
+        if kind == "alibi":
+            return Order(bias=distance_penalty(self.slopes, q_pos, k_pos).unsqueeze(0))
+        if kind == "t5":
+            bucket = t5_relative_bucket(
+                k_pos - q_pos.unsqueeze(-1),
+                bidirectional=not self.causal,
+                num_buckets=self.config.num_buckets,
+                max_distance=self.config.max_distance,
+            )
+            return Order(bias=self.table[bucket].permute(2, 0, 1).unsqueeze(0))
+        if kind == "shaw":
+            return Order(relative_keys=(self.table, shaw_rows(q_pos, k_pos, self.config.max_distance)))
+        return Order()
