@@ -1,0 +1,195 @@
+"""Mamba: a language model of selective state spaces, without attention."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tfcore.attention.pattern import wide
+from tfcore.selective_scan import selective_scan_carry, selective_scan_step
+from tfcore.state_cache import StateCache, check_tokens
+
+
+@dataclass(frozen=True)
+class MambaConfig:
+    """The sizes of a Mamba-1 model.
+
+    Args:
+        vocab_size: V, tokens that the model knows.
+        d_model: width of the residual stream.
+        num_layers: blocks.
+        d_state: N, memories per channel.
+        d_conv: tokens that the convolution sees, the token itself included.
+        expand: channels of a block for each of d_model.
+        dt_rank: width that the step sizes are computed from; d_model / 16, rounded up, when None.
+        bias: whether the first and the last projection of a block add a bias.
+        conv_bias: whether the convolution does.
+        norm_eps: added to the mean square in the norms.
+        tied: whether the head uses the matrix of the token embedding.
+
+    Raises:
+        ValueError: a size below 1.
+
+    From: Gu and Dao (2023), *Mamba: Linear-Time Sequence Modeling with Selective State Spaces*.
+
+    >>> config = MambaConfig(vocab_size=100, d_model=40, num_layers=2)
+    >>> print(config.d_inner, config.rank)
+    80 3
+    """
+
+    vocab_size: int
+    d_model: int
+    num_layers: int
+    d_state: int = 16
+    d_conv: int = 4
+    expand: int = 2
+    dt_rank: int | None = None
+    bias: bool = False
+    conv_bias: bool = True
+    norm_eps: float = 1e-5
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "num_layers", "d_state", "d_conv", "expand", "dt_rank"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+
+    @property
+    def d_inner(self) -> int:
+        """Channels of a block."""
+        return self.expand * self.d_model
+
+    @property
+    def rank(self) -> int:
+        """Width that the step sizes are computed from."""
+        return math.ceil(self.d_model / 16) if self.dt_rank is None else self.dt_rank
+
+
+class MambaState(NamedTuple):
+    """What one block keeps of the past.
+
+    Attributes:
+        window: the last inputs of the convolution, oldest first, (B, d_inner, d_conv - 1).
+        memory: state of the selective scan, float32 or wider, (B, d_inner, N).
+    """
+
+    window: Float[Tensor, "B d_inner K"]
+    memory: Float[Tensor, "B d_inner N"]
+
+
+class Mamba(nn.Module):
+    """Predict the next token with a state of fixed size in place of a cache that grows.
+
+    Args:
+        config: the sizes.
+
+    From: Gu and Dao (2023), *Mamba: Linear-Time Sequence Modeling with Selective State Spaces*, figure 3.
+
+    >>> model = Mamba(MambaConfig(vocab_size=11, d_model=8, num_layers=2))
+    >>> cache = model.new_cache(batch=3)
+    >>> print(model(torch.zeros(3, 5, dtype=torch.long), cache).shape, cache.length)
+    torch.Size([3, 5, 11]) 5
+    """
+
+    def __init__(self, config: MambaConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm_final = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
+
+    def forward(self, tokens: Int[Tensor, "B T"], cache: StateCache | None = None) -> Float[Tensor, "B T V"]:
+        """Score every token of the vocabulary as the next, at every position.
+
+        Args:
+            tokens: the text, or, with a cache, the part that comes after what the cache has seen, (B, T).
+            cache: from ``new_cache``; goes on with these tokens. The text begins here when None.
+
+        Returns:
+            Logits, (B, T, V).
+
+        Raises:
+            ValueError: tokens of another shape or type, or another batch than the cache's.
+        """
+        check_tokens(tokens, cache)
+        cache = self.new_cache(tokens.shape[0]) if cache is None else cache
+        x = self.embedding(tokens)
+        states = []
+        for block, state in zip(self.blocks, cache.layers, strict=True):
+            x, state = block(x, MambaState(*state))
+            states.append(state)
+        cache.advance(states, tokens.shape[1])
+        x = self.norm_final(x)
+        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+
+    def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
+        """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""
+        weight, config = self.embedding.weight, self.config
+        window = weight.new_zeros(batch, config.d_inner, config.d_conv - 1)
+        memory = weight.new_zeros(batch, config.d_inner, config.d_state, dtype=wide(weight.dtype))
+        return StateCache([MambaState(window.clone(), memory.clone()) for _ in self.blocks])
+
+
+class Block(nn.Module):
+    """Norm, mix over time, add to the stream; there is no feed-forward network beside it."""
+
+    def __init__(self, config: MambaConfig) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
+        self.mixer = Mixer(config)
+
+    def forward(self, x: Float[Tensor, "B T d"], state: MambaState) -> tuple[Tensor, MambaState]:
+        mixed, state = self.mixer(self.norm(x), state)
+        return x + mixed, state
+
+
+class Mixer(nn.Module):
+    r"""Let each token choose what to remember and what to read, and gate what comes out.
+
+    $x', z = W_{in} x; \; u = \operatorname{SiLU}(\operatorname{conv}(x')); \; \delta, B, C = W_x u; \;
+    \Delta = \operatorname{softplus}(W_{dt} \delta + b); \;
+    y = W_{out} \, (\operatorname{scan}(u, \Delta, A, B, C, D) \odot \operatorname{SiLU}(z))$.
+
+    The projections are named as in the authors' code; A is $-e^{\text{A\_log}}$, so that every memory decays.
+    """
+
+    def __init__(self, config: MambaConfig) -> None:
+        super().__init__()
+        d_inner, N, rank = config.d_inner, config.d_state, config.rank
+        self.in_proj = nn.Linear(config.d_model, 2 * d_inner, bias=config.bias)
+        self.conv = nn.Conv1d(d_inner, d_inner, config.d_conv, groups=d_inner, bias=config.conv_bias)
+        self.x_proj = nn.Linear(d_inner, rank + 2 * N, bias=False)
+        self.dt_proj = nn.Linear(rank, d_inner)
+        self.A_log = nn.Parameter(torch.arange(1.0, N + 1).log().repeat(d_inner, 1))
+        self.D = nn.Parameter(torch.ones(d_inner))
+        self.out_proj = nn.Linear(d_inner, config.d_model, bias=config.bias)
+        with torch.no_grad():  # steps from 0.001 to 0.1, equally many in each decade
+            step = torch.empty(d_inner).uniform_(math.log(1e-3), math.log(1e-1)).exp()
+            self.dt_proj.bias.copy_(step + torch.log(-torch.expm1(-step)))  # what softplus maps to step
+            self.dt_proj.weight.uniform_(-(rank**-0.5), rank**-0.5)
+
+    def forward(self, x: Float[Tensor, "B T d"], state: MambaState) -> tuple[Tensor, MambaState]:
+        T = x.shape[1]
+        inputs, gate = self.in_proj(x).chunk(2, dim=-1)
+        padded = torch.cat([state.window, inputs.mT], dim=-1)
+        u = F.silu(self.conv(padded)).mT
+        window = padded[..., T:].clone()  # a view would keep all T
+
+        N, rank = self.A_log.shape[1], self.dt_proj.in_features
+        dt, B, C = self.x_proj(u).split([rank, N, N], dim=-1)
+        delta = F.softplus(self.dt_proj(dt).to(wide(x.dtype)))
+        A = -torch.exp(self.A_log.to(wide(x.dtype)))
+        if T == 1:
+            y, memory = selective_scan_step(u[:, 0], delta[:, 0], A, B[:, 0], C[:, 0], self.D, state.memory)
+            y = y.unsqueeze(1)
+        else:
+            y, memory = selective_scan_carry(u, delta, A, B, C, self.D, state.memory)
+        return self.out_proj(y * F.silu(gate)), MambaState(window, memory)

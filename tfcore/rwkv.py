@@ -1,0 +1,239 @@
+"""RWKV-4: a language model that is trained like a Transformer and runs like a recurrent network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tfcore.attention.pattern import wide
+from tfcore.state_cache import StateCache, check_tokens
+from tfcore.wkv import WKVState, wkv_carry, wkv_step
+
+
+@dataclass(frozen=True)
+class RWKVConfig:
+    """The sizes of an RWKV-4 model.
+
+    Args:
+        vocab_size: V, tokens that the model knows.
+        d_model: width of the residual stream.
+        num_layers: blocks.
+        d_attention: channels of the time mixing; d_model when None.
+        d_ff: inner width of the channel mixing; 4 d_model when None.
+        norm_eps: added to the variance in every norm but the last, which has 1e-5.
+        tied: whether the head uses the matrix of the token embedding.
+
+    Raises:
+        ValueError: a size below 1.
+
+    From: Peng et al. (2023), *RWKV: Reinventing RNNs for the Transformer Era*.
+
+    >>> RWKVConfig(vocab_size=100, d_model=12, num_layers=2).ff_width
+    48
+    """
+
+    vocab_size: int
+    d_model: int
+    num_layers: int
+    d_attention: int | None = None
+    d_ff: int | None = None
+    norm_eps: float = 1e-5
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "num_layers", "d_attention", "d_ff"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+
+    @property
+    def attention_width(self) -> int:
+        """Channels of the time mixing."""
+        return self.d_model if self.d_attention is None else self.d_attention
+
+    @property
+    def ff_width(self) -> int:
+        """Inner width of the channel mixing."""
+        return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+
+class RWKVState(NamedTuple):
+    """What one block keeps of the past, in front the tokens that the next one is mixed with.
+
+    Attributes:
+        time_token: last input of the time mixing, (B, d_model).
+        channel_token: last input of the channel mixing, (B, d_model).
+        numerator: of :class:`~tfcore.wkv.WKVState`, like the two that follow, (B, d_attention).
+        denominator: likewise.
+        peak: likewise.
+    """
+
+    time_token: Float[Tensor, "B d"]
+    channel_token: Float[Tensor, "B d"]
+    numerator: Float[Tensor, "B d_attention"]
+    denominator: Float[Tensor, "B d_attention"]
+    peak: Float[Tensor, "B d_attention"]
+
+
+class RWKV(nn.Module):
+    """Predict the next token with a state of fixed size in place of a cache that grows.
+
+    Some programs halve the stream every few blocks, and weights in memory with it, so that float16 does not
+    overflow. The norms undo that, but for their eps, and it is left out: the numbers are those of training.
+
+    Args:
+        config: the sizes.
+
+    From: Peng et al. (2023), *RWKV: Reinventing RNNs for the Transformer Era*.
+
+    >>> model = RWKV(RWKVConfig(vocab_size=11, d_model=8, num_layers=2))
+    >>> cache = model.new_cache(batch=3)
+    >>> print(model(torch.zeros(3, 5, dtype=torch.long), cache).shape, cache.length)
+    torch.Size([3, 5, 11]) 5
+    """
+
+    def __init__(self, config: RWKVConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.norm_embedding = nn.LayerNorm(config.d_model, config.norm_eps)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
+        self.norm_final = nn.LayerNorm(config.d_model)
+        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
+
+    def forward(self, tokens: Int[Tensor, "B T"], cache: StateCache | None = None) -> Float[Tensor, "B T V"]:
+        """Score every token of the vocabulary as the next, at every position.
+
+        Args:
+            tokens: the text, or, with a cache, the part that comes after what the cache has seen, (B, T).
+            cache: from ``new_cache``; goes on with these tokens. The text begins here when None.
+
+        Returns:
+            Logits, (B, T, V).
+
+        Raises:
+            ValueError: tokens of another shape or type, or another batch than the cache's.
+        """
+        check_tokens(tokens, cache)
+        cache = self.new_cache(tokens.shape[0]) if cache is None else cache
+        x = self.norm_embedding(self.embedding(tokens))
+        states = []
+        for block, state in zip(self.blocks, cache.layers, strict=True):
+            x, state = block(x, RWKVState(*state))
+            states.append(state)
+        cache.advance(states, tokens.shape[1])
+        x = self.norm_final(x)
+        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+
+    def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
+        """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""
+        token = self.embedding.weight.new_zeros(batch, self.config.d_model)
+        key = token.new_zeros(batch, self.config.attention_width)
+        layers = (RWKVState(token.clone(), token.clone(), *WKVState.empty(key)) for _ in self.blocks)
+        return StateCache(list(layers))
+
+
+class Block(nn.Module):
+    """Mix over time, then over channels, each added to the stream."""
+
+    def __init__(self, config: RWKVConfig, layer: int) -> None:
+        super().__init__()
+        self.norm_time = nn.LayerNorm(config.d_model, config.norm_eps)
+        self.norm_channel = nn.LayerNorm(config.d_model, config.norm_eps)
+        self.time_mixing = TimeMixing(config, layer)
+        self.channel_mixing = ChannelMixing(config, layer)
+
+    def forward(self, x: Float[Tensor, "B T d"], state: RWKVState) -> tuple[Tensor, RWKVState]:
+        time_input = self.norm_time(x)
+        mixed, sums = self.time_mixing(time_input, state.time_token, WKVState(*state[2:]))
+        x = x + mixed
+        channel_input = self.norm_channel(x)
+        x = x + self.channel_mixing(channel_input, state.channel_token)
+        return x, RWKVState(time_input[:, -1].clone(), channel_input[:, -1].clone(), *sums)
+
+
+class TimeMixing(nn.Module):
+    r"""Let each token read the past by ``wkv``, through a gate.
+
+    $o = W_o (\sigma(r) \odot \operatorname{wkv}(e^{\lambda}, u, k, v))$, where r, k and v are projections of
+    the token mixed with the one before it, and $\lambda$ is ``log_decay``.
+    """
+
+    def __init__(self, config: RWKVConfig, layer: int) -> None:
+        super().__init__()
+        d, d_attention = config.d_model, config.attention_width
+        depth, share = layer / max(config.num_layers - 1, 1), 1 - layer / config.num_layers
+        channel, place = torch.arange(d) / d, torch.arange(d_attention) / max(d_attention - 1, 1)
+        self.log_decay = nn.Parameter(-5 + 8 * place ** (0.7 + 1.3 * depth))
+        self.bonus = nn.Parameter(math.log(0.3) + 0.5 * ((torch.arange(d_attention) + 1) % 3 - 1))
+        self.mix_r = nn.Parameter(channel ** (0.5 * share))
+        self.mix_k = nn.Parameter(channel**share)
+        self.mix_v = nn.Parameter(channel**share + 0.3 * depth)
+        self.W_r = nn.Linear(d, d_attention, bias=False)
+        self.W_k = nn.Linear(d, d_attention, bias=False)
+        self.W_v = nn.Linear(d, d_attention, bias=False)
+        self.W_o = nn.Linear(d_attention, d, bias=False)
+
+    def forward(
+        self, x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"], sums: WKVState
+    ) -> tuple[Float[Tensor, "B T d"], WKVState]:
+        before = shift(x, last)
+        gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))
+        k = self.W_k(mix(x, before, self.mix_k))
+        v = self.W_v(mix(x, before, self.mix_v))
+        w = torch.exp(self.log_decay.to(wide(x.dtype)))
+        if x.shape[1] == 1:
+            average, sums = wkv_step(w, self.bonus, k[:, 0], v[:, 0], sums)
+            average = average.unsqueeze(1)
+        else:
+            average, sums = wkv_carry(w, self.bonus, k, v, sums)
+        return self.W_o(gate * average), sums
+
+
+class ChannelMixing(nn.Module):
+    r"""Work on each token alone, but for the mixing with the one before it.
+
+    $o = \sigma(W_r x_r) \odot W_v \max(0, W_k x_k)^2$.
+    """
+
+    def __init__(self, config: RWKVConfig, layer: int) -> None:
+        super().__init__()
+        d, d_ff = config.d_model, config.ff_width
+        share = 1 - layer / config.num_layers
+        self.mix_r = nn.Parameter((torch.arange(d) / d) ** share)
+        self.mix_k = nn.Parameter((torch.arange(d) / d) ** share)
+        self.W_r = nn.Linear(d, d, bias=False)
+        self.W_k = nn.Linear(d, d_ff, bias=False)
+        self.W_v = nn.Linear(d_ff, d, bias=False)
+
+    def forward(self, x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"]) -> Float[Tensor, "B T d"]:
+        before = shift(x, last)
+        gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))
+        hidden = F.relu(self.W_k(mix(x, before, self.mix_k))) ** 2
+        return gate * self.W_v(hidden)
+
+
+def shift(x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"]) -> Float[Tensor, "B T d"]:
+    """Put in the place of each token the one before it, and ``last`` in that of the first.
+
+    >>> print(shift(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[7.0]])).flatten())
+    tensor([7., 1.])
+    """
+    return torch.cat([last.unsqueeze(1), x[:, :-1]], dim=1)
+
+
+def mix(
+    x: Float[Tensor, "B T d"], before: Float[Tensor, "B T d"], share: Float[Tensor, " d"]
+) -> Float[Tensor, "B T d"]:
+    """Take of each channel a learned share from the token and the rest from the one before it.
+
+    >>> print(mix(torch.tensor([1.0]), torch.tensor([5.0]), torch.tensor([0.75])))
+    tensor([2.])
+    """
+    return share * x + (1 - share) * before
