@@ -1,0 +1,389 @@
+"""What it takes to train a model: a loss, a schedule, parameter groups, and a loop that can be stopped.
+
+Everything that decides the numbers of a run is in its ``TrainConfig``, in its model, and in a function from
+i to the i-th batch. A run is then a function of its step, and one that was stopped goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from tfcore.checkpoint import load_checkpoint, save_checkpoint, seed_everything
+
+Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    r"""The numbers of a run of AdamW with warm-up, cosine decay, clipping and accumulation.
+
+    Args:
+        steps: number of updates.
+        peak_lr: highest learning rate; see :func:`warmup_cosine`.
+        warmup_steps: steps until it is reached.
+        min_lr: where the cosine ends.
+        betas: decay rates of AdamW's running means of gradient and squared gradient.
+        weight_decay: of matrices; see :func:`decay_groups`.
+        clip_norm: largest norm of the whole gradient; None for no limit.
+        accumulate: batches per step.
+        bf16: compute in bfloat16 where autocast deems it safe; weights and their updates stay as they are.
+        seed: of every global generator, set before the first step.
+
+    Raises:
+        ValueError: numbers that make no sense.
+
+    From: Loshchilov and Hutter (2019), *Decoupled Weight Decay Regularization*; the defaults are those of
+    Brown et al. (2020), *Language Models are Few-Shot Learners*, appendix B, but for the learning rate.
+
+    >>> print(TrainConfig(steps=100, peak_lr=3e-3).clip_norm)
+    1.0
+    """
+
+    steps: int
+    peak_lr: float = 1e-3
+    warmup_steps: int = 0
+    min_lr: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.1
+    clip_norm: float | None = 1.0
+    accumulate: int = 1
+    bf16: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        rules = {
+            "steps": (self.steps >= 1, "1 or more"),
+            "peak_lr": (self.peak_lr > 0, "above 0"),
+            "warmup_steps": (0 <= self.warmup_steps <= self.steps, f"from 0 to steps = {self.steps}"),
+            "min_lr": (0 <= self.min_lr <= self.peak_lr, f"from 0 to peak_lr = {self.peak_lr}"),
+            "weight_decay": (self.weight_decay >= 0, "0 or more"),
+            "clip_norm": (self.clip_norm is None or self.clip_norm > 0, "above 0; None for no limit"),
+            "accumulate": (self.accumulate >= 1, "1 or more"),
+        }
+        for name, (right, expected) in rules.items():
+            if not right:
+                raise ValueError(f"expected {name} {expected}, got {getattr(self, name)}; change it")
+
+    def lr(self, step: int) -> float:
+        """Give the learning rate of a step, counted from 0."""
+        return warmup_cosine(
+            step,
+            peak_lr=self.peak_lr,
+            total_steps=self.steps,
+            warmup_steps=self.warmup_steps,
+            min_lr=self.min_lr,
+        )
+
+
+def warmup_cosine(
+    step: int, *, peak_lr: float, total_steps: int, warmup_steps: int = 0, min_lr: float = 0.0
+) -> float:
+    r"""Give the learning rate of a step: up in a straight line, down by half a cosine.
+
+    $\frac{t + 1}{w + 1} \eta_{\max}$ before step w; from there to step T, where it stays,
+    $\eta_{\min} + \tfrac12 (\eta_{\max} - \eta_{\min}) (1 + \cos \pi \frac{t - w}{T - w})$.
+
+    No step is wasted on a learning rate of 0; step w, the first after the warm-up, has the highest.
+
+    Args:
+        step: t, counted from 0.
+        peak_lr: the highest learning rate.
+        total_steps: T.
+        warmup_steps: w, 0 for none.
+        min_lr: the last learning rate.
+
+    Returns:
+        The learning rate.
+
+    From: Goyal et al. (2017), *Accurate, Large Minibatch SGD* (warm-up); Loshchilov and Hutter (2017), *SGDR:
+    Stochastic Gradient Descent with Warm Restarts* (cosine).
+
+    >>> rates = [warmup_cosine(t, peak_lr=3.0, total_steps=8, warmup_steps=2) for t in (0, 1, 2, 5, 8)]
+    >>> print([round(rate, 4) for rate in rates])
+    [1.0, 2.0, 3.0, 1.5, 0.0]
+    """
+    if step >= total_steps:
+        return min_lr
+    if step < warmup_steps:
+        return peak_lr * (step + 1) / (warmup_steps + 1)
+    progress = (step - warmup_steps) / (total_steps - warmup_steps)
+    return min_lr + (peak_lr - min_lr) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    r"""Sort the parameters of a model for AdamW: matrices are drawn towards zero, all others are not.
+
+    $W \leftarrow (1 - \eta \lambda) W$ for projections and embeddings, not for biases and norms.
+
+    A parameter that stands in two places, as a tied embedding does, counts once; frozen ones are left out.
+
+    Args:
+        model: any module.
+        weight_decay: $\lambda$, for the matrices.
+
+    Returns:
+        Two groups for ``torch.optim``: what decays, and what does not.
+
+    From: Loshchilov and Hutter (2019); the rule is that of GPT-2's and GPT-3's many reimplementations.
+
+    >>> groups = decay_groups(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), 0.1)
+    >>> print([(len(group["params"]), group["weight_decay"]) for group in groups])
+    [(1, 0.1), (3, 0.0)]
+    """
+    decays: dict[Tensor, bool] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad:
+                matrix = (
+                    parameter.ndim >= 2
+                    and name != "bias"
+                    and not isinstance(module, nn.LayerNorm | nn.RMSNorm)
+                )
+                decays.setdefault(parameter, matrix)
+    return [
+        {"params": [p for p, matrix in decays.items() if matrix], "weight_decay": weight_decay},
+        {"params": [p for p, matrix in decays.items() if not matrix], "weight_decay": 0.0},
+    ]
+
+
+def summed_cross_entropy(
+    logits: Float[Tensor, "*N V"], targets: Int[Tensor, "*N"], ignore_index: int = -100
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    r"""Sum the loss over the targets that count, and count them; their quotient is the mean.
+
+    $\left( -\sum_i \ln p_i(y_i), \; |\{ i : y_i \ne \text{ignore} \}| \right)$.
+
+    Sums and counts of several batches add up to those of one big batch. Means do not, unless the batches have
+    equally many targets: the mean of means weighs a target of a short batch more than one of a long batch.
+
+    Args:
+        logits: (..., V).
+        targets: classes, (...).
+        ignore_index: the target that does not count, such as padding.
+
+    Returns:
+        The sum, in float32 or wider, and the number.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    >>> total, count = summed_cross_entropy(torch.zeros(3, 2), torch.tensor([1, -100, 0]))
+    >>> print(round(float(total), 3), int(count))
+    1.386 2
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"expected logits (..., V) and targets (...), got {tuple(logits.shape)} and "
+            f"{tuple(targets.shape)}; give one class per row of logits"
+        )
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(
+        wide.flatten(0, -2), targets.flatten(), ignore_index=ignore_index, reduction="sum"
+    )
+    return total, (targets != ignore_index).sum()
+
+
+def language_model_loss(
+    model: nn.Module, tokens: Int[Tensor, "B T"], ignore_index: int = -100
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """Let a model of logits predict each token from those before it: sum and number, for :func:`train`.
+
+    For another token of padding, or inputs that are not the targets, give ``train`` a function of your own.
+
+    Args:
+        model: maps tokens (B, T) to logits (B, T, V).
+        tokens: (B, T).
+        ignore_index: the token that is not to be predicted.
+
+    Returns:
+        As :func:`summed_cross_entropy`.
+
+    >>> model = nn.Embedding(5, 5)
+    >>> print(int(language_model_loss(model, torch.tensor([[1, 2, 0]]), ignore_index=0)[1]))
+    1
+    """
+    return summed_cross_entropy(model(tokens)[:, :-1], tokens[:, 1:], ignore_index)
+
+
+def next_token_loss(
+    logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], ignore_index: int = -100
+) -> Float[Tensor, ""]:
+    r"""Average the loss of predicting each token from those before it.
+
+    $-\frac{1}{N} \sum_{b, t} \ln p_{b, t}(x_{b, t+1})$ over the N tokens after the first, less the ignored.
+
+    Args:
+        logits: (B, T, V); those at t are about the token at t + 1.
+        tokens: (B, T).
+        ignore_index: the token that is not to be predicted, such as padding.
+
+    Returns:
+        The mean in the type of the logits; 0, with gradient 0, when there is nothing to predict.
+
+    From: Bengio et al. (2003), *A Neural Probabilistic Language Model*.
+
+    >>> print(next_token_loss(torch.zeros(1, 3, 8), torch.tensor([[1, 2, 3]])))
+    tensor(2.0794)
+    """
+    total, count = summed_cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index)
+    return (total / count.clamp(min=1)).to(logits.dtype)
+
+
+def train(
+    model: nn.Module,
+    batches: Callable[[int], Any],
+    config: TrainConfig,
+    loss: Loss = language_model_loss,
+    *,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 100,
+    after_step: Callable[[int], object] | None = None,
+    progress: bool = True,
+) -> Float[Tensor, " steps"]:
+    r"""Train a model; go on from the checkpoint if there is one.
+
+    $g = \sum_i \nabla L_i \big/ \sum_i N_i$ over a step's batches, which is the gradient of one mean.
+
+    A run that was stopped, whenever that was, ends in the same bits as one that was not: on a CPU with the
+    same number of threads, on a GPU with deterministic kernels (``torch.use_deterministic_algorithms``).
+
+    Args:
+        model: changed in place.
+        batches: maps i = 0, 1, ... to the i-th batch, on the model's device; ``accumulate`` of them make a
+            step. What it draws must follow from i or come from the global generators.
+        config: the numbers of the run.
+        loss: maps model and batch to the sum of the loss over the targets, and their number.
+        checkpoint: file to go on from, if it exists, and to write to.
+        checkpoint_every: steps between two writes; the end of the run is written as well.
+        after_step: called with the number of steps made, to evaluate or to print.
+        progress: show a bar.
+
+    Returns:
+        The mean loss of each step, (steps,), of those before the checkpoint as well.
+
+    Raises:
+        ValueError: a checkpoint that is broken or of another run.
+        FloatingPointError: a loss that is no number, instead of a checkpoint with such weights.
+
+    >>> model = nn.Embedding(4, 4)
+    >>> tokens = torch.tensor([[0, 1, 2, 3, 0, 1]])
+    >>> losses = train(model, lambda i: tokens, TrainConfig(steps=50, peak_lr=0.3), progress=False)
+    >>> print(bool(losses[-1] < 0.1))
+    True
+    """
+    device = next(model.parameters()).device
+    groups = decay_groups(model, config.weight_decay)
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    optimizer = torch.optim.AdamW(groups, betas=config.betas, fused=device.type in ("cpu", "cuda"))
+    optimizer.zero_grad()
+    losses: list[Tensor] = []
+    if checkpoint is not None and Path(checkpoint).exists():
+        losses = list(load_checkpoint(checkpoint, model, optimizer, asdict(config)).to(device))
+    else:
+        seed_everything(config.seed)
+
+    start, steps, size = len(losses), config.steps, config.accumulate
+    bar = tqdm(range(start, steps), initial=start, total=steps, disable=not progress)
+    for step in bar:
+        model.train()
+        micro_batches = map(batches, range(step * size, (step + 1) * size))
+        losses.append(_backward(model, parameters, loss, micro_batches, config.bf16))
+        if config.clip_norm is not None:
+            nn.utils.clip_grad_norm_(parameters, config.clip_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = config.lr(step)
+        optimizer.step()
+        optimizer.zero_grad()
+        if progress and step % 10 == 0:  # to look at a number is to wait for the GPU
+            bar.set_postfix(loss=f"{losses[-1].item():.4f}")
+        if after_step is not None:
+            after_step(step + 1)
+        if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
+            save_checkpoint(checkpoint, model, optimizer, _finite(losses), asdict(config))
+    return torch.stack(losses).cpu()
+
+
+def evaluate(model: nn.Module, batches: Iterable[Any], loss: Loss = language_model_loss) -> float:
+    r"""Average the loss over all targets of some batches, without dropout and without gradients.
+
+    $\sum_i L_i \big/ \sum_i N_i$.
+
+    Args:
+        model: left as it was, each of its modules in the mode it was in.
+        batches: on the model's device.
+        loss: as in :func:`train`.
+
+    Returns:
+        The mean.
+
+    Raises:
+        ValueError: batches without anything to predict.
+
+    >>> model = nn.Embedding(4, 4)
+    >>> _ = nn.init.zeros_(model.weight)
+    >>> print(round(evaluate(model, [torch.tensor([[0, 1, 2]])]), 4))
+    1.3863
+    """
+    modes = {module: module.training for module in model.modules()}
+    total, count = 0.0, 0
+    try:
+        model.eval()
+        with torch.no_grad():
+            for batch in batches:
+                part, number = _sum_and_number(loss(model, batch))
+                total, count = total + part.item(), count + int(number)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    if count == 0:
+        raise ValueError("expected batches with something to predict, got none; look at ignore_index")
+    return total / count
+
+
+def _backward(
+    model: nn.Module, parameters: list[nn.Parameter], loss: Loss, batches: Iterable[Any], bf16: bool
+) -> Tensor:
+    """Leave the gradient of the mean over all targets of the batches in the parameters; return that mean."""
+    device = parameters[0].device
+    total = torch.zeros((), device=device)
+    count = torch.zeros((), device=device, dtype=torch.long)
+    for batch in batches:
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            part, number = _sum_and_number(loss(model, batch))
+        part.backward()
+        total, count = total + part.detach(), count + number
+    count = count.clamp(min=1)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad /= count
+    return total / count
+
+
+def _sum_and_number(result: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ValueError(
+            "expected loss to return the sum over the targets and their number, got a "
+            f"{type(result).__name__}; see summed_cross_entropy"
+        )
+    return result
+
+
+def _finite(losses: list[Tensor]) -> Tensor:
+    stacked = torch.stack(losses).cpu()
+    if not stacked.isfinite().all():
+        step = int(stacked.isfinite().int().argmin())
+        raise FloatingPointError(
+            f"expected finite losses to write a checkpoint, got {stacked[step]} at step {step}; the last "
+            "checkpoint is as it was: start anew with a lower peak_lr or a longer warm-up"
+        )
+    return stacked
