@@ -110,6 +110,62 @@ def sliding_window_mask(
     return position_mask(q_pos, k_pos, window=window)
 
 
+def block_sparse_mask(
+    q_pos: Int[Tensor, "*#batch T_q"],
+    k_pos: Int[Tensor, "*#batch T_k"],
+    block: int,
+    *,
+    local: int = 1,
+    stride: int | None = None,
+    num_global: int = 0,
+    causal: bool = True,
+) -> Bool[Tensor, "*batch T_q T_k"]:
+    r"""Cut the sequence into blocks, and let each attend to a few of them: near, every n-th, global.
+
+    With $b = \lfloor p / \text{block} \rfloor$ and $\Delta = b^q - b^k$: $|\Delta| < \text{local}$, or
+    $\Delta \bmod \text{stride} = 0$, or $\min(b^q, b^k) < \text{global}$; and causality inside all of them.
+
+    Whole blocks are open or closed, so that an implementation in tiles can skip the closed ones. With local =
+    stride, two layers reach every earlier token, and with stride near the root of the number of blocks the
+    cost grows as $T^{1.5}$. The blocks that BigBird opens at random can be or-ed to the mask.
+
+    Args:
+        q_pos: position of each query in its sequence, (..., T_q).
+        k_pos: position of each key in the same sequence, (..., T_k).
+        block: number of tokens in a block.
+        local: number of blocks that are open to either side, the query's own included.
+        stride: open every block at a multiple of this distance; None for none.
+        num_global: number of blocks at the start that see all and that all see.
+        causal: forbid keys that come after the query, in open blocks and to global queries too.
+
+    Returns:
+        The mask, (..., T_q, T_k).
+
+    Raises:
+        ValueError: a block, local or stride below 1, or num_global below 0.
+
+    From: Child et al. (2019), *Generating Long Sequences with Sparse Transformers* (strided); Beltagy, Peters
+    and Cohan (2020), *Longformer* (global); Zaheer et al. (2020), *Big Bird* (by blocks).
+
+    >>> token = torch.arange(6)
+    >>> print(block_sparse_mask(token, token, block=1, local=2, stride=4).int()[5])
+    tensor([0, 1, 0, 0, 1, 1], dtype=torch.int32)
+    """
+    least = {"block": (block, 1), "local": (local, 1), "stride": (stride, 1), "num_global": (num_global, 0)}
+    for name, (value, lowest) in least.items():
+        if value is not None and value < lowest:
+            raise ValueError(
+                f"expected {name} of {lowest} or more, got {value}; it is a number of tokens or blocks"
+            )
+    q_block, k_block = (q_pos // block).unsqueeze(-1), (k_pos // block).unsqueeze(-2)
+    distance = q_block - k_block
+    allowed = distance.abs() < local
+    if stride is not None:
+        allowed |= distance % stride == 0
+    allowed |= torch.minimum(q_block, k_block) < num_global
+    return allowed & position_mask(q_pos, k_pos, causal=causal)
+
+
 def padding_mask(lengths: Int[Tensor, " B"], max_len: int) -> Bool[Tensor, "B max_len"]:
     r"""Mark the real tokens of sequences that were padded on the right.
 

@@ -34,7 +34,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-4 * h / power) for h in range(1, 2 * power, 2)]
-    return torch.tensor(slopes + between[: num_heads - power])
+    return torch.tensor(slopes + between[: num_heads - power], device="cpu")  # also in a model built on meta
 
 
 def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Float[Tensor, "num_heads q_len k_len"]:

@@ -112,7 +112,8 @@ def inverse_frequencies(
         raise ValueError(
             f"expected an even number of channels to turn, got {d_rotary}; a turn takes two of them"
         )
-    omega = base ** -(torch.arange(0, d_rotary, 2, dtype=torch.float64) / d_rotary)
+    even = torch.arange(0, d_rotary, 2, dtype=torch.float64, device="cpu")  # also in a model built on meta
+    omega = base ** -(even / d_rotary)
     kind = (scaling or {}).get("rope_type", "default")
     if scaling is None or kind == "default":
         pass

@@ -1,0 +1,325 @@
+"""Faults that people make in Transformers, each as a change to one line of tfcore.
+
+A row is the fault in words, where it is made, and what is written there instead of what. The text that is
+replaced must stand there once, so that a row that has lost its place says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from tfcore.testing import Mutant
+
+
+def rewritten(old: str, new: str) -> Callable[[Any], Any]:
+    """Compile a function anew from its source, with one piece of text exchanged."""
+
+    def patch(right: Any) -> Any:
+        function = right.__func__ if isinstance(right, staticmethod | classmethod) else right
+        function = inspect.unwrap(function)  # from under no_grad and its like
+        source = textwrap.dedent(inspect.getsource(function))
+        if source.count(old) != 1:
+            raise ValueError(
+                f"expected {old!r} once in {function.__qualname__}, got it {source.count(old)} times; "
+                "write the row anew"
+            )
+        namespace: dict[str, Any] = {}
+        code = compile("from __future__ import annotations\n" + source.replace(old, new), "<mutant>", "exec")
+        exec(code, function.__globals__, namespace)
+        wrong = namespace[function.__name__]
+        return type(right)(wrong) if isinstance(right, staticmethod | classmethod) else wrong
+
+    return patch
+
+
+ROWS = [
+    # attention
+    ("no scale", "layers.multi_head:MultiHeadAttention.forward", "scale=self.scale,", "scale=1.0,"),
+    (
+        "scaled by the root of d_model",
+        "layers.multi_head:MultiHeadAttention.forward",
+        "scale=self.scale,",
+        "scale=self.config.d_model**-0.5,",
+    ),
+    (
+        "keys of the memory, values of x",
+        "layers.multi_head:MultiHeadAttention.forward",
+        "k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)",
+        "k, v = self.keys_and_values(x) if x.shape == getattr(memory, 'shape', 0) else "
+        "(memory[0], memory[1].flip(2))",
+    ),
+    (
+        "mask inverted",
+        "attention.api:attention",
+        'mask=_four_axes("mask", mask, shape)',
+        'mask=_four_axes("mask", None if mask is None else ~mask, shape)',
+    ),
+    (
+        "upper-left mask",
+        "masks:default_positions",
+        "torch.arange(k_len - q_len, k_len, device=device)",
+        "torch.arange(q_len, device=device)",
+    ),
+    ("window off by one", "masks:position_mask", "distance.abs() < window", "distance.abs() <= window"),
+    ("causal without the token itself", "masks:position_mask", "distance >= 0", "distance > 0"),
+    (
+        "grouped heads in tile order",
+        "attention.tiled:_tiles",
+        "k_tile = k[:, :, cols].repeat_interleave(groups, dim=1)",
+        "k_tile = k[:, :, cols].repeat(1, groups, 1, 1)",
+    ),
+    (
+        "grouped keys copied as tiles",
+        "layers.heads:repeat_kv",
+        "x.repeat_interleave(num_groups, dim=1)",
+        "x.repeat(1, num_groups, 1, 1)",
+    ),
+    (
+        "mask after softmax",
+        "attention.explicit:attend",
+        "scores = masked_scores(q, k, allowed, bias, scale)",
+        "scores = masked_scores(q, k, None, bias, scale)",
+    ),
+    (
+        "empty rows attend to everything",
+        "attention.explicit:attend",
+        "empty = total == 0",
+        "weights = exp + (total == 0).to(exp.dtype); exp = weights; total = exp.sum(-1, keepdim=True); "
+        "empty = total == 0",
+    ),
+    (
+        "tiles merged without rescaling",
+        "attention.merge:merge",
+        "part_a, part_b = torch.exp(lse_a - peak), torch.exp(lse_b - peak)",
+        "part_a, part_b = torch.ones_like(lse_a), torch.ones_like(lse_b)",
+    ),
+    (
+        "softmax's Jacobian without the sum",
+        "attention.tiled:_Tiled.backward",
+        "(d_out @ v_tile.mT - row_sum[:, :, rows])",
+        "(d_out @ v_tile.mT)",
+    ),
+    (
+        "heads and time mixed",
+        "layers.heads:merge_heads",
+        "x.transpose(1, 2).flatten(2)",
+        "x.reshape(len(x), x.shape[2], -1)",
+    ),
+    (
+        "heads split without a transpose",
+        "layers.heads:split_heads",
+        "x.unflatten(-1, (num_heads, -1)).transpose(1, 2)",
+        "x.reshape(len(x), num_heads, x.shape[1], -1)",
+    ),
+    # positions
+    (
+        "no RoPE",
+        "layers.multi_head:MultiHeadAttention.forward",
+        "q, k = order.rotation(q), order.rotation(k)",
+        "pass",
+    ),
+    (
+        "RoPE on the queries alone",
+        "layers.multi_head:MultiHeadAttention.forward",
+        "q, k = order.rotation(q), order.rotation(k)",
+        "q = order.rotation(q)",
+    ),
+    (
+        "the other RoPE layout",
+        "positions.module:Positions.relate",
+        "self.config.layout",
+        '{"half": "interleaved", "interleaved": "half"}[self.config.layout]',
+    ),
+    (
+        "RoPE turned the other way for keys",
+        "positions.rotary:Rotation.__call__",
+        "x * self.cos",
+        "-x * self.cos",
+    ),
+    (
+        "RoPE's angles in the type of the model",
+        "positions.rotary:Rotation.__init__",
+        "torch.promote_types(dtype, torch.float32)",
+        "dtype",
+    ),
+    (
+        "positions from 1",
+        "models.stack:Stack.forward",
+        "q_pos = torch.arange(start, start + num_new, device=tokens.device)",
+        "q_pos = torch.arange(start + 1, start + num_new + 1, device=tokens.device)",
+    ),
+    (
+        "padding counted as positions",
+        "models.stack:Stack.forward",
+        "(real.cumsum(dim=1) - 1)",
+        "(torch.ones_like(real).cumsum(dim=1) - 1)",
+    ),
+    (
+        "padding attended to",
+        "models.stack:Stack.forward",
+        "mask = None if real is None else",
+        "mask = None if True else",
+    ),
+    (
+        "sines and cosines exchanged",
+        "positions.absolute:sinusoids",
+        "torch.cat([angles.sin(), angles.cos()], dim=-1)",
+        "torch.cat([angles.cos(), angles.sin()], dim=-1)",
+    ),
+    (
+        "every second frequency of ALiBi",
+        "positions.alibi:alibi_slopes",
+        "2 ** (-4 * h / power)",
+        "2 ** (-8 * h / power)",
+    ),
+    ("ALiBi rewards distance", "positions.alibi:distance_penalty", "-slopes.to", "slopes.to"),
+    (
+        "T5's distances with the other sign",
+        "positions.module:Positions.relate",
+        "k_pos - q_pos.unsqueeze(-1),",
+        "q_pos.unsqueeze(-1) - k_pos,",
+    ),
+    ("T5's decoder looks both ways", "positions.module:Positions.relate", "not self.causal", "True"),
+    (
+        "T5's bias dropped in cached decode",
+        "positions.module:Positions.relate",
+        'kind == "t5"',
+        'kind == "t5" and len(q_pos) > 1',
+    ),
+    (
+        "Shaw's distances not clipped alike",
+        "positions.relative:shaw_rows",
+        "clamp(-max_distance, max_distance)",
+        "clamp(1 - max_distance, max_distance)",
+    ),
+    # blocks
+    (
+        "post- for pre-norm",
+        "layers.block:TransformerBlock._add",
+        'norm_place == "pre"',
+        'norm_place == "post"',
+    ),
+    ("no residual", "layers.block:TransformerBlock._add", "return x + change if pre", "return change if pre"),
+    (
+        "residual of the normed input",
+        "layers.block:TransformerBlock._add",
+        "return x + change if pre",
+        "return norm(x) + change if pre",
+    ),
+    (
+        "one norm for both sublayers",
+        "layers.block:TransformerBlock.forward",
+        "self.norm_ffn",
+        "self.norm_attention",
+    ),
+    (
+        "sigmoid for SiLU",
+        "layers.feed_forward:FeedForward.forward",
+        "self.activation(self.W_gate(x))",
+        "self.W_gate(x).sigmoid()",
+    ),
+    (
+        "gate and up exchanged",
+        "layers.feed_forward:FeedForward.forward",
+        "self.activation(self.W_gate(x)) * self.W_up(x)",
+        "self.activation(self.W_up(x)) * self.W_gate(x)",
+    ),
+    ("LayerNorm for RMSNorm", "layers.norms:make_norm", '"rms": nn.RMSNorm', '"rms": nn.LayerNorm'),
+    ("the norms' default epsilon", "layers.norms:make_norm", "eps=config.norm_eps", "eps=1e-5"),
+    (
+        "no final norm",
+        "models.stack:Stack.forward",
+        "return x if self.final_norm is None else",
+        "return x if True else",
+    ),
+    ("embeddings not scaled", "models.stack:Stack.forward", "x = x * self.config.embedding_scale", "pass"),
+    ("T5's logits not scaled", "models.stack:Head.forward", "x if self.scale == 1 else x * self.scale", "x"),
+    (
+        "feed-forward in place of cross-attention",
+        "layers.block:DecoderBlock.forward",
+        "x = self._add(x, self.norm_cross, cross)\n",
+        "x = self._add(x, self.norm_ffn, self.ffn)\n",
+    ),
+    # experts
+    (
+        "softmax before top-k, not normalised",
+        "moe:route_top_k",
+        "best.softmax(dim=-1)",
+        "logits.softmax(-1).gather(-1, experts)",
+    ),
+    ("experts weighted evenly", "moe:route_top_k", "best.softmax(dim=-1)", "torch.full_like(best, 1 / k)"),
+    # caches and generation
+    (
+        "cache offset forgotten",
+        "models.stack:Stack.forward",
+        "start = 0 if cache is None else cache.length",
+        "start = 0",
+    ),
+    (
+        "prefill not masked",
+        "models.stack:Stack.forward",
+        "causal=self.causal",
+        "causal=self.causal and cache is None",
+    ),
+    (
+        "sliding cache one too short",
+        "cache.sliding:SlidingWindowCache.visible",
+        "self.window - 1",
+        "self.window - 2",
+    ),
+    ("cache not taken back", "cache.preallocated:KVCache.truncate", "self.length = length", "pass"),
+    ("rounded towards zero", "quantize:quantize_absmax", ".round()", ".trunc()"),
+    (
+        "the token that crosses p dropped",
+        "generate.sampling:filter_logits",
+        "before >= top_p",
+        "before + probabilities >= top_p",
+    ),
+    (
+        "acceptance the wrong way round",
+        "generate.speculative:speculative_accept",
+        "squeeze(1) < p_target",
+        "squeeze(1) > p_target",
+    ),
+    (
+        "the draft's last token unverified",
+        "generate.speculative:speculative_accept",
+        "num_accepted = int(",
+        "stands[-1] = True; num_accepted = int(",
+    ),
+    ("residual not clamped", "generate.speculative:speculative_accept", ".clamp(min=0)", ".abs()"),
+    # training
+    (
+        "loss without a shift",
+        "train:next_token_loss",
+        "logits[:, :-1], tokens[:, 1:]",
+        "logits[:, 1:], tokens[:, 1:]",
+    ),
+    (
+        "mean of means over ragged batches",
+        "train:_backward",
+        "part.backward()",
+        "part, number = part / number, number / number; part.backward()",
+    ),
+    ("biases decay", "train:decay_groups", "matrix = (", "matrix = True or ("),
+    # linear time
+    (
+        "Mamba's input not discretised",
+        "selective_scan:selective_scan_carry",
+        "(delta_t * u_t).unsqueeze(-1)",
+        "u_t.unsqueeze(-1)",
+    ),
+    ("Mamba's shortcut left out", "selective_scan:selective_scan_carry", " + D * u_t", ""),
+    ("RWKV's bonus left out", "wkv:_with_bonus", "torch.exp(u + key - peak)", "torch.exp(key - peak)"),
+    (
+        "linear attention not normalised",
+        "linear_attention:_normalise",
+        "weights.masked_fill(weights == 0, 1.0)",
+        "1.0",
+    ),
+]
+
+MUTANTS = [Mutant(name, f"tfcore.{target}", rewritten(old, new)) for name, target, old, new in ROWS]

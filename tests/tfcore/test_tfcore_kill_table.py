@@ -1,0 +1,290 @@
+"""The suite is not blind: each fault of ``mutants.py``, made in tfcore itself, must fail one of these checks.
+
+The checks are tests of their own as well. They build what they compare anew, so that a fault that is made
+while something is built shows too; what others compute is kept. Run with ``-s`` to see the table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tiny_checkpoints as tiny
+import torch
+from attention_oracle import CASES, GRADIENT_TOLERANCE, TOLERANCE, distance, make_inputs, oracle
+from mutants import MUTANTS
+
+from tfcore.attention import attention
+from tfcore.cache import dequantize_kv, quantize_kv
+from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.generate import filter_logits, speculative_accept, speculative_generate
+from tfcore.io import from_pretrained
+from tfcore.layers import repeat_kv
+from tfcore.linear_attention import linear_attention
+from tfcore.models import Decoder
+from tfcore.moe import route_top_k
+from tfcore.positions import alibi_slopes, apply_rope
+from tfcore.selective_scan import selective_scan
+from tfcore.testing import format_kill_table, kill_table, raise_weights
+from tfcore.train import TrainConfig, decay_groups, next_token_loss, summed_cross_entropy, train
+from tfcore.wkv import wkv
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(name: str, *args: object) -> Callable[..., Callable[..., None]]:
+    """Put a function under a name, with arguments, among the checks."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        CHECKS[name] = functools.partial(function, *args)
+        return function
+
+    return add
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# --- attention and heads
+
+
+@functools.cache
+def loops() -> list[np.ndarray]:
+    return [oracle(make_inputs(case, torch.float64))[0] for case in CASES]
+
+
+@check("explicit attention = loops", "explicit")
+@check("tiled attention = loops", "tiled")
+def attention_equals_loops(backend: str) -> None:
+    for case, expected in zip(CASES, loops(), strict=True):
+        output = attention(**make_inputs(case, torch.float64), backend=backend)
+        assert distance(output, expected) < TOLERANCE[torch.float64]
+
+
+@check("gradient of tiled attention = explicit")
+def gradients_agree() -> None:
+    case = next(case for case in CASES if case.name == "grouped, causal")
+    gradients = []
+    for backend in ("explicit", "tiled"):
+        inputs = make_inputs(case, torch.float64)
+        leaves = [inputs[name].requires_grad_() for name in "qkv"]
+        output = attention(**inputs, backend=backend)
+        gradients.append(torch.autograd.grad((output * draw(*output.shape)).sum(), leaves))
+    for one, other in zip(*gradients, strict=True):
+        assert (one - other).abs().max() < GRADIENT_TOLERANCE[torch.float64]
+
+
+@check("copies of a key head lie side by side")
+def copies_side_by_side() -> None:
+    heads = torch.arange(3.0).view(1, 3, 1, 1)
+    assert repeat_kv(heads, 2).flatten().tolist() == [0, 0, 1, 1, 2, 2]
+
+
+# --- whole models against transformers
+
+
+@functools.cache
+def theirs(name: str, padded: bool) -> torch.Tensor:
+    folder, spec = tiny.folder(name), tiny.SPECS[name]
+    return tiny.their_output(tiny.reload(name, folder), spec.kind, tiny.batch(spec.kind, padded))
+
+
+def parity(name: str, padded: bool, chunks: list[int] | None = None, cache: str | None = None) -> None:
+    kind, model = tiny.SPECS[name].kind, from_pretrained(tiny.folder(name))
+    x = tiny.batch(kind, padded)
+    ours = (
+        tiny.our_output(model, kind, x)
+        if chunks is None
+        else tiny.our_output_in_chunks(model, kind, x, chunks, cache)
+    )
+    assert tiny.distance(ours, theirs(name, padded), x.padding) < tiny.TOLERANCE
+
+
+for name in ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian"):
+    CHECKS[f"{name} = transformers"] = functools.partial(parity, name, False)
+for name in ("gpt2", "bert"):
+    CHECKS[f"{name} = transformers, padded"] = functools.partial(parity, name, True)
+for name in ("gpt2", "mistral", "t5"):
+    CHECKS[f"{name} in chunks = transformers"] = functools.partial(parity, name, False, [5, 1, 4, 3])
+CHECKS["mistral, sliding cache = transformers"] = functools.partial(
+    parity, "mistral", False, [1] * 9 + [4], "sliding"
+)
+
+
+@check("Shaw in a window of clipped distances: shifting the text changes nothing")
+def shaw_is_relative() -> None:
+    block = BlockConfig(AttentionConfig(d_model=24, num_heads=3, window=3), d_ff=40)
+    positions = PositionConfig("shaw", max_distance=2)
+    model = raise_weights(Decoder(ModelConfig(31, 1, block, positions))).double()
+    table = model.stack.positions.table
+    q = draw(1, 3, 2, 8)
+    order = model.stack.positions.relate(torch.tensor([3, 4]), torch.arange(5))
+    assert order.relative_keys is not None
+    keys, rows = order.relative_keys
+    for i, j in ((0, 0), (0, 2), (1, 4), (1, 1)):
+        clipped = max(-2, min(2, j - (3 + i)))
+        assert torch.equal(q[0, :, i] @ keys[rows[i, j]], q[0, :, i] @ table[clipped + 2])
+
+
+@check("slopes of 12 heads as BLOOM's")
+def slopes_of_twelve() -> None:
+    expected = [2.0 ** -(h + 1) for h in range(8)] + [2.0 ** -(h + 0.5) for h in range(4)]
+    assert torch.allclose(alibi_slopes(12), torch.tensor(expected))
+
+
+@check("RoPE in bfloat16 far out keeps its phase")
+def phase_in_half_precision() -> None:
+    x = draw(1, 16).to(torch.bfloat16)
+    far, wide = (apply_rope(y, torch.tensor([5000])) for y in (x, x.double()))
+    assert (far.double() - wide).abs().max() < 0.05
+
+
+# --- experts, caches, generation
+
+
+@check("weights of the chosen experts sum to 1 and follow their logits")
+def routing() -> None:
+    weights, experts = route_top_k(torch.tensor([[0.0, 2.0, 1.0]]), k=2)
+    expected = torch.tensor([2.0, 1.0]).softmax(0)
+    assert experts.tolist() == [[1, 2]]
+    assert torch.allclose(weights[0], expected)
+
+
+@check("rounding to 8 bits errs by half a step at most")
+def half_a_step() -> None:
+    x = draw(2, 3, 5, 4).float()
+    q, scale = quantize_kv(x)
+    assert ((dequantize_kv(q, scale) - x).abs() <= scale / 2 + 1e-6).all()
+
+
+@check("top p keeps the token that crosses p")
+def crossing_token() -> None:
+    kept = filter_logits(torch.tensor([0.5, 0.1, 0.4]).log(), top_p=0.6).exp()
+    assert (kept > 0).tolist() == [True, False, True]
+
+
+@check("speculative acceptance gives the target's distribution, in algebra")
+def acceptance() -> None:
+    p, q = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.6, 0.3]]), torch.tensor([[0.2, 0.7, 0.1]])
+    first = torch.zeros(3)
+    for token in range(3):
+        stands = min(1.0, float(p[0, token] / q[0, token]))
+        for u, mass in ((stands / 2, stands), ((1 + stands) / 2, 1 - stands)):
+            if mass < 1e-9:
+                continue
+            accepted, after = speculative_accept(p, q, torch.tensor([token]), torch.tensor([u]))
+            drawn = torch.eye(3)[token] if accepted else after
+            first += q[0, token] * mass * drawn
+    assert torch.allclose(first, p[0], atol=1e-6)
+
+
+@check("greedy speculative text = greedy text of the target")
+def speculative_is_the_target() -> None:
+    def small(seed: int) -> Decoder:
+        block = BlockConfig(AttentionConfig(d_model=16, num_heads=2), d_ff=20)
+        return raise_weights(Decoder(ModelConfig(11, 1, block, PositionConfig("rope"))), seed=seed).eval()
+
+    target, draft, prompt = small(1), small(2), torch.tensor([[3, 1, 4]])
+    text = prompt
+    with torch.no_grad():
+        for _ in range(12):
+            text = torch.cat([text, target(text)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(speculative_generate(target, draft, prompt, 12, num_draft=3), text)
+
+
+# --- training
+
+
+@check("loss of the next token, by hand")
+def loss_by_hand() -> None:
+    logits, tokens = draw(2, 4, 5), torch.tensor([[1, 2, 0, 3], [4, 4, 1, 2]])
+    terms = [-logits[b, t].log_softmax(0)[tokens[b, t + 1]] for b in range(2) for t in range(3)]
+    assert torch.allclose(next_token_loss(logits, tokens), torch.stack(terms).mean())
+
+
+@check("accumulation over ragged batches = one large batch")
+def ragged_accumulation() -> None:
+    rows = [(draw(3, 4, seed=1), torch.tensor([0, 1, 2])), (draw(1, 4, seed=2), torch.tensor([1]))]
+    whole = (torch.cat([x for x, _ in rows]), torch.cat([y for _, y in rows]))
+    results = []
+    for batches, accumulate in ((rows, 2), ([whole], 1)):
+        model = torch.nn.Linear(4, 3).double()
+        torch.nn.init.eye_(model.weight)
+        torch.nn.init.zeros_(model.bias)
+        config = TrainConfig(steps=1, peak_lr=0.1, accumulate=accumulate, clip_norm=None)
+        gradients: list[torch.Tensor] = []
+        model.weight.register_hook(gradients.append)
+        losses = train(
+            model,
+            lambda i, b=batches: b[i],
+            config,
+            lambda m, b: summed_cross_entropy(m(b[0]), b[1]),
+            progress=False,
+        )
+        results.append(losses)
+    assert torch.allclose(*results)
+
+
+@check("only matrices decay")
+def matrices_decay() -> None:
+    decayed, others = decay_groups(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3)), 0.1)
+    assert [p.ndim for p in decayed["params"]] == [2]
+    assert [p.ndim for p in others["params"]] == [1, 1, 1]
+
+
+# --- linear time, by loops
+
+
+@check("selective scan = loops")
+def scan_by_loops() -> None:
+    u, delta, A = draw(2, 7, 3), draw(2, 7, 3, seed=1).exp(), -draw(3, 4, seed=2).exp()
+    B, C, D = draw(2, 7, 4, seed=3), draw(2, 7, 4, seed=4), draw(3, seed=5)
+    h, rows = torch.zeros(2, 3, 4, dtype=torch.float64), []
+    for t in range(7):
+        decay = (delta[:, t, :, None] * A).exp()
+        h = decay * h + delta[:, t, :, None] * B[:, t, None] * u[:, t, :, None]
+        rows.append((h * C[:, t, None]).sum(-1) + D * u[:, t])
+    assert torch.allclose(selective_scan(u, delta, A, B, C, D), torch.stack(rows, 1))
+
+
+@check("wkv = loops")
+def wkv_by_loops() -> None:
+    w, u, k, v = draw(3).exp(), draw(3, seed=1), draw(2, 6, 3, seed=2), draw(2, 6, 3, seed=3)
+    for t in range(6):
+        age = (t - 1 - torch.arange(t)).clamp(min=0)[:, None] * w
+        past, now = (k[:, :t] - age).exp(), (u + k[:, t]).exp()
+        expected = ((past * v[:, :t]).sum(1) + now * v[:, t]) / (past.sum(1) + now)
+        assert torch.allclose(wkv(w, u, k, v)[:, t], expected)
+
+
+@check("linear attention averages: ones in, ones out")
+def linear_attention_averages() -> None:
+    q, k = draw(2, 3, 5, 4), draw(2, 3, 5, 4, seed=1)
+    assert torch.allclose(linear_attention(q, k, torch.ones_like(k)), torch.ones_like(q))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_unbroken_code_passes(name: str) -> None:
+    CHECKS[name]()
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, str | None]:
+    return kill_table(MUTANTS, CHECKS)
+
+
+@pytest.mark.slow
+def test_every_mutant_is_caught(table, capsys) -> None:
+    with capsys.disabled():
+        print(f"\n{len(MUTANTS)} faults, {len(CHECKS)} checks\n{format_kill_table(table)}")
+    assert [name for name, caught_by in table.items() if caught_by is None] == []
+
+
+def test_a_row_that_has_lost_its_place_says_so() -> None:
+    from mutants import rewritten
+
+    with pytest.raises(ValueError, match="once in repeat_kv"):
+        rewritten("no such text", "")(repeat_kv)

@@ -1,0 +1,352 @@
+"""Layers, positions and models: gradients, properties, what they refuse. Parity with others is tested elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
+from tfcore.layers import (
+    DecoderBlock,
+    FeedForward,
+    MultiHeadAttention,
+    TransformerBlock,
+    layer_norm,
+    merge_heads,
+    rms_norm,
+    split_heads,
+    swiglu,
+    swiglu_hidden_size,
+)
+from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, Tagger
+from tfcore.models.inspect import attention_maps, silence_heads
+from tfcore.positions import apply_rope, sinusoids
+from tfcore.positions.absolute import look_up
+from tfcore.sinusoids import shift_matrix, sinusoidal_encoding
+from tfcore.testing import find_leaks, raise_weights
+
+B, T, T_MEMORY, D_MODEL, HEADS, KV_HEADS, D_HEAD, D_FF, VOCAB = 2, 5, 7, 12, 4, 2, 6, 10, 23
+KINDS = ["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
+ATTENTION = AttentionConfig(D_MODEL, HEADS, KV_HEADS, D_HEAD)
+BLOCK = BlockConfig(ATTENTION, D_FF)
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def text(batch: int = B, length: int = T, seed: int = 0) -> torch.Tensor:
+    return torch.randint(VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def raised(module: nn.Module) -> nn.Module:
+    return raise_weights(module).double().eval()
+
+
+def model_of(kind: str = "rope", layers: int = 1, block: BlockConfig = BLOCK, **fields) -> ModelConfig:
+    return ModelConfig(VOCAB, layers, block, PositionConfig(kind, max_len=16), **fields)
+
+
+def gradients_are_right(module: nn.Module, *inputs: torch.Tensor, **named) -> bool:
+    """Compare the gradients of all inputs and all parameters with finite differences."""
+    names = [name for name, _ in module.named_parameters()]
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    parameters = [p.detach().clone().requires_grad_() for p in module.parameters()]
+
+    def run(*flat: torch.Tensor) -> torch.Tensor:
+        weights = dict(zip(names, flat[len(leaves) :], strict=True))
+        return torch.func.functional_call(module, weights, flat[: len(leaves)], named)
+
+    return torch.autograd.gradcheck(run, (*leaves, *parameters), fast_mode=True)
+
+
+# --- gradients
+
+
+def test_gradients_of_attention():
+    mask = torch.ones(B, 1, T, T, dtype=torch.bool)
+    mask[0, :, 2] = False
+    assert gradients_are_right(
+        raised(MultiHeadAttention(ATTENTION)), draw(B, T, D_MODEL), mask=mask, causal=True
+    )
+
+
+def test_gradients_of_cross_attention():
+    layer = raised(MultiHeadAttention(ATTENTION))
+    assert gradients_are_right(layer, draw(B, T, D_MODEL), draw(B, T_MEMORY, D_MODEL, seed=1))
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "silu"])
+def test_gradients_of_the_feed_forward_network(activation, gated):
+    config = dataclasses.replace(BLOCK, activation=activation, gated=gated)
+    assert gradients_are_right(raised(FeedForward(config)), draw(B, T, D_MODEL))
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_gradients_of_blocks(place, norm):
+    config = dataclasses.replace(BLOCK, norm=norm, norm_place=place)
+    assert gradients_are_right(raised(TransformerBlock(config)), draw(B, T, D_MODEL), causal=True)
+    memory = draw(B, T_MEMORY, D_MODEL, seed=1)
+    assert gradients_are_right(raised(DecoderBlock(config)), draw(B, T, D_MODEL), memory, causal=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_a_decoder(kind):
+    model, tokens = raised(Decoder(model_of(kind))), text()
+    names = [name for name, _ in model.named_parameters()]
+    parameters = tuple(p.detach().clone().requires_grad_() for p in model.parameters())
+
+    def run(*flat: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, dict(zip(names, flat, strict=True)), (tokens,))
+
+    assert torch.autograd.gradcheck(run, parameters, fast_mode=True)
+
+
+def test_gradients_of_norms_and_swiglu():
+    x, weight, bias = (y.requires_grad_() for y in (draw(3, 6), draw(6, seed=1), draw(6, seed=2)))
+    assert torch.autograd.gradcheck(layer_norm, (x, weight, bias))
+    assert torch.autograd.gradcheck(rms_norm, (x, weight))
+    weights = [draw(6, 5, seed=3), draw(6, 5, seed=4), draw(5, 6, seed=5)]
+    assert torch.autograd.gradcheck(swiglu, (x, *(w.requires_grad_() for w in weights)))
+
+
+# --- formulas and the modules that models use
+
+
+def test_norms_are_torchs():
+    x, weight, bias = 3 + 2 * draw(2, 3, 7), draw(7, seed=1), draw(7, seed=2)
+    torch.testing.assert_close(layer_norm(x, weight, bias, 0.1), F.layer_norm(x, (7,), weight, bias, 0.1))
+    torch.testing.assert_close(rms_norm(x, weight, 0.1), F.rms_norm(x, (7,), weight, 0.1))
+
+
+def test_swiglu_is_the_gated_network():
+    config = dataclasses.replace(BLOCK, activation="silu", gated=True, ffn_bias=False)
+    layer, x = raised(FeedForward(config)), draw(B, T, D_MODEL)
+    weights = (layer.W_gate.weight.mT, layer.W_up.weight.mT, layer.W_down.weight.mT)
+    torch.testing.assert_close(layer(x), swiglu(x, *weights))
+
+
+@pytest.mark.parametrize("d_model", [1, 2, 3, 64, 100, 4096])
+@pytest.mark.parametrize("multiple", [1, 7, 256])
+def test_a_gated_network_has_as_many_weights_as_an_ungated_one(d_model, multiple):
+    hidden = swiglu_hidden_size(d_model, multiple)
+    assert hidden % multiple == 0
+    assert hidden - multiple < 8 * d_model / 3 < hidden + 1
+
+
+def test_heads_are_slices_of_the_channels_in_order():
+    x = draw(B, T, 12)
+    heads = split_heads(x, 3)
+    for h in range(3):
+        assert torch.equal(heads[:, h], x[..., 4 * h : 4 * h + 4])
+    assert torch.equal(merge_heads(heads), x)
+
+
+def test_attention_is_equivariant_and_the_encoder_without_positions_too():
+    """Permute the tokens, and the outputs are permuted alike: nothing is invariant."""
+    order = torch.tensor([3, 0, 4, 2, 1])
+    layer, x = raised(MultiHeadAttention(ATTENTION)), draw(B, T, D_MODEL)
+    torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
+    model, tokens = raised(Encoder(model_of("none", layers=2))), text()
+    torch.testing.assert_close(model(tokens[:, order]), model(tokens)[:, order])
+    ordered = raised(Encoder(model_of("learned", layers=2)))
+    assert (ordered(tokens[:, order]) - ordered(tokens)[:, order]).abs().max() > 0.1
+
+
+def test_a_memory_may_be_projected_once():
+    layer, x, memory = raised(MultiHeadAttention(ATTENTION)), draw(B, T, D_MODEL), draw(B, T_MEMORY, D_MODEL)
+    assert torch.equal(layer(x, layer.keys_and_values(memory)), layer(x, memory))
+
+
+# --- positions
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("shift", [1, 17, 4_000])
+def test_scores_of_turned_vectors_see_the_offset_alone(shift, layout):
+    q, k, positions = draw(T, 8), draw(T, 8, seed=1), torch.arange(T)
+
+    def scores(start: int) -> torch.Tensor:
+        return (
+            apply_rope(q, positions + start, layout=layout)
+            @ apply_rope(k, positions + start, layout=layout).mT
+        )
+
+    torch.testing.assert_close(scores(shift), scores(0), rtol=0, atol=1e-9)
+    assert (scores(0) - q @ k.mT).abs().max() > 0.1
+
+
+def test_a_turn_keeps_lengths_and_position_0_is_no_turn():
+    x = draw(2, T, 8)
+    torch.testing.assert_close(apply_rope(x, torch.arange(T)).norm(dim=-1), x.norm(dim=-1))
+    assert torch.equal(apply_rope(x, torch.zeros(T, dtype=torch.long)), x)
+
+
+def test_part_of_a_head_may_be_turned():
+    config = dataclasses.replace(PositionConfig("rope"), d_rotary=4)
+    model = raised(Decoder(ModelConfig(VOCAB, 1, BLOCK, config)))
+    rotation = model.stack.positions.relate(torch.arange(T), torch.arange(T), dtype=torch.float64).rotation
+    x = draw(1, HEADS, T, D_HEAD)
+    assert torch.equal(rotation(x)[..., 4:], x[..., 4:])
+    torch.testing.assert_close(rotation(x)[..., :4], apply_rope(x[..., :4], torch.arange(T)))
+
+
+@pytest.mark.parametrize("k", [-3, 0, 1, 11])
+def test_one_matrix_shifts_every_sinusoid(k):
+    pe = sinusoidal_encoding(30, 10)
+    matrix = shift_matrix(k, 10)
+    positions = np.arange(5, 15)
+    np.testing.assert_allclose(pe[positions] @ matrix.T, pe[positions + k], atol=1e-12)
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(10), atol=1e-12)
+
+
+def test_torchs_sinusoids_are_numpys():
+    ours = sinusoids(torch.arange(40), 10)
+    np.testing.assert_allclose(ours, sinusoidal_encoding(40, 10), atol=1e-6)
+    half = sinusoids(torch.arange(40), 10, layout="half")
+    assert torch.equal(torch.cat([ours[:, 0::2], ours[:, 1::2]], dim=1), half)
+
+
+# --- models
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_decoder_sees_no_future_and_an_encoder_does(kind):
+    decoder, encoder = raised(Decoder(model_of(kind))), raised(Encoder(model_of(kind)))
+    tokens = text(1)[0]
+    assert find_leaks(decoder, tokens, VOCAB) == set()
+    assert len(find_leaks(encoder, tokens, VOCAB)) == T * (T - 1) // 2
+
+
+def test_an_encoder_decoder_sees_the_whole_source_and_no_future_of_the_target():
+    model = raised(EncoderDecoder(EncoderDecoderConfig(model_of("t5"), model_of("t5"))))
+    source, target = text(1, T_MEMORY, seed=1), text(1)
+    assert find_leaks(lambda tokens: model(source, tokens), target[0], VOCAB) == set()
+    before = model(source, target)
+    for j in range(T_MEMORY):
+        changed = source.clone()
+        changed[0, j] = (changed[0, j] + 1) % VOCAB
+        assert ((model(changed, target) - before).abs().amax(dim=-1) > 1e-6).all()
+
+
+def test_padding_of_a_source_changes_nothing():
+    model = raised(EncoderDecoder(EncoderDecoderConfig(model_of("learned"), model_of("learned"))))
+    source, target = text(1, T_MEMORY, seed=1), text(1)
+    padded = torch.cat([source, torch.zeros(1, 3, dtype=torch.long)], dim=1)
+    padding = torch.arange(T_MEMORY + 3)[None] < T_MEMORY
+    torch.testing.assert_close(model(padded, target, padding), model(source, target))
+
+
+@pytest.mark.parametrize(
+    "head", [lambda e: Classifier(e, 3), lambda e: Tagger(e, 4)], ids=["classify", "tag"]
+)
+def test_heads_do_not_see_padding(head):
+    model, tokens = raised(head(Encoder(model_of("learned")))), text()
+    padded = torch.cat([tokens, torch.zeros(B, 2, dtype=torch.long)], dim=1)
+    padding = (torch.arange(T + 2) < T).expand(B, -1)
+    output = model(padded, padding)
+    torch.testing.assert_close(output if output.ndim == 2 else output[:, :T], model(tokens))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_models_keep_their_type(dtype):
+    for kind in KINDS:
+        model = raise_weights(Decoder(model_of(kind))).to(dtype)
+        assert model(text()).dtype == dtype
+
+
+def test_dropout_draws_only_in_training():
+    model = raise_weights(Decoder(model_of(block=dataclasses.replace(BLOCK, dropout=0.5))))
+    assert torch.equal(model.eval()(text()), model(text()))
+    assert not torch.equal(model.train()(text()), model(text()))
+
+
+def test_maps_are_the_weights_of_attention():
+    model, tokens = raised(Decoder(model_of("alibi", layers=3))), text()
+    maps = attention_maps(model, tokens)
+    assert maps.shape == (3, B, HEADS, T, T)
+    torch.testing.assert_close(maps.sum(dim=-1), torch.ones(3, B, HEADS, T, dtype=torch.float64))
+    assert (maps.triu(1) == 0).all()
+    first = model.stack.blocks[0]
+    x = first.norm_attention(model.stack.embedding(tokens))
+    q, k, _ = first.attention.W_qkv(x).split([HEADS * D_HEAD, KV_HEADS * D_HEAD, KV_HEADS * D_HEAD], dim=-1)
+    q, k = split_heads(q, HEADS), split_heads(k, KV_HEADS).repeat_interleave(2, dim=1)
+    scores = q @ k.mT / D_HEAD**0.5 + model.stack.positions.relate(torch.arange(T), torch.arange(T)).bias
+    expected = scores.masked_fill(~torch.ones(T, T, dtype=torch.bool).tril(), -torch.inf).softmax(-1)
+    torch.testing.assert_close(maps[0], expected)
+    assert all(layer.weights is None for layer in (block.attention for block in model.stack.blocks))
+
+
+def test_a_silenced_head_is_one_without_its_rows_of_the_output_projection():
+    model, tokens = raised(Decoder(model_of(layers=2))), text()
+    before = model(tokens)
+    with silence_heads(model, [(1, 2), (0, 3)]):
+        silenced = model(tokens)
+    assert torch.equal(model(tokens), before)
+    with torch.no_grad():
+        for layer, head in ((1, 2), (0, 3)):
+            model.stack.blocks[layer].attention.W_o.weight[:, head * D_HEAD : (head + 1) * D_HEAD] = 0
+    torch.testing.assert_close(silenced, model(tokens))
+
+
+def test_importing_tfcore_loads_no_torch():
+    code = "import sys, tfcore, tfcore.sinusoids, tfcore.ops; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AttentionConfig(12, num_heads=5), r"divide d_model, got d_model 12 and 5"),
+        (lambda: AttentionConfig(12, num_heads=4, num_kv_heads=3), r"divide the query heads, got 3 and 4"),
+        (lambda: AttentionConfig(12, num_heads=0), r"num_heads .*got 0"),
+        (lambda: AttentionConfig(12, num_heads=4, window=0), r"window .*got 0"),
+        (lambda: dataclasses.replace(BLOCK, activation="swish"), r"relu, gelu, gelu_tanh, silu, got 'swish'"),
+        (lambda: dataclasses.replace(BLOCK, norm_place="mid"), r"pre, post, got 'mid'"),
+        (lambda: dataclasses.replace(BLOCK, dropout=1.0), r"dropout .*got 1.0"),
+        (lambda: dataclasses.replace(BLOCK, num_experts=3, top_k=4), r"at most 3 experts, got 4"),
+        (lambda: PositionConfig("relative"), r"none, sinusoidal.*got 'relative'"),
+        (lambda: Decoder(model_of())(text().float()), r"whole numbers .*float32"),
+        (lambda: Decoder(model_of())(text()[0]), r"\(B, T\).*\(5,\)"),
+        (lambda: Decoder(model_of())(text() + VOCAB), rf"from 0 to {VOCAB - 1}, got"),
+        (lambda: Decoder(model_of("learned"))(text(1, 17)), r"below 16.*got 16"),
+        (lambda: Decoder(model_of())(text(), padding=torch.ones(B, T)), r"boolean padding .*float32"),
+        (lambda: Decoder(model_of())(text(), padding=torch.ones(B, 3).bool()), r"\(2, 5\).*\(2, 3\)"),
+        (lambda: look_up(torch.eye(3), torch.tensor([-1])), r"positions.*-1"),
+        (lambda: sinusoidal_encoding(4, 5), r"even d_model .*got 5"),
+        (lambda: apply_rope(draw(3, 5), torch.arange(3)), r"even number of channels to turn, got 5"),
+        (lambda: split_heads(draw(1, 2, 7), 3), r"divides the width, got 3 heads and \(1, 2, 7\)"),
+        (
+            lambda: EncoderDecoderConfig(
+                model_of(), dataclasses.replace(model_of(), vocab_size=VOCAB + 1)
+            ),
+            r"one vocab_size .*23 and 24",
+        ),
+        (lambda: attention_maps(nn.Linear(2, 3), draw(2)), r"attention layers, got Linear"),
+        (
+            lambda: silence_heads(Decoder(model_of()), [(0, HEADS)]).__enter__(),
+            r"head below 4, got layer 0, head 4",
+        ),
+        (
+            lambda: MultiHeadAttention(ATTENTION)(
+                draw(B, T, D_MODEL).float(), mask=torch.ones(B, 1, 1, T)
+            ),
+            r"boolean mask.*float32",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,157 @@
+"""Mixture of experts: many feed-forward networks, of which each token visits only a few.
+
+The parameters grow with the number of experts, the operations for a token do not. A linear router scores the
+experts for each token; the token visits the k best and takes the mean of their answers, weighted by a softmax
+over those k scores. Nothing makes the router use all its experts, so a loss is added that does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+
+def route_top_k(logits: Float[Tensor, "*N E"], k: int) -> tuple[Float[Tensor, "*N k"], Int[Tensor, "*N k"]]:
+    r"""Choose the k best experts for each token, and weigh them.
+
+    $w_i = e^{z_i} / \sum_{j \in \text{top}_k(z)} e^{z_j}$ for the chosen i.
+
+    The same comes out of a softmax over all experts whose chosen entries are divided by their sum.
+
+    Args:
+        logits: the router's scores, (N, E) or with more leading axes.
+        k: how many experts each token visits.
+
+    Returns:
+        The weights, (N, k), which sum to 1, largest first; and the numbers of their experts, (N, k).
+
+    Raises:
+        ValueError: k below 1 or above the number of experts.
+
+    From: Shazeer et al. (2017), *Outrageously Large Neural Networks*, equations 3 to 5, without the noise.
+
+    >>> weights, experts = route_top_k(torch.tensor([[0.0, 5.0, -1.0, 5.0]]).log_softmax(-1), k=2)
+    >>> print(weights, sorted(experts[0].tolist()))
+    tensor([[0.5000, 0.5000]]) [1, 3]
+    """
+    if not 1 <= k <= logits.shape[-1]:
+        raise ValueError(
+            f"expected k between 1 and the number of experts, {logits.shape[-1]}, got {k}; "
+            "a token visits at least one expert and each at most once"
+        )
+    best, experts = logits.topk(k, dim=-1)
+    return best.softmax(dim=-1), experts
+
+
+class MixtureOfExperts(nn.Module):
+    r"""Send each token through the k of E SwiGLU networks that a router chooses for it.
+
+    $y = \sum_{i \in \text{top}_k} w_i \, W^i_{\text{down}} (\operatorname{SiLU}(W^i_{\text{gate}} x) \odot
+    W^i_{\text{up}} x)$, with w from :func:`route_top_k` of $W_{\text{router}} x$.
+
+    Args:
+        d_model: width of the tokens.
+        d_ff: width inside each expert.
+        num_experts: number of experts, E.
+        top_k: number of experts that a token visits.
+
+    Raises:
+        ValueError: top_k below 1 or above num_experts.
+
+    From: Jiang et al. (2024), *Mixtral of Experts*; Shazeer (2020), *GLU Variants Improve Transformer*.
+
+    >>> layer = MixtureOfExperts(d_model=4, d_ff=6, num_experts=5, top_k=2)
+    >>> y, router_logits = layer(torch.randn(2, 3, 4), return_router_logits=True)
+    >>> print(y.shape, router_logits.shape)
+    torch.Size([2, 3, 4]) torch.Size([2, 3, 5])
+    """
+
+    def __init__(self, d_model: int, d_ff: int, num_experts: int, top_k: int) -> None:
+        super().__init__()
+        if not 1 <= top_k <= num_experts:
+            raise ValueError(
+                f"expected top_k between 1 and num_experts={num_experts}, got {top_k}; choose fewer"
+            )
+        self.top_k = top_k
+        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.w_gate = nn.Parameter(torch.empty(num_experts, d_ff, d_model))
+        self.w_up = nn.Parameter(torch.empty(num_experts, d_ff, d_model))
+        self.w_down = nn.Parameter(torch.empty(num_experts, d_model, d_ff))
+        for weight in (self.w_gate, self.w_up, self.w_down):
+            bound = 1 / math.sqrt(weight.shape[-1])  # as nn.Linear draws its weight
+            nn.init.uniform_(weight, -bound, bound)
+
+    def forward(
+        self, x: Float[Tensor, "*B T d_model"], return_router_logits: bool = False
+    ) -> Float[Tensor, "*B T d_model"] | tuple[Float[Tensor, "*B T d_model"], Float[Tensor, "*B T E"]]:
+        """Route the tokens; the router's logits, for :func:`load_balancing_loss`, come along if asked for."""
+        tokens = x.flatten(0, -2)
+        logits = self.router(tokens)
+        # Weights in float32 or wider sum to 1; rounded to half precision, they would not.
+        weights, experts = route_top_k(logits.to(torch.promote_types(x.dtype, torch.float32)), self.top_k)
+
+        # A visit is one token at one expert. Sorted by expert, the visits of each lie next to each other.
+        order = experts.flatten().argsort()
+        visits_of = experts.flatten().bincount(minlength=len(self.w_gate)).tolist()
+        visitors = tokens[order // self.top_k].split(visits_of)
+        # unbind, since the gradient of w[i] would be as large as w for each i
+        bank = zip(visitors, self.w_gate.unbind(), self.w_up.unbind(), self.w_down.unbind(), strict=True)
+        answers = torch.cat([_swiglu(*visit) for visit in bank])
+        answers = answers[order.argsort()].unflatten(0, (-1, self.top_k))  # back in the order of the tokens
+
+        y = (weights.unsqueeze(-1) * answers).sum(dim=1).to(x.dtype).view_as(x)
+        return (y, logits.unflatten(0, x.shape[:-1])) if return_router_logits else y
+
+
+def _swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor) -> Tensor:
+    return F.linear(F.silu(F.linear(x, w_gate)) * F.linear(x, w_up), w_down)
+
+
+def load_balancing_loss(
+    router_logits: Float[Tensor, "*tokens E"], top_k: int, padding: Bool[Tensor, "*#tokens"] | None = None
+) -> Float[Tensor, ""]:
+    r"""Measure how unevenly a router uses its experts.
+
+    $E \sum_i f_i P_i$, where f_i is the share of tokens that visit expert i and P_i its mean probability.
+
+    Even use gives top_k, the use of the same top_k experts alone up to E. The shares have no gradient; the
+    probabilities have, and lowering those of busy experts moves tokens elsewhere. Models add about 0.01 of it
+    to their loss.
+
+    Args:
+        router_logits: scores of any tokens, (..., E); stack those of several layers to balance them together.
+        top_k: number of experts that a token visits.
+        padding: True at real tokens, broadcastable to (...); others do not count.
+
+    Returns:
+        The loss, a number; 0 if there is no real token.
+
+    Raises:
+        ValueError: top_k below 1 or above the number of experts, or padding that is not boolean.
+
+    From: Fedus, Zoph and Shazeer (2021), *Switch Transformers*, equations 4 to 6; with all k visits of a
+    token as in Mixtral.
+
+    >>> even, uneven = torch.eye(4) * 9, torch.tensor([[9.0, 0, 0, 0]]).expand(4, 4)
+    >>> print(load_balancing_loss(even, top_k=1), load_balancing_loss(uneven, top_k=1))
+    tensor(1.) tensor(3.9985)
+    """
+    if padding is not None and padding.dtype != torch.bool:
+        raise ValueError(f"expected boolean padding, True = real token, got {padding.dtype}; use .bool()")
+    _, experts = route_top_k(router_logits, top_k)
+    probabilities = router_logits.softmax(
+        dim=-1, dtype=torch.promote_types(router_logits.dtype, torch.float32)
+    )
+    visits = torch.zeros_like(probabilities).scatter(-1, experts, 1.0)
+    if padding is None:
+        real = torch.ones_like(visits[..., :1])
+    else:
+        real = padding.unsqueeze(-1).expand_as(visits[..., :1]).to(visits.dtype)
+    num_tokens = real.sum().clamp(min=1)
+    share = (visits * real).flatten(0, -2).sum(dim=0) / num_tokens
+    mean_probability = (probabilities * real).flatten(0, -2).sum(dim=0) / num_tokens
+    return router_logits.shape[-1] * (share * mean_probability).sum()

@@ -1,0 +1,133 @@
+"""Mutants: break the code on purpose, one way at a time, and see whether a check notices."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault that somebody might make, and how to make it.
+
+    Args:
+        name: the fault in words, as a line of the table.
+        target: what to replace, ``"package.module:name"`` or ``"package.module:Class.method"``.
+        patch: given the right one, returns the wrong one.
+
+    >>> import math
+    >>> shifted = Mutant("one too many", "math:floor", lambda right: lambda x: right(x) + 1)
+    >>> with shifted.applied():
+    ...     print(math.floor(2.5))
+    3
+    >>> print(math.floor(2.5))
+    2
+    """
+
+    name: str
+    target: str
+    patch: Callable[[Any], Any]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Replace the target wherever a module holds it under its own name, and put it back at the end.
+
+        Out of reach are other names (``import f as g``), default arguments, and tables filled at import.
+        """
+        owner, name, right = self._find()
+        holders = [owner] if isinstance(owner, type) else _holders(name, right)
+        wrong = self.patch(right)
+        try:
+            for holder in holders:
+                setattr(holder, name, wrong)
+            yield
+        finally:
+            for holder in holders:
+                setattr(holder, name, right)
+
+    def _find(self) -> tuple[Any, str, Any]:
+        module_name, _, path = self.target.partition(":")
+        *parents, name = path.split(".")
+        try:
+            owner = importlib.import_module(module_name)
+            for parent in parents:
+                owner = getattr(owner, parent)
+            return owner, name, vars(owner)[name]
+        except (ImportError, AttributeError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"expected a target 'package.module:name' that exists, got {self.target!r}; "
+                "name it where it is defined"
+            ) from error
+
+
+def kill_table(
+    mutants: Iterable[Mutant], checks: Mapping[str, Callable[[], object]]
+) -> dict[str, str | None]:
+    """Run the checks under every mutant, and say which one catches it.
+
+    A check is a function that raises when something is wrong.
+
+    Args:
+        mutants: the faults to make, one at a time.
+        checks: by name; they are tried in this order until one raises.
+
+    Returns:
+        For the name of each mutant the name of the first check that catches it, None for a survivor.
+
+    Raises:
+        ValueError: a check that fails on the unbroken code, or two mutants of one name.
+
+    From: DeMillo, Lipton and Sayward (1978), *Hints on Test Data Selection*.
+
+    >>> import math
+    >>> faults = [Mutant("rounds up", "math:floor", lambda right: math.ceil)]
+    >>> def whole(): assert math.floor(2.0) == 2
+    >>> def half(): assert math.floor(2.5) == 2
+    >>> print(kill_table(faults, {"whole": whole}), kill_table(faults, {"whole": whole, "half": half}))
+    {'rounds up': None} {'rounds up': 'half'}
+    """
+    mutants = list(mutants)
+    if len({mutant.name for mutant in mutants}) < len(mutants):
+        raise ValueError(
+            "expected mutants of different names, got one name twice; it is their line of the table"
+        )
+    broken = _first_failing(checks)
+    if broken is not None:
+        raise ValueError(
+            f"expected checks that pass on the unbroken code, got {broken!r} failing; mend it first"
+        )
+    table = {}
+    for mutant in mutants:
+        with mutant.applied():
+            table[mutant.name] = _first_failing(checks)
+    return table
+
+
+def format_kill_table(table: Mapping[str, str | None]) -> str:
+    """Write a table of :func:`kill_table` as lines, the survivors first.
+
+    >>> print(format_kill_table({"no scale": "grid", "sign": None}))
+    sign      SURVIVES
+    no scale  grid
+    """
+    width = max(map(len, table), default=0)
+    rows = sorted(table.items(), key=lambda row: row[1] is not None)
+    return "\n".join(f"{name:{width}}  {caught_by or 'SURVIVES'}" for name, caught_by in rows)
+
+
+def _first_failing(checks: Mapping[str, Callable[[], object]]) -> str | None:
+    for name, check in checks.items():
+        try:
+            check()
+        except Exception:
+            return name
+    return None
+
+
+def _holders(name: str, value: Any) -> list[Any]:
+    """List the modules that hold the value under this name: where it is defined and who imported it."""
+    return [m for m in list(sys.modules.values()) if getattr(m, "__dict__", {}).get(name) is value]
