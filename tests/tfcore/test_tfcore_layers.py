@@ -1,4 +1,4 @@
-"""Layers, positions and models: gradients, properties, what they refuse. Parity with others is tested elsewhere."""
+"""Layers, positions and models: gradients, properties, what they refuse. Other files hold them to peers."""
 
 from __future__ import annotations
 
@@ -73,9 +73,8 @@ def gradients_are_right(module: nn.Module, *inputs: torch.Tensor, **named) -> bo
 def test_gradients_of_attention():
     mask = torch.ones(B, 1, T, T, dtype=torch.bool)
     mask[0, :, 2] = False
-    assert gradients_are_right(
-        raised(MultiHeadAttention(ATTENTION)), draw(B, T, D_MODEL), mask=mask, causal=True
-    )
+    layer = raised(MultiHeadAttention(ATTENTION))
+    assert gradients_are_right(layer, draw(B, T, D_MODEL), mask=mask, causal=True)
 
 
 def test_gradients_of_cross_attention():

@@ -47,9 +47,11 @@ def look_up(table: Float[Tensor, "max_len d"], positions: Int[Tensor, "*batch T"
     >>> print(look_up(torch.eye(3), torch.tensor([2])))
     tensor([[0., 0., 1.]])
     """
-    if positions.numel() and positions.device.type == "cpu" and int(positions.max()) >= table.shape[0]:
-        raise ValueError(
-            f"expected positions below {table.shape[0]}, the length of the learned table, got "
-            f"{int(positions.max())}; shorten the text, or use positions without a table (rope, alibi)"
-        )
+    if positions.numel() and positions.device.type == "cpu":  # elsewhere a look would wait for the device
+        low, high = int(positions.min()), int(positions.max())
+        if low < 0 or high >= table.shape[0]:
+            raise ValueError(
+                f"expected positions below {table.shape[0]}, the length of the learned table, and from 0 on, "
+                f"got {low} to {high}; shorten the text, or use positions without a table (rope, alibi)"
+            )
     return torch.nn.functional.embedding(positions, table)
