@@ -1,0 +1,150 @@
+"""The caches of a whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from tfcore.cache.growing import GrowingCache
+from tfcore.cache.preallocated import KVCache
+from tfcore.cache.protocol import LayerCache
+from tfcore.cache.quantized import QuantizedCache
+from tfcore.cache.sliding import SlidingWindowCache
+from tfcore.config import AttentionConfig
+
+
+class Cache:
+    """One cache for each layer, and which of the tokens are padding.
+
+    Caches are for inference: run the model under ``torch.inference_mode`` or ``torch.no_grad``.
+
+    Args:
+        layers: one cache for each block.
+
+    >>> cache = Cache([GrowingCache(), GrowingCache()])
+    >>> print(cache.length, cache.num_bytes())
+    0 0
+    """
+
+    def __init__(self, layers: Sequence[LayerCache]) -> None:
+        self.layers = list(layers)
+        self.real: Bool[Tensor, "B length"] | None = None  # which tokens are no padding; None: all
+        self.batch: int | None = None  # sequences, once there are any
+
+    @property
+    def length(self) -> int:
+        """Tokens seen, padding included."""
+        return self.layers[0].length
+
+    def visible(self, num_new: int) -> int:
+        """Count the keys that attention will see when this many tokens come.
+
+        A model asks before its first layer writes: if one of them cannot take the tokens, none does.
+
+        Raises:
+            ValueError: no room, or layers of different lengths.
+        """
+        lengths = [layer.length for layer in self.layers]
+        if min(lengths) < max(lengths):
+            raise ValueError(
+                f"expected layers that have seen the same tokens, got lengths {lengths}; a call was cut "
+                f"short: go back with truncate({min(lengths)}), or make another"
+            )
+        return min(layer.visible(num_new) for layer in self.layers)
+
+    def note_padding(
+        self, padding: Bool[Tensor, "B T"] | None, batch: int, num_new: int, device: torch.device
+    ) -> Bool[Tensor, "B length"] | None:
+        """Remember which of the new tokens are real, and say it of all of them; None if none was padding.
+
+        Raises:
+            ValueError: another number of sequences than before.
+        """
+        if self.length and self.batch not in (None, batch):
+            raise ValueError(
+                f"expected the {self.batch} sequences that this cache has begun, got {batch}; make another"
+            )
+        self.batch = batch
+        if not self.length:
+            self.real = None
+        if padding is None and self.real is None:
+            return None
+        if self.real is None:
+            seen = torch.ones(batch, self.length, dtype=torch.bool, device=device)
+        else:  # after truncate, or a call that failed, there is more of it than the layers have seen
+            seen = self.real[:, : self.length]
+        new = torch.ones(batch, num_new, dtype=torch.bool, device=device) if padding is None else padding
+        self.real = torch.cat([seen, new], dim=1)
+        return self.real
+
+    def reorder(self, rows: Int[Tensor, " B_new"]) -> None:
+        """Make row b a copy of row ``rows[b]``, in every layer; there may be more rows than before."""
+        for layer in self.layers:
+            layer.reorder(rows)
+        self.batch = len(rows)
+        self.real = None if self.real is None else self.real[rows]
+
+    def truncate(self, length: int) -> None:
+        """Forget all but the first tokens, in every layer."""
+        for layer in self.layers:
+            layer.truncate(length)
+
+    def num_bytes(self) -> int:
+        """Count the bytes that all layers hold on to."""
+        return sum(layer.num_bytes() for layer in self.layers)
+
+
+def make_cache(
+    config: AttentionConfig,
+    num_layers: int,
+    batch: int,
+    max_len: int | None = None,
+    kind: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Cache:
+    """Make the caches of a model.
+
+    Args:
+        config: its attention layers.
+        num_layers: how many of them there are.
+        batch: B, sequences.
+        max_len: tokens to make room for.
+        kind: "growing", "preallocated", "sliding" or "quantized"; by default sliding where attention has a
+            window shorter than ``max_len``, preallocated where ``max_len`` is given, else growing.
+        dtype: of keys and values.
+        device: where they live.
+
+    Raises:
+        ValueError: an unknown kind, or one that lacks what it needs.
+
+    >>> print(make_cache(AttentionConfig(d_model=12, num_heads=3), num_layers=2, batch=1).length)
+    0
+    """
+    window = config.window
+    if kind is None:
+        slides = window is not None and (max_len is None or window < max_len)
+        kind = "sliding" if slides else "growing" if max_len is None else "preallocated"
+    heads, width = config.kv_heads, config.width
+    make: dict[str, Callable[[], LayerCache]] = {
+        "growing": GrowingCache,
+        "preallocated": lambda: KVCache(batch, heads, _needed("max_len", max_len), width, dtype, device),
+        "sliding": lambda: SlidingWindowCache(batch, heads, _needed("window", window), width, dtype, device),
+        "quantized": QuantizedCache,
+    }
+    if kind not in make:
+        raise ValueError(
+            f"expected a kind of cache out of {', '.join(make)}, got {kind!r}; name one of these"
+        )
+    return Cache([make[kind]() for _ in range(num_layers)])
+
+
+def _needed(name: str, value: int | None) -> int:
+    if value is None:
+        raise ValueError(
+            f"expected {name} for this kind of cache, got None; say how many tokens it is to hold"
+        )
+    return value

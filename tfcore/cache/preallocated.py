@@ -1,0 +1,72 @@
+"""The usual cache: room for all tokens is made once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tfcore.cache.protocol import KeysAndValues, check_fits, check_pair, check_truncation, count_bytes
+
+
+class KVCache:
+    r"""A cache with room for a known number of tokens: a step writes its own keys and copies nothing.
+
+    $K_{\ell : \ell + T} \leftarrow k$; what comes back is a view of the part that is filled.
+
+    Args:
+        batch: B, sequences.
+        num_kv_heads: heads of keys and values.
+        max_len: tokens that there is room for.
+        d_head: width of one head.
+        dtype: of keys and values.
+        device: where they live.
+
+    From: Shazeer (2019), *Fast Transformer Decoding*; Pope et al. (2022), *Efficiently Scaling Transformer
+    Inference*.
+
+    >>> cache = KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)
+    >>> k, v = cache.update(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 5, 4))
+    >>> print(cache.length, k.shape)
+    5 torch.Size([2, 3, 5, 4])
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        num_kv_heads: int,
+        max_len: int,
+        d_head: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.length, self.max_len = 0, max_len
+        self.keys = torch.zeros(batch, num_kv_heads, max_len, d_head, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+
+    def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        check_pair(k, v)
+        check_fits(k, self.keys)
+        end = self.visible(k.shape[2])
+        self.keys[:, :, self.length : end] = k
+        self.values[:, :, self.length : end] = v
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def visible(self, num_new: int) -> int:
+        end = self.length + num_new
+        if end > self.max_len:
+            raise ValueError(
+                f"expected at most {self.max_len} tokens, the room of this cache, got {end} "
+                f"({self.length} are in it, {num_new} came); make a cache with a larger max_len"
+            )
+        return end
+
+    def reorder(self, rows: Tensor) -> None:
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def truncate(self, length: int) -> None:
+        check_truncation(length, self.length)
+        self.length = length
+
+    def num_bytes(self) -> int:
+        return count_bytes(self.keys, self.values)

@@ -1,0 +1,66 @@
+"""What every cache does, and how it says that something does not fit."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+KeysAndValues = tuple[Float[Tensor, "B H T d_head"], Float[Tensor, "B H T d_head"]]
+
+
+class LayerCache(Protocol):
+    """What attention asks of a cache, and what generation asks beside.
+
+    Whatever raises ValueError leaves the cache as it was.
+    """
+
+    length: int
+    """Tokens seen."""
+
+    def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Add the keys and values of new tokens (B, H_kv, T, d_head), and give back all that are visible."""
+
+    def visible(self, num_new: int) -> int:
+        """Count the keys that an update by this many tokens will give back; ValueError if it has no room."""
+
+    def reorder(self, rows: Int[Tensor, " B_new"]) -> None:
+        """Make row b a copy of row ``rows[b]``: beam search copies some texts and drops others."""
+
+    def truncate(self, length: int) -> None:
+        """Forget all but the first tokens: speculative decoding takes guesses back."""
+
+    def num_bytes(self) -> int:
+        """Count the bytes that the cache holds on to."""
+
+
+def check_pair(k: Tensor, v: Tensor) -> None:
+    if k.ndim != 4 or k.shape != v.shape:
+        raise ValueError(
+            f"expected keys and values of one shape (B, H_kv, T, d_head), got {tuple(k.shape)} and "
+            f"{tuple(v.shape)}; project both from the same tokens"
+        )
+
+
+def check_fits(k: Tensor, room: Tensor) -> None:
+    expected, got = (*room.shape[:2], room.shape[3]), (*k.shape[:2], k.shape[3])
+    if expected != got or k.dtype != room.dtype:
+        raise ValueError(
+            f"expected keys and values of (B, H_kv, d_head) = {expected} and {room.dtype}, as this cache was "
+            f"made for, got {got} and {k.dtype}; make a cache for this batch and this type"
+        )
+
+
+def check_truncation(length: int, present: int) -> None:
+    if not 0 <= length <= present:
+        raise ValueError(
+            f"expected a length from 0 to {present}, what the cache has seen, got {length}; "
+            "a cache forgets from its end, and cannot learn this way"
+        )
+
+
+def count_bytes(*tensors: Tensor | None) -> int:
+    """Add up the memory behind the tensors, all of it where one is a view of more."""
+    storages = {x.untyped_storage()._cdata: x.untyped_storage().nbytes() for x in tensors if x is not None}
+    return sum(storages.values())

@@ -1,0 +1,23 @@
+"""Generation: text from a model that gives logits.
+
+Read the files in this order: ``sampling.py`` (from logits to a token), ``reader.py`` (each token is read
+once), ``loop.py`` (token by token), ``beam.py`` (several texts side by side), ``speculative.py`` (several
+tokens per call), ``translate.py`` (from a source).
+"""
+
+from tfcore.generate.beam import beam_search
+from tfcore.generate.loop import generate
+from tfcore.generate.sampling import filter_logits, token_probabilities
+from tfcore.generate.speculative import speculative_accept, speculative_generate
+from tfcore.generate.translate import Conditioned, translate
+
+__all__ = [
+    "Conditioned",
+    "beam_search",
+    "filter_logits",
+    "generate",
+    "speculative_accept",
+    "speculative_generate",
+    "token_probabilities",
+    "translate",
+]

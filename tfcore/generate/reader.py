@@ -1,0 +1,108 @@
+"""Feed a text that grows to a model, so that each token is read once if the model has a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Model = Callable[..., Float[Tensor, "B T V"]]
+
+
+class Reader:
+    """Read what is new of a text, and say what comes next.
+
+    A model that has ``new_cache(batch, max_len)`` is called as ``model(tokens, cache)`` with the tokens that
+    the cache has not seen; any other callable as ``model(tokens)`` with all of them.
+
+    Args:
+        model: maps token ids (B, T) to logits (B, T, V).
+        batch: B, sequences.
+        max_len: tokens that will be read at most.
+        padding: True at the real tokens of the prompt, (B, T_prompt); handed to the model as ``padding=``.
+        context_len: tokens that the model sees at most: longer texts lose their beginning, and the cache.
+        chunk: tokens that are read at a time; all that are new when None.
+        cache: one that may have seen a part of the text already; a new one when None.
+        kind: of a new cache, where it matters.
+
+    >>> import torch
+    >>> read = Reader(lambda tokens: torch.eye(5)[(tokens + 1) % 5], batch=1, max_len=3)
+    >>> print(read(torch.tensor([[0, 3]]))[:, 0].argmax())
+    tensor(4)
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batch: int,
+        max_len: int,
+        *,
+        padding: Bool[Tensor, "B T_prompt"] | None = None,
+        context_len: int | None = None,
+        chunk: int | None = None,
+        cache: Any = None,
+        kind: str | None = None,
+    ) -> None:
+        for name, value in (("context_len", context_len), ("chunk", chunk)):
+            if value is not None and value < 1:
+                raise ValueError(f"expected a {name} of 1 or more, got {value}; None is no limit")
+        self.model, self.padding, self.context_len, self.chunk = model, padding, context_len, chunk
+        if cache is None and hasattr(model, "new_cache"):
+            max_len = max_len if context_len is None else min(max_len, context_len)
+            cache = model.new_cache(batch, max_len, **({} if kind is None else {"kind": kind}))
+        self.cache = cache
+
+    def __call__(self, tokens: Int[Tensor, "B T"], last: int = 1) -> Float[Tensor, "B last V"]:
+        """Read the rest of a text, and give the logits of its last places."""
+        end = tokens.shape[1]
+        if self.cache is None or (self.context_len is not None and end > self.context_len):
+            begin = 0 if self.context_len is None else max(0, end - self.context_len)
+            return self._run(tokens, begin, end)[:, -last:]
+        while end - self.cache.length > (self.chunk or end):
+            self._run(tokens, self.cache.length, self.cache.length + self.chunk, self.cache)
+        return self._run(tokens, self.cache.length, end, self.cache)[:, -last:]
+
+    def _run(self, tokens: Tensor, begin: int, end: int, *cache: Any) -> Tensor:
+        if self.padding is None or begin >= self.padding.shape[1]:
+            return self.model(tokens[:, begin:end], *cache)
+        padding = F.pad(self.padding, (0, end - self.padding.shape[1]), value=True)
+        return self.model(tokens[:, begin:end], *cache, padding=padding[:, begin:end])
+
+    def reorder(self, rows: Int[Tensor, " B_new"]) -> None:
+        """Go on with the texts of these rows."""
+        if self.cache is not None:
+            self.cache.reorder(rows)
+        if self.padding is not None:
+            self.padding = self.padding[rows]
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first tokens, those that have not been read among them."""
+        if self.cache is not None and self.cache.length > length:
+            self.cache.truncate(length)
+
+
+def make_room(
+    prompt: Int[Tensor, "B T"], max_new_tokens: int, pad: int, padding: Bool[Tensor, "B T"] | None = None
+) -> Int[Tensor, "B T_total"]:
+    """Copy the prompt into the front of a tensor that has room for what is to come.
+
+    >>> import torch
+    >>> print(make_room(torch.tensor([[7, 8]]), max_new_tokens=2, pad=0))
+    tensor([[7, 8, 0, 0]])
+    """
+    if prompt.ndim != 2 or prompt.shape[1] == 0 or prompt.is_floating_point():
+        raise ValueError(
+            f"expected a prompt (B, T) of whole numbers with T of 1 or more, got {prompt.dtype} "
+            f"{tuple(prompt.shape)}; a single sequence goes in as prompt[None]"
+        )
+    if max_new_tokens < 0:
+        raise ValueError(f"expected max_new_tokens of 0 or more, got {max_new_tokens}; say how many to add")
+    if padding is not None and (padding.shape != prompt.shape or not padding[:, -1].all()):
+        raise ValueError(
+            f"expected padding {tuple(prompt.shape)} that is True at the end of every prompt, got "
+            f"{tuple(padding.shape)}; pad on the left, so that every prompt ends where the text goes on"
+        )
+    return F.pad(prompt, (0, max_new_tokens), value=pad)

@@ -1,0 +1,150 @@
+"""Speculative decoding: a small model guesses several tokens, the large one checks them in one call.
+
+What comes out has exactly the distribution of the large model alone; the small one only decides how many
+calls it takes.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tfcore.generate.reader import Model, Reader, make_room
+from tfcore.generate.sampling import token_probabilities
+
+
+def speculative_accept(
+    p_target: Float[Tensor, "n+1 V"],
+    p_draft: Float[Tensor, "n V"],
+    draft_tokens: Int[Tensor, " n"],
+    u: Float[Tensor, " n"],
+) -> tuple[int, Float[Tensor, " V"]]:
+    r"""Decide how many guesses stand, and what to draw the token after them from.
+
+    Guess $x_i$ stands while $u_i < p_i(x_i) / q_i(x_i)$. After the first that falls, the token is drawn from
+    $\max(p_i - q_i, 0)$, normalised; if all stand, from $p_{n+1}$. Then each token has distribution p, since
+    $\min(p, q) + \max(p - q, 0) = p$.
+
+    Args:
+        p_target: probabilities p of the large model at each guess and after the last, (n + 1, V).
+        p_draft: probabilities q that the guesses were drawn with, (n, V).
+        draft_tokens: the guesses x, (n,).
+        u: uniform on [0, 1), (n,).
+
+    Returns:
+        How many guesses stand, 0 ... n, and the distribution of the next token, (V,).
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    From: Leviathan, Kalman and Matias (2023), *Fast Inference from Transformers via Speculative Decoding*,
+    algorithm 1; Chen et al. (2023), *Accelerating Large Language Model Decoding with Speculative Sampling*.
+
+    >>> p = torch.tensor([[0.5, 0.5], [0.9, 0.1]])
+    >>> q = torch.tensor([[1.0, 0.0]])
+    >>> guess = torch.tensor([0])
+    >>> print(speculative_accept(p, q, guess, u=torch.tensor([0.4])))
+    (1, tensor([0.9000, 0.1000]))
+    >>> print(speculative_accept(p, q, guess, u=torch.tensor([0.6])))
+    (0, tensor([0., 1.]))
+    """
+    n = len(draft_tokens)
+    if p_draft.shape != (n, p_target.shape[-1]) or len(p_target) != n + 1 or u.shape != (n,):
+        raise ValueError(
+            f"expected p_target (n + 1, V), p_draft (n, V) and u (n,) for n = {n} guesses, got "
+            f"{tuple(p_target.shape)}, {tuple(p_draft.shape)} and {tuple(u.shape)}; "
+            "both models need one vocabulary, and the large one also looks beyond the last guess"
+        )
+    guessed = draft_tokens.unsqueeze(1)
+    stands = u * p_draft.gather(1, guessed).squeeze(1) < p_target[:n].gather(1, guessed).squeeze(1)
+    num_accepted = int(stands.long().cumprod(dim=0).sum())
+    if num_accepted == n:
+        return n, p_target[n]
+    rest = (p_target[num_accepted] - p_draft[num_accepted]).clamp(min=0)
+    total = rest.sum()
+    # Equal distributions reject nothing; rounding may, and then leaves no rest to draw from.
+    return num_accepted, torch.where(total > 0, rest / total, p_target[num_accepted])
+
+
+def speculative_generate(
+    target: Model,
+    draft: Model,
+    prompt: Int[Tensor, "1 T"],
+    max_new_tokens: int,
+    num_draft: int = 4,
+    temperature: float = 0.0,
+    generator: torch.Generator | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Int[Tensor, "1 T_total"]:
+    r"""Generate as ``target`` would, in as few of its calls as ``draft`` guesses well.
+
+    A round drafts k tokens, checks them in one call of the target and adds one more: if all guesses
+    stand, n tokens take $\lceil n / (k + 1) \rceil$ calls. At temperature 0 the text is the greedy one of the
+    target.
+
+    Both models keep a cache, and read what they have not read yet. For the draft these are two tokens where
+    all guesses stood: it has not read its own last one. After each round both forget what fell.
+
+    Args:
+        target: the large model, as in :func:`tfcore.generate.generate`; a cache must be able to go back.
+        draft: the small model, with the same vocabulary.
+        prompt: token ids of one text, (1, T).
+        max_new_tokens: tokens to append.
+        num_draft: k, guesses per round.
+        temperature: of both models.
+        generator: source of the draws.
+        top_k: as in :func:`tfcore.generate.generate`, for both models.
+        top_p: likewise.
+
+    Returns:
+        Prompt and continuation, (1, T + max_new_tokens).
+
+    Raises:
+        ValueError: more than one text (they would accept different numbers of guesses), or no guesses.
+
+    From: Leviathan, Kalman and Matias (2023); Chen et al. (2023).
+
+    >>> def successor(tokens):
+    ...     return torch.nn.functional.one_hot((tokens + 1) % 7, 7).float()
+    >>> print(speculative_generate(successor, successor, torch.tensor([[1, 2]]), max_new_tokens=3))
+    tensor([[1, 2, 3, 4, 5]])
+    """
+    if len(prompt) != 1 or num_draft < 1:
+        raise ValueError(
+            f"expected one prompt (1, T) and 1 guess or more, got {tuple(prompt.shape)} and {num_draft}; "
+            "texts accept different numbers of guesses: go through them one by one"
+        )
+
+    greedy = temperature == 0
+
+    def probabilities(read: Reader, seen: Tensor, last: int = 1) -> Tensor:
+        return token_probabilities(read(seen, last)[0], temperature, top_k, top_p)
+
+    def draw(p: Tensor) -> Tensor:
+        return p.argmax(-1, keepdim=True) if greedy else torch.multinomial(p, 1, generator=generator)
+
+    tokens = make_room(prompt, max_new_tokens, pad=0)
+    t, total = prompt.shape[1], tokens.shape[1]
+    with torch.inference_mode():
+        # Not the default kind: a sliding cache could not go back.
+        read_target, read_draft = (Reader(model, 1, total, kind="preallocated") for model in (target, draft))
+        while t < total:
+            k = min(num_draft, total - t - 1)
+            p_draft = []
+            for i in range(t, t + k):
+                p_draft.append(probabilities(read_draft, tokens[:, :i])[0])
+                tokens[:, i] = draw(p_draft[-1])
+            p_target = probabilities(read_target, tokens[:, : t + k], last=k + 1)
+            u = p_target.new_zeros(k)  # which decides as any other where all is certain
+            if not greedy:
+                u.uniform_(generator=generator)
+            p_guesses = torch.stack(p_draft) if k else p_target[:0]
+            accepted, p_next = speculative_accept(p_target, p_guesses, tokens[0, t : t + k], u)
+            t += accepted
+            tokens[:, t] = draw(p_next)
+            read_target.rewind(t)
+            read_draft.rewind(t)
+            t += 1
+    return tokens

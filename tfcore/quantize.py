@@ -1,0 +1,173 @@
+"""Weights in 8 bits, for inference: a quarter of the memory of float32, and what that costs in precision.
+
+Decoding reads every weight once per token, so that smaller weights are also less to read. To turn that into
+speed takes a kernel that multiplies 8-bit matrices directly; the layers here show what is computed.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Int8
+from torch import Tensor, nn
+
+from tfcore.moe import MixtureOfExperts
+
+
+def quantize_absmax(x: Float[Tensor, "*shape"], dim: int) -> tuple[Int8[Tensor, "*shape"], Tensor]:
+    r"""Round to 8 bits, in steps of which 127 reach the largest entry along an axis.
+
+    $s = \max |x| / 127, \; q = \text{round}(x / s), \; |x - s q| \le s / 2$.
+
+    Args:
+        x: any numbers.
+        dim: the axis whose entries share a step.
+
+    Returns:
+        The rounded numbers from -127 to 127, int8, and the steps in the type of ``x``, with size 1 along the
+        axis; zeros alone have step 0.
+
+    From: Dettmers et al. (2022), *LLM.int8(): 8-bit Matrix Multiplication for Transformers at Scale*,
+    section 2.
+
+    >>> q, scale = quantize_absmax(torch.tensor([[-1.0, 0.5], [0.0, 0.0]]), dim=1)
+    >>> print(q.tolist(), (q * scale)[0])
+    [[-127, 64], [0, 0]] tensor([-1.0000,  0.5039])
+    """
+    scale = x.abs().amax(dim=dim, keepdim=True) / 127
+    wide = torch.promote_types(x.dtype, torch.float32)  # half precision cannot tell 126.4 from 126.5
+    steps = x.to(wide) / torch.where(scale == 0, 1, scale).to(wide)
+    return steps.round().clamp(-127, 127).to(torch.int8), scale
+
+
+class Int8Matrix(nn.Module):
+    r"""A matrix of weights whose rows are rounded to 8 bits, each in steps of its own.
+
+    $W_{ij} \approx s_i q_{ij}$. A row makes one output of a linear layer, or is the vector of one token.
+
+    Args:
+        weight: (out, in).
+
+    From: Dettmers et al. (2022), *LLM.int8()*, section 2.1 (vector-wise quantisation, of the weights).
+
+    >>> matrix = Int8Matrix(torch.tensor([[1.0, -0.5], [100.0, 3.0]]))
+    >>> print(matrix.rounded, matrix.scale.shape)
+    tensor([[127, -64],
+            [127,   4]], dtype=torch.int8) torch.Size([2, 1])
+    """
+
+    rounded: Int8[Tensor, "out in"]
+    scale: Float[Tensor, "out 1"]
+
+    def __init__(self, weight: Float[Tensor, "out in"]) -> None:
+        super().__init__()
+        rounded, scale = quantize_absmax(weight.detach(), dim=1)
+        self.register_buffer("rounded", rounded)
+        self.register_buffer("scale", scale)
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        """The whole matrix as numbers again, made anew."""
+        return self.rounded * self.scale
+
+
+class Int8Linear(nn.Module):
+    r"""A linear layer with an 8-bit matrix: the steps multiply the result instead of the matrix.
+
+    $y_i = s_i \sum_j q_{ij} x_j + b_i$.
+
+    Args:
+        matrix: the rounded weights (out, in), which may be shared.
+        bias: b, (out,), not rounded.
+
+    From: Dettmers et al. (2022), *LLM.int8()*; here the inputs stay as they are.
+
+    >>> layer = Int8Linear(Int8Matrix(torch.tensor([[2.0, 0.0]])), bias=None)
+    >>> print(layer(torch.tensor([[3.0, 5.0]])))
+    tensor([[6.]])
+    """
+
+    def __init__(self, matrix: Int8Matrix, bias: nn.Parameter | None) -> None:
+        super().__init__()
+        self.matrix, self.bias = matrix, bias
+
+    def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
+        y = F.linear(x, self.matrix.rounded.to(x.dtype)) * self.matrix.scale.squeeze(1)
+        return y if self.bias is None else y + self.bias
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        """The matrix as numbers again: cross-attention takes some of its rows."""
+        return self.matrix.weight
+
+
+class Int8Embedding(nn.Module):
+    r"""An embedding with an 8-bit matrix: the rows of the tokens are turned into numbers again.
+
+    $x = s_t q_t$.
+
+    Args:
+        matrix: the rounded vectors (V, d_model), which may be shared with the head.
+
+    From: as :class:`Int8Linear`; Press and Wolf (2017), *Using the Output Embedding to Improve Language
+    Models* (sharing).
+
+    >>> print(Int8Embedding(Int8Matrix(torch.eye(3)))(torch.tensor([2])))
+    tensor([[0., 0., 1.]])
+    """
+
+    def __init__(self, matrix: Int8Matrix) -> None:
+        super().__init__()
+        self.matrix = matrix
+
+    def forward(self, tokens: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
+        return self.matrix.rounded[tokens] * self.matrix.scale[tokens]
+
+    @property
+    def weight(self) -> Float[Tensor, "V d_model"]:
+        """The matrix as numbers again."""
+        return self.matrix.weight
+
+
+def quantize_weights(model: nn.Module) -> nn.Module:
+    r"""Copy a model with the matrices of its linear layers and embeddings in 8 bits.
+
+    $|W_{ij} - \hat W_{ij}| \le s_i / 2$: an output of a layer moves by at most $\frac{s_i}{2} \sum_j |x_j|$.
+
+    What shares a matrix shares the rounded one: a tied head stays tied. Norms, biases, tables of positions
+    and mixtures of experts stay as they are; a router that is rounded sends tokens to other experts.
+
+    Args:
+        model: any model; it is not changed.
+
+    Returns:
+        A model of the same kind, for inference.
+
+    From: Dettmers et al. (2022), *LLM.int8()*.
+
+    >>> model = nn.Sequential(nn.Embedding(50, 12), nn.Linear(12, 7))
+    >>> small = quantize_weights(model)
+    >>> print(type(small[0]).__name__, type(small[1]).__name__, sum(x.nbytes for x in small.parameters()))
+    Int8Embedding Int8Linear 28
+    """
+    return _quantized(copy.deepcopy(model), {})
+
+
+def _quantized(module: nn.Module, matrices: dict[Tensor, Int8Matrix]) -> nn.Module:
+    """Exchange the matrices inside a module, or the module itself if it is one."""
+
+    def rounded(weight: Tensor) -> Int8Matrix:
+        if weight not in matrices:
+            matrices[weight] = Int8Matrix(weight)
+        return matrices[weight]
+
+    if type(module) is nn.Linear:  # and no subclass, which may use its weight in another way
+        return Int8Linear(rounded(module.weight), module.bias)
+    if type(module) is nn.Embedding:
+        return Int8Embedding(rounded(module.weight))
+    if not isinstance(module, MixtureOfExperts):
+        for name, child in module.named_children():
+            setattr(module, name, _quantized(child, matrices))
+    return module
