@@ -52,7 +52,7 @@ def rms_norm(
 
     From: Zhang and Sennrich (2019), *Root Mean Square Layer Normalization*.
 
-    >>> print(rms_norm(torch.tensor([3.0, 3.0]), torch.ones(2)))
+    >>> print(rms_norm(torch.tensor([3.0, 3.0]), torch.ones(2), eps=0.0))
     tensor([1., 1.])
     """
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight

@@ -67,7 +67,7 @@ class EncoderDecoder(nn.Module):
 
     def memory(self, hidden: Float[Tensor, "B T_s d_model"]) -> list[KeysAndValues]:
         """Project the source's hidden states once for every block of the decoder."""
-        return [block.cross_attention.keys_and_values(hidden) for block in self.decoder.blocks]
+        return self.decoder.keys_and_values(hidden)
 
     def decode(
         self,

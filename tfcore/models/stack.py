@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +95,11 @@ class Stack(nn.Module):
             x = block(x, *sources, *masks, causal=self.causal, order=order, cache=kept)
         return x if self.final_norm is None else self.final_norm(x)
 
+    def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> list[KeysAndValues]:
+        """Project a memory once for every block that attends to it."""
+        blocks = cast(Sequence[DecoderBlock], self.blocks)
+        return [block.cross_attention.keys_and_values(memory) for block in blocks]
+
 
 class Head(nn.Module):
     r"""Give every token of the vocabulary a logit.
@@ -109,7 +115,7 @@ class Head(nn.Module):
         super().__init__()
         self.scale = config.logit_scale
         self.linear = nn.Linear(config.d_model, config.vocab_size, bias=config.logit_bias)
-        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.normal_(self.linear.weight, std=initial_std(config.d_model))
         if config.logit_bias:
             nn.init.zeros_(self.linear.bias)
         if config.tied:
@@ -119,13 +125,26 @@ class Head(nn.Module):
         return self.linear(x if self.scale == 1 else x * self.scale)
 
 
+def initial_std(d_model: int) -> float:
+    r"""Choose how widely weights are drawn: $0.02 \sqrt{768 / d}$.
+
+    That is GPT-2's 0.02 at GPT-2's width. Narrow models learn slowly from 0.02, since a product with d terms
+    grows as $\sqrt d$.
+
+    >>> initial_std(768)
+    0.02
+    """
+    return 0.02 * (768 / d_model) ** 0.5
+
+
 def _initialise(stack: Stack) -> None:
-    """Draw weights of 0.02, smaller where a sublayer adds to the stream, as GPT-2 does."""
+    """Draw the matrices, smaller where a sublayer adds to the stream, as GPT-2 does; no bias at first."""
+    std = initial_std(stack.config.d_model)
     into_stream = (2 * stack.config.num_layers) ** -0.5
     for name, parameter in stack.named_parameters():
         if parameter.ndim > 1:
-            gain = into_stream if name.endswith(("W_o.weight", "W_down.weight")) else 1.0
-            nn.init.normal_(parameter, std=0.02 * gain)
+            adds = name.endswith(("W_o.weight", "W_down.weight", "w_down"))
+            nn.init.normal_(parameter, std=std * into_stream if adds else std)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)
 

@@ -1,4 +1,4 @@
-"""The figures of the course: one style, readable on paper, on a white page and on a dark one.
+"""One style for all figures: readable on paper, on a white page and on a dark one.
 
 A figure has a transparent background and ink of a middle grey. The line colours can be told apart by
 colour-blind readers, and each stands out from white and from near black by at least 3 to 1. A phone
@@ -8,17 +8,13 @@ Every page begins with `use_style`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 from cycler import cycler
 from matplotlib.colors import LinearSegmentedColormap
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike
 
 INK = "#6b7280"
 """Text, axes and ticks."""
@@ -29,6 +25,9 @@ PALETTE = (BLUE, ORANGE, GREEN, PINK, BROWN)
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#dbe6f6", BLUE])
 """From pale to blue, for weights between 0 and 1: opaque, so that a number reads the same on any page."""
+
+SIGNED = LinearSegmentedColormap.from_list("signed", [ORANGE, "#eef0f3", BLUE])
+"""From orange over pale to blue, for numbers below and above 0."""
 
 ON_WEIGHTS = "black"
 """The numbers on `WEIGHTS`: at least 4.5 to 1 on each of its colours, and on each a little brightened."""
@@ -88,8 +87,9 @@ def style() -> Iterator[None]:
 def use_style() -> None:
     """The course's style from here on; in a notebook, figures become SVG that is the same on every run.
 
-    >>> use_style()
-    >>> mpl.rcParams["axes.facecolor"]
+    >>> with mpl.rc_context():
+    ...     use_style()
+    ...     mpl.rcParams["axes.facecolor"]
     'none'
     """
     mpl.rcParams.update(STYLE)
@@ -101,38 +101,3 @@ def use_style() -> None:
 
     if shell is not None and "IPKernelApp" in shell.config:
         set_matplotlib_formats("svg", metadata={"Date": None})
-
-
-def heatmap(
-    axes: Axes, weights: ArrayLike, rows: Sequence[str], columns: Sequence[str], digits: int = 2
-) -> None:
-    """Draws a matrix of weights between 0 and 1, each cell with its number.
-
-    Args:
-        axes: where to draw.
-        weights: the matrix, one row a query and one column a key.
-        rows: names of the rows.
-        columns: names of the columns.
-        digits: decimals of the numbers in the cells; 0 leaves the numbers out.
-
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().subplots()
-    >>> heatmap(axes, [[0.25, 0.75]], ["it"], ["street", "animal"])
-    >>> [text.get_text() for text in axes.texts]
-    ['0.25', '0.75']
-    """
-    import numpy as np
-
-    values = np.asarray(weights, dtype=float)
-    axes.pcolormesh(values, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors="none")
-    axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
-    axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
-    axes.invert_yaxis()
-    axes.xaxis.tick_top()
-    axes.xaxis.set_label_position("top")
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    if digits:
-        for (row, column), value in np.ndenumerate(values):
-            number = f"{value:.{digits}f}"
-            axes.text(column + 0.5, row + 0.5, number, ha="center", va="center", color=ON_WEIGHTS)

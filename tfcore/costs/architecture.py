@@ -1,0 +1,110 @@
+"""What must be known of a model to say what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The sizes of a Transformer, and what its layers are made of.
+
+    Args:
+        num_layers: blocks; of the decoder where there is an encoder as well.
+        d_model: width of the residual stream.
+        num_heads: query heads of each attention layer.
+        d_ff: inner width of the feed-forward network, or of each expert.
+        vocab_size: tokens that the model knows.
+        max_len: longest context that the model was made for.
+        num_kv_heads: heads of keys and values; as many as query heads when None.
+        d_head: width of one head; d_model / num_heads when None.
+        bias: whether the projections of attention and feed-forward network add a bias.
+        gated: whether the feed-forward network has a third matrix, as SwiGLU does.
+        norm: "layer" with weight and bias, or "rms" with weight alone.
+        extra_norms: norms outside the blocks, such as the one before the head.
+        learned_positions: whether there is a table of ``max_len`` positions.
+        head: "tied" to the embedding, an "own" matrix, or "none".
+        num_experts: feed-forward networks to choose from.
+        top_k: experts that a token is sent to.
+        window: how many tokens a causal query sees, itself included; all when None.
+        num_encoder_layers: blocks of an encoder that every block of the decoder attends to.
+        other_parameters: what none of these fields says, such as BERT's pooler.
+
+    Raises:
+        ValueError: sizes below 1, heads that do not divide, or an unknown norm or head.
+
+    >>> gpt2 = Architecture(12, 768, 12, 3072, vocab_size=50257, max_len=1024, learned_positions=True)
+    >>> gpt2.head_width, gpt2.kv_heads
+    (64, 12)
+    """
+
+    num_layers: int
+    d_model: int
+    num_heads: int
+    d_ff: int
+    vocab_size: int
+    max_len: int
+    num_kv_heads: int | None = None
+    d_head: int | None = None
+    bias: bool = True
+    gated: bool = False
+    norm: str = "layer"
+    extra_norms: int = 1
+    learned_positions: bool = False
+    head: str = "tied"
+    num_experts: int = 1
+    top_k: int = 1
+    window: int | None = None
+    num_encoder_layers: int = 0
+    other_parameters: int = 0
+
+    def __post_init__(self) -> None:
+        for name in (
+            *("num_layers", "d_model", "num_heads", "d_ff", "vocab_size", "max_len"),
+            *("num_kv_heads", "d_head", "num_experts", "top_k", "window"),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"expected {name} of 1 or more, got {value}; leave out what does not apply")
+        check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.d_head)
+        for name, choices in (("norm", ("layer", "rms")), ("head", ("tied", "own", "none"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"expected {name} out of {', '.join(choices)}, got {getattr(self, name)!r}; name one"
+                )
+        if self.top_k > self.num_experts:
+            raise ValueError(
+                f"expected a top_k of at most {self.num_experts} experts, got {self.top_k}; "
+                "a token is sent to an expert once"
+            )
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.num_heads if self.d_head is None else self.d_head
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of heads of keys and values."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+
+def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: int | None = None) -> None:
+    if d_head is None and d_model % num_heads:
+        raise ValueError(
+            f"expected heads that divide d_model, got d_model {d_model} and {num_heads} heads; "
+            "choose another number of heads"
+        )
+    if num_kv_heads is not None and num_heads % num_kv_heads:
+        raise ValueError(
+            f"expected key heads that divide the query heads, got {num_kv_heads} and {num_heads}; "
+            "each key head serves the same number of query heads"
+        )
+
+
+def check_one_stack(architecture: Architecture) -> None:
+    if architecture.num_encoder_layers:
+        raise ValueError(
+            f"expected a model of one stack, got one with {architecture.num_encoder_layers} encoder layers; "
+            "describe its encoder and its decoder apart"
+        )

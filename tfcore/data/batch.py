@@ -1,0 +1,137 @@
+"""What the tasks share: the special ids, the shapes of a batch, drawing and padding.
+
+Tokens are ids (B, T), padded on the right with ``PAD``. What a loss must not count carries the label
+``IGNORE``, which ``torch.nn.functional.cross_entropy`` skips by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+PAD, BOS, EOS = 0, 1, 2
+"""Padding, begin of sequence (which a classifier may read, as BERT's [CLS]) and end of sequence."""
+
+FIRST_SYMBOL = 3
+"""The smallest id that is a symbol of the task."""
+
+IGNORE = -100
+"""The label of a position that is not scored."""
+
+Item = TypeVar("Item")
+
+
+class LanguageModeling(NamedTuple):
+    """Tokens for a decoder that predicts each from those before it.
+
+    ``labels`` stand at the tokens themselves: the loss shifts them, as ``next_token_loss`` does.
+    """
+
+    tokens: Int[Tensor, "B T"]
+    labels: Int[Tensor, "B T"]
+
+
+class SequenceToSequence(NamedTuple):
+    """A source to read and a target to write; the target begins with ``BOS`` and ends with ``EOS``."""
+
+    source: Int[Tensor, "B S"]
+    target: Int[Tensor, "B T"]
+
+    @property
+    def source_padding(self) -> Bool[Tensor, "B S"]:
+        """True at the real tokens of the source."""
+        return self.source != PAD
+
+    @property
+    def decoder_input(self) -> Int[Tensor, "B T-1"]:
+        """What the decoder reads under teacher forcing: the target without its last position."""
+        return self.target[:, :-1]
+
+    @property
+    def labels(self) -> Int[Tensor, "B T-1"]:
+        """What the decoder is to say at each position of ``decoder_input``: the token that comes next."""
+        following = self.target[:, 1:]
+        return following.masked_fill(following == PAD, IGNORE)
+
+
+class Classification(NamedTuple):
+    """One label for each sequence; the tokens begin with ``BOS``."""
+
+    tokens: Int[Tensor, "B T"]
+    labels: Int[Tensor, " B"]
+
+
+class Tagging(NamedTuple):
+    """One tag for each token, ``IGNORE`` at ``BOS`` and padding."""
+
+    tokens: Int[Tensor, "B T"]
+    tags: Int[Tensor, "B T"]
+
+
+def pad(
+    rows: Sequence[Sequence[int]], value: int = PAD, device: torch.device | str | None = None
+) -> Int[Tensor, "B T"]:
+    """Put rows of different lengths into one tensor, filled up on the right.
+
+    Args:
+        rows: B lists of ids.
+        value: what fills the short rows up.
+        device: where the tensor lives.
+
+    Returns:
+        The ids (B, T) where T is the longest length.
+
+    Raises:
+        ValueError: no rows.
+
+    >>> print(pad([[3, 4, 5], [6]]))
+    tensor([[3, 4, 5],
+            [6, 0, 0]])
+    """
+    if not rows:
+        raise ValueError("expected at least one row, got none; draw a batch of 1 or more")
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], device=device)
+
+
+def draw(items: Sequence[Item], batch_size: int, generator: torch.Generator) -> list[Item]:
+    """Draw with replacement, each item equally likely.
+
+    Args:
+        items: what to draw from.
+        batch_size: how many to draw.
+        generator: the source of randomness.
+
+    Returns:
+        A list of ``batch_size`` items.
+
+    >>> draw(["one"], 3, torch.Generator().manual_seed(0))
+    ['one', 'one', 'one']
+    """
+    return [items[i] for i in integers(0, len(items), (batch_size,), generator).tolist()]
+
+
+def integers(low: int, high: int, shape: tuple[int, ...], generator: torch.Generator) -> Int[Tensor, "..."]:
+    """Draw whole numbers from ``low`` to ``high - 1`` on the generator's device."""
+    return torch.randint(low, high, shape, generator=generator, device=generator.device)
+
+
+def check_lengths(batch_size: int, min_len: int, max_len: int, smallest: int = 1) -> None:
+    if batch_size < 1:
+        raise ValueError(f"expected a batch of 1 or more, got {batch_size}; ask for at least one sequence")
+    if not smallest <= min_len <= max_len:
+        raise ValueError(
+            f"expected {smallest} <= min_len <= max_len, got {min_len} and {max_len}; "
+            "give the two the same value for sequences of one length"
+        )
+
+
+def check_symbols(num_symbols: int, smallest: int = 2) -> None:
+    if num_symbols < smallest:
+        raise ValueError(
+            f"expected {smallest} symbols or more, got {num_symbols}; with fewer there is nothing to learn"
+        )

@@ -1,0 +1,182 @@
+"""What is said of each family, and how the family of a file or of a model is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from tfcore.config import AttentionConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
+from tfcore.io.table import Row
+
+Json = dict[str, Any]
+
+ACTIVATIONS = {  # theirs: ours; the first of several is the one that is written
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+NOWHERE_SUPPORTED: dict[str, tuple[Any, ...]] = {"quantization_config": (None,), "pruned_heads": (None, {})}
+
+
+@dataclass(frozen=True)
+class Family:
+    """All there is to know about the files of one family.
+
+    Args:
+        name: its ``model_type`` in ``config.json``.
+        architectures: classes of transformers whose files it reads; it writes those of the first.
+        model: our class.
+        config_from: makes our configuration from the fields of ``config.json``.
+        json_from: makes those fields from our configuration.
+        rows: names and layouts of the parameters.
+        defaults: fields that files may leave out.
+        only: fields that change the mathematics, with the values that we compute; left out is as the first.
+        prefix: what names on disk may or may not begin with.
+        old_names: pieces of names in old files, and what they are called now.
+        copies: names under which a file may hold a tensor again, and its proper name.
+        head: the copy that, where it differs, is a head that is not tied.
+        harmless: patterns of names that a file may hold beside the model's.
+        zero_if_missing: names that a file may lack.
+    """
+
+    name: str
+    architectures: tuple[str, ...]
+    model: Callable[[Any], nn.Module]
+    config_from: Callable[[Json], Any]
+    json_from: Callable[[Any], Json]
+    rows: tuple[Row, ...]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    prefix: str = ""
+    old_names: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
+    head: str | None = None
+    harmless: tuple[str, ...] = ()
+    zero_if_missing: tuple[str, ...] = ()
+
+    def config(self, json: Json) -> Any:
+        """Make our configuration, or say which fields ask for what we do not compute.
+
+        Raises:
+            ValueError: a field that is missing, or has a value that we do not know.
+        """
+        only = {**NOWHERE_SUPPORTED, **self.only}
+        unknown = [
+            f"{name} is {json[name]!r} and not {' or '.join(map(repr, values))}"
+            for name, values in only.items()
+            if name in json and json[name] not in values
+        ]
+        if unknown:
+            raise ValueError(
+                f"expected a {self.name} that tfcore computes, got one where {'; '.join(unknown)}; "
+                "it would come out wrong: use transformers for it"
+            )
+        return self.config_from(_Fields({**self.defaults, **json}))
+
+
+class _Fields(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        raise ValueError(f"expected the field {name!r}, got only {', '.join(sorted(self))}")
+
+
+def activation(name: str) -> Any:
+    """Translate the name of an activation in ``config.json`` into ours."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"expected an activation out of {', '.join(ACTIVATIONS)}, got {name!r}")
+    return ACTIVATIONS[name]
+
+
+def activation_name(ours: str) -> str:
+    """Translate our name of an activation into that of ``config.json``."""
+    return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+
+
+def families() -> list[Family]:
+    """List the families, one for each file in ``families/``.
+
+    >>> len(families()) >= 12
+    True
+    """
+    package = importlib.import_module("tfcore.io.families")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return [importlib.import_module(f"{package.__name__}.{name}").FAMILY for name in names]
+
+
+def family_of_json(json: Json) -> Family:
+    """Find the family that reads these files: by architecture, or by model_type where none is named.
+
+    Raises:
+        ValueError: no family does.
+    """
+    asked = json.get("architectures") or []
+    for family in families():
+        if set(asked) & set(family.architectures) or (not asked and json.get("model_type") == family.name):
+            return family
+    served = ", ".join(name for family in families() for name in family.architectures)
+    raise ValueError(
+        f"expected an architecture out of {served}, got {asked or json.get('model_type')}; "
+        "load it with transformers, or add a file to tfcore/io/families"
+    )
+
+
+def family_of_model(model: nn.Module) -> tuple[Family, Json]:
+    """Find the first family whose ``config.json`` can say all that the model's configuration says.
+
+    Raises:
+        ValueError: none can; the message says what each would lose.
+    """
+    lost = []
+    for family in families():
+        if family.model is not type(model):
+            continue
+        json = family.json_from(model.config)
+        try:
+            changes = _changes(spelled_out(model.config), spelled_out(family.config(json)))
+        except ValueError as error:
+            changes = [str(error)]
+        if not changes:
+            return family, {"model_type": family.name, "architectures": [family.architectures[0]], **json}
+        lost.append(f"  {family.name}: {'; '.join(changes)}")
+    raise ValueError(
+        f"expected a {type(model).__name__} that some family of transformers describes, got one that none "
+        "does; save its state_dict instead\n" + "\n".join(lost)
+    )
+
+
+def spelled_out(config: Any) -> Any:
+    """Fill in what a configuration leaves to defaults, so that two that mean the same are equal."""
+    if not dataclasses.is_dataclass(config):
+        return config
+    known = {f.name: spelled_out(getattr(config, f.name)) for f in dataclasses.fields(config)}
+    if isinstance(config, AttentionConfig):
+        scale = config.width**-0.5 if config.scale is None else config.scale
+        known |= {"num_kv_heads": config.kv_heads, "d_head": config.width, "scale": scale}
+    elif isinstance(config, ModelConfig):
+        known["final_norm"] = config.has_final_norm
+    elif isinstance(config, PositionConfig) and config.rope_scaling is not None:
+        known["rope_scaling"] = tuple(sorted(config.rope_scaling))
+    known.pop("dropout", None)  # of training alone
+    return known
+
+
+def _changes(before: Any, after: Any, path: str = "") -> list[str]:
+    """Say which entries of nested dictionaries differ."""
+    if isinstance(before, dict):
+        return [line for name in before for line in _changes(before[name], after[name], f"{path}{name}.")]
+    return [] if before == after else [f"{path[:-1]} {before!r} would become {after!r}"]
+
+
+def untied(config: Any) -> Any:
+    """Let the head have a matrix of its own."""
+    if isinstance(config, EncoderDecoderConfig):
+        return EncoderDecoderConfig(untied(config.encoder), untied(config.decoder))
+    return dataclasses.replace(config, tied=False)

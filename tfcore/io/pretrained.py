@@ -1,0 +1,114 @@
+"""Load a published model, and save one so that transformers can load it."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tfcore.io.family import family_of_json, family_of_model, untied
+from tfcore.io.files import CONFIG, WEIGHTS, Weights, find_folder, read_json, write
+from tfcore.io.match import has_own_head, match_names
+from tfcore.io.table import link
+
+
+def from_pretrained(
+    name_or_folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> nn.Module:
+    """Load a model from a folder, or from the hub by its name there.
+
+    Only ``config.json`` and safetensors are read. A file that asks for what the model here does not compute,
+    or whose tensors are not exactly the model's, is refused as a whole.
+
+    Args:
+        name_or_folder: a folder with ``config.json`` and weights, or a name such as "openai-community/gpt2".
+        dtype: of the parameters.
+        device: where they live.
+
+    Returns:
+        The model in evaluation mode: a :class:`~tfcore.models.Decoder`, ``Encoder``, ``EncoderDecoder``, ...
+
+    Raises:
+        FileNotFoundError: a file that is not there.
+        ConnectionError: nothing came from the hub.
+        ValueError: a family, a field or a tensor that is not known, missing, or of the wrong shape.
+
+    >>> import tempfile
+    >>> from tfcore.models import Decoder
+    >>> from tfcore.models.presets import preset
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_pretrained(Decoder(preset("gpt2-tiny")), folder)
+    ...     print(type(from_pretrained(folder)).__name__)
+    Decoder
+    """
+    if not dtype.is_floating_point:
+        raise ValueError(f"expected a floating-point type, got {dtype}; quantize the model once it is loaded")
+    folder = find_folder(name_or_folder)
+    json = read_json(folder / CONFIG)
+    try:
+        family = family_of_json(json)
+        config = family.config(json)
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG}: {error}") from error
+    weights = Weights(folder)
+    if has_own_head(family, weights):
+        config = untied(config)
+    with torch.device("meta"):  # shapes alone: no memory yet, and nothing random
+        model = family.model(config)
+
+    links, parameters = link(family.rows, model), dict(model.named_parameters())
+    needed = {
+        name: tuple(x.shape) for each in links for name, x in each.to_disk(parameters[each.ours]).items()
+    }
+    names = match_names(family, weights, needed)
+
+    def read(name: str) -> Tensor:
+        return weights.read(names[name]) if name in names else torch.zeros(needed[name])
+
+    layout = torch.contiguous_format
+    _fill(
+        model,
+        {
+            each.ours: each.from_disk(read).to(device, dtype, copy=True, memory_format=layout)
+            for each in links
+        },
+    )
+    return model.eval()
+
+
+def save_pretrained(model: nn.Module, folder: str | Path) -> None:
+    """Write ``config.json`` and ``model.safetensors`` as transformers reads them.
+
+    A model holds neither a tokenizer nor settings of generation: copy their files if others are to use it.
+
+    Args:
+        model: any model whose configuration some family of transformers can express.
+        folder: where to; it is made if need be. Files of the same names are replaced once the new ones are
+            whole.
+
+    Raises:
+        ValueError: a model that no family describes.
+    """
+    family, json = family_of_model(model)
+    parameters = dict(model.named_parameters())
+    tensors = {
+        name: x.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for each in link(family.rows, model)
+        for name, x in each.to_disk(parameters[each.ours]).items()
+    }
+    text = json_text.dumps(json, indent=2, sort_keys=True) + "\n"
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    write(folder / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put each tensor in the place of a parameter, and of all that are tied to it."""
+    new = {old: nn.Parameter(tensors[name]) for name, old in model.named_parameters()}
+    for name, old in list(model.named_parameters(remove_duplicate=False)):
+        owner, _, attribute = name.rpartition(".")
+        setattr(model.get_submodule(owner), attribute, new[old])

@@ -1,0 +1,219 @@
+"""Published models by name: what each family is, and a table of its sizes.
+
+A function says what all models of a family share; a line of the table says how large one of them is. Each
+family has a ``-tiny`` one, which a laptop trains in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
+from tfcore.mamba import MambaConfig
+from tfcore.rwkv import RWKVConfig
+
+
+def gpt2(
+    d_model: int, num_heads: int, num_layers: int, vocab_size: int = 50_257, max_len: int = 1024
+) -> ModelConfig:
+    """GPT-2: learned positions, norms before the sublayers."""
+    block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, activation="gelu_tanh")
+    return ModelConfig(vocab_size, num_layers, block, PositionConfig("learned", max_len))
+
+
+def bert(
+    d_model: int, num_heads: int, num_layers: int, vocab_size: int = 30_522, max_len: int = 512
+) -> ModelConfig:
+    """BERT: both directions, segments, norms after the sublayers."""
+    block = BlockConfig(
+        AttentionConfig(d_model, num_heads), d_ff=4 * d_model, norm_eps=1e-12, norm_place="post"
+    )
+    positions = PositionConfig("learned", max_len)
+    return ModelConfig(vocab_size, num_layers, block, positions, num_segments=2, embedding_norm=True)
+
+
+def llama(
+    d_model: int,
+    num_heads: int,
+    num_layers: int,
+    d_ff: int,
+    num_kv_heads: int | None = None,
+    vocab_size: int = 32_000,
+    max_len: int = 4096,
+    base: float = 10_000.0,
+    rope_scaling: dict[str, Any] | None = None,
+    norm_eps: float = 1e-5,
+    window: int | None = None,
+    num_experts: int | None = None,
+    tied: bool = False,
+) -> ModelConfig:
+    """Llama; with a window Mistral, with experts Mixtral."""
+    block = BlockConfig(
+        AttentionConfig(d_model, num_heads, num_kv_heads, bias=False, window=window),
+        d_ff,
+        activation="silu",
+        gated=True,
+        ffn_bias=False,
+        norm="rms",
+        norm_eps=norm_eps,
+        num_experts=num_experts,
+    )
+    scaling = tuple(sorted(rope_scaling.items())) if rope_scaling else None
+    positions = PositionConfig("rope", max_len, base=base, rope_scaling=scaling)
+    return ModelConfig(vocab_size, num_layers, block, positions, tied=tied)
+
+
+def bloom(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 250_880) -> ModelConfig:
+    """BLOOM: ALiBi, and a norm after the embedding."""
+    block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, activation="gelu_tanh")
+    return ModelConfig(vocab_size, num_layers, block, PositionConfig("alibi", 2048), embedding_norm=True)
+
+
+def t5(
+    d_model: int,
+    num_heads: int,
+    num_layers: int,
+    d_ff: int,
+    d_head: int = 64,
+    vocab_size: int = 32_128,
+    version: str = "1.0",
+) -> EncoderDecoderConfig:
+    """T5; version 1.1 gates its feed-forward networks and unties its head."""
+    new = version == "1.1"
+    block = BlockConfig(
+        AttentionConfig(d_model, num_heads, d_head=d_head, bias=False, scale=1.0),
+        d_ff,
+        activation="gelu_tanh" if new else "relu",
+        gated=new,
+        ffn_bias=False,
+        norm="rms",
+        norm_eps=1e-6,
+    )
+    logit_scale = 1.0 if new else d_model**-0.5
+    positions = PositionConfig("t5", max_len=512)
+    stack = ModelConfig(vocab_size, num_layers, block, positions, tied=not new, logit_scale=logit_scale)
+    return EncoderDecoderConfig(stack, stack)
+
+
+def bart(
+    d_model: int, num_heads: int, num_layers: int, vocab_size: int = 50_265, max_len: int = 1024
+) -> EncoderDecoderConfig:
+    """BART: learned positions, norms after the sublayers and after the embedding."""
+    block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, norm_place="post")
+    positions = PositionConfig("learned", max_len)
+    stack = ModelConfig(vocab_size, num_layers, block, positions, embedding_norm=True, logit_bias=True)
+    return EncoderDecoderConfig(stack, stack)
+
+
+def marian(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 58_101) -> EncoderDecoderConfig:
+    """The first Transformer, but for the activation, the layout of the sinusoids and a bias on the logits."""
+    block = BlockConfig(
+        AttentionConfig(d_model, num_heads), d_ff=4 * d_model, activation="silu", norm_place="post"
+    )
+    stack = ModelConfig(
+        vocab_size,
+        num_layers,
+        block,
+        PositionConfig("sinusoidal", max_len=512, layout="half"),
+        embedding_scale=d_model**0.5,
+        logit_bias=True,
+    )
+    return EncoderDecoderConfig(stack, stack)
+
+
+def whisper(
+    d_model: int, num_heads: int, num_layers: int, vocab_size: int = 51_865, max_len: int = 448
+) -> ModelConfig:
+    """The decoder alone, for a :class:`~tfcore.models.MemoryDecoder`."""
+    block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model)
+    return ModelConfig(vocab_size, num_layers, block, PositionConfig("learned", max_len))
+
+
+def rope_scaling(factor: float) -> dict[str, Any]:
+    """How Llama 3 came from 8,192 tokens to 131,072."""
+    return {
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+
+
+Config = ModelConfig | EncoderDecoderConfig | RWKVConfig | MambaConfig
+LLAMA_3: dict[str, Any] = {"num_kv_heads": 8, "vocab_size": 128_256, "base": 500_000.0}
+TINY: dict[str, Any] = {"d_model": 64, "num_heads": 4, "num_layers": 2, "vocab_size": 256}
+
+PRESETS: dict[str, Config] = {
+    # Decoder                d_model, heads, layers, d_ff
+    "gpt2": gpt2(768, 12, 12),
+    "gpt2-medium": gpt2(1024, 16, 24),
+    "gpt2-large": gpt2(1280, 20, 36),
+    "gpt2-xl": gpt2(1600, 25, 48),
+    "gpt2-tiny": gpt2(**TINY, max_len=256),
+    "llama-2-7b": llama(4096, 32, 32, 11_008),
+    "llama-2-13b": llama(5120, 40, 40, 13_824),
+    "llama-2-70b": llama(8192, 64, 80, 28_672, num_kv_heads=8),
+    "llama-3-8b": llama(4096, 32, 32, 14_336, **LLAMA_3, max_len=8192),
+    "llama-3-70b": llama(8192, 64, 80, 28_672, **LLAMA_3, max_len=8192),
+    "llama-3.1-8b": llama(4096, 32, 32, 14_336, **LLAMA_3, max_len=131_072, rope_scaling=rope_scaling(8.0)),
+    "llama-3.2-1b": llama(
+        2048, 32, 16, 8192, **LLAMA_3, max_len=131_072, rope_scaling=rope_scaling(32.0), tied=True
+    ),
+    "llama-tiny": llama(**TINY, num_kv_heads=2, d_ff=176),
+    "mistral-7b": llama(4096, 32, 32, 14_336, num_kv_heads=8, max_len=32_768, window=4096),
+    "mistral-tiny": llama(**TINY, num_kv_heads=2, d_ff=176, window=16),
+    "mixtral-8x7b": llama(4096, 32, 32, 14_336, num_kv_heads=8, max_len=32_768, base=1e6, num_experts=8),
+    "mixtral-tiny": llama(**TINY, num_kv_heads=2, d_ff=88, base=1e6, num_experts=4),
+    "bloom-560m": bloom(1024, 16, 24),
+    "bloom-1b7": bloom(2048, 16, 24),
+    "bloom-7b1": bloom(4096, 32, 30),
+    "bloom": bloom(14_336, 112, 70),
+    "bloom-tiny": bloom(**TINY),
+    # Encoder
+    "bert-base": bert(768, 12, 12),
+    "bert-large": bert(1024, 16, 24),
+    "bert-tiny": bert(**TINY, max_len=256),
+    # EncoderDecoder, sizes of each side
+    "t5-small": t5(512, 8, 6, 2048),
+    "t5-base": t5(768, 12, 12, 3072),
+    "t5-large": t5(1024, 16, 24, 4096),
+    "t5-v1.1-small": t5(512, 6, 8, 1024, version="1.1"),
+    "t5-v1.1-base": t5(768, 12, 12, 2048, version="1.1"),
+    "t5-tiny": t5(**TINY, d_ff=128, d_head=16),
+    "bart-base": bart(768, 12, 6),
+    "bart-large": bart(1024, 16, 12),
+    "bart-tiny": bart(**TINY, max_len=256),
+    "marian-en-de": marian(512, 8, 6),
+    "marian-tiny": marian(**TINY),
+    # MemoryDecoder
+    "whisper-tiny-decoder": whisper(384, 6, 4),
+    "whisper-small-decoder": whisper(768, 12, 12),
+    # RWKV and Mamba       vocabulary, d_model, layers
+    "rwkv-4-169m": RWKVConfig(50_277, 768, 12),
+    "rwkv-4-430m": RWKVConfig(50_277, 1024, 24),
+    "rwkv-tiny": RWKVConfig(256, 64, 2),
+    "mamba-130m": MambaConfig(50_280, 768, 24),
+    "mamba-370m": MambaConfig(50_280, 1024, 48),
+    "mamba-tiny": MambaConfig(256, 64, 2),
+}
+
+
+def preset(name: str) -> Any:
+    """Look up the configuration of a published model, or of a tiny one of its family.
+
+    Args:
+        name: a name in ``PRESETS``.
+
+    Returns:
+        The configuration; the model is ``Decoder(preset("gpt2"))``, ``Encoder(preset("bert-base"))``, ...
+
+    Raises:
+        ValueError: a name that is not in the table.
+
+    >>> preset("gpt2-xl").num_layers
+    48
+    """
+    if name not in PRESETS:
+        raise ValueError(f"expected a name out of {', '.join(PRESETS)}, got {name!r}")
+    return PRESETS[name]

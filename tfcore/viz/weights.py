@@ -1,0 +1,163 @@
+"""Attention weights as heat maps: a matrix with numbers, one head over its tokens, all heads of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfcore.viz.style import ON_WEIGHTS, WEIGHTS
+from tfcore.viz.words import counted, describe, numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def heatmap(
+    axes: Axes, weights: Any, rows: Sequence[object], columns: Sequence[object], digits: int = 2
+) -> Axes:
+    """Draw a matrix of weights between 0 and 1, each cell with its number.
+
+    Args:
+        axes: where to draw.
+        weights: the matrix, one row a query and one column a key.
+        rows: names of the rows.
+        columns: names of the columns.
+        digits: decimals of the numbers in the cells; 0 leaves the numbers out.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: no matrix, or names that are too few or too many.
+
+    >>> from matplotlib.figure import Figure
+    >>> axes = heatmap(Figure().subplots(), [[0.25, 0.75]], ["it"], ["street", "animal"])
+    >>> [text.get_text() for text in axes.texts]
+    ['0.25', '0.75']
+    """
+    values = numbers(weights, "weights", "rows columns")
+    _draw(axes, values, rows, columns)
+    if digits:
+        for (row, column), value in np.ndenumerate(values):
+            number = f"{value:.{digits}f}"
+            axes.text(column + 0.5, row + 0.5, number, ha="center", va="center", color=ON_WEIGHTS)
+    lines = (
+        f"{name}: {', '.join(f'{value:.{digits or 2}f}' for value in row)}"
+        for name, row in zip(rows, values, strict=True)
+    )
+    describe(axes, f"Heat map with columns {', '.join(map(str, columns))}. {'; '.join(lines)}.")
+    return axes
+
+
+def attention_map(
+    axes: Axes,
+    weights: Any,
+    query_tokens: Sequence[object],
+    key_tokens: Sequence[object] | None = None,
+    *,
+    name: str = "attention",
+) -> Axes:
+    """Draw how one head attends: a row for each query, a column for each key, the darker the more.
+
+    Args:
+        axes: where to draw.
+        weights: attention weights, (T_q, T_k).
+        query_tokens: T_q names of the rows.
+        key_tokens: T_k names of the columns; the same as the rows when None.
+        name: what is shown, for the words that go with it.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: no matrix, names that are too few or too many, or numbers that are no weights.
+
+    >>> from matplotlib.figure import Figure
+    >>> axes = attention_map(Figure().subplots(), [[1.0, 0.0], [0.3, 0.7]], ["the", "dog"])
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('key', 'query')
+    """
+    values = numbers(weights, "weights", "T_q T_k")
+    key_tokens = query_tokens if key_tokens is None else key_tokens
+    _draw(axes, values, query_tokens, key_tokens)
+    axes.tick_params(axis="x", labelrotation=90)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    sizes = f"{counted(len(values), 'query')} by {counted(values.shape[1], 'key')}"
+    strongest = sorted(range(len(values)), key=lambda i: -values[i].max())[:5]
+    pairs = (
+        f"{query_tokens[i]} to {key_tokens[values[i].argmax()]} {values[i].max():.2f}" for i in strongest
+    )
+    describe(axes, f"Heat map of {name}, {sizes}. Largest weights: {', '.join(pairs)}.")
+    return axes
+
+
+def head_grid(
+    figure: Figure,
+    weights: Any,
+    query_tokens: Sequence[object],
+    key_tokens: Sequence[object] | None = None,
+) -> Figure:
+    """Draw how every head of a model attends: a row of maps for each layer, a column for each head.
+
+    Args:
+        figure: an empty figure.
+        weights: attention weights of one sequence, (L, H, T_q, T_k).
+        query_tokens: T_q names, written beside the maps on the left.
+        key_tokens: T_k names, written above the maps on top; the same when None.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: wrong shapes, names that are too few or too many, or numbers that are no weights.
+
+    >>> from matplotlib.figure import Figure
+    >>> figure = head_grid(Figure(), np.full((2, 3, 4, 4), 0.25), list("abcd"))
+    >>> len(figure.axes)
+    6
+    """
+    values = numbers(weights, "weights", "L H T_q T_k")
+    num_layers, num_heads = values.shape[:2]
+    grid = figure.subplots(num_layers, num_heads, squeeze=False)
+    for (layer, head), axes in np.ndenumerate(grid):
+        title = f"layer {layer}, head {head}"
+        attention_map(axes, values[layer, head], query_tokens, key_tokens, name=title)
+        axes.set_title(title)
+        axes.label_outer(remove_inner_ticks=True)
+        axes.set(xlabel="", ylabel="")
+    figure.supxlabel("key")
+    figure.supylabel("query")
+    peaks = values.max(axis=-1).mean(axis=-1)
+    most, least = (np.unravel_index(i, peaks.shape) for i in (peaks.argmax(), peaks.argmin()))
+    describe(
+        figure,
+        f"Grid of attention maps, {counted(num_layers, 'layer')} of {counted(num_heads, 'head')}. The "
+        f"largest weight of a query is on average {peaks[most]:.2f} in layer {most[0]}, head {most[1]}, the "
+        f"most peaked, and {peaks[least]:.2f} in layer {least[0]}, head {least[1]}, the least.",
+    )
+    return figure
+
+
+def _draw(axes: Axes, values: np.ndarray, rows: Sequence[object], columns: Sequence[object]) -> None:
+    if values.shape != (len(rows), len(columns)):
+        raise ValueError(
+            f"expected a name for each of {values.shape[0]} rows and {values.shape[1]} columns, got "
+            f"{len(rows)} and {len(columns)}; rows are queries and columns are keys"
+        )
+    if not ((values >= -1e-6) & (values <= 1 + 1e-6)).all():
+        raise ValueError(
+            f"expected weights between 0 and 1, got {values.min():.3g} to {values.max():.3g}; "
+            "apply softmax to scores first, and look for NaN"
+        )
+    axes.pcolormesh(values, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors="none")
+    axes.set_xticks(np.arange(len(columns)) + 0.5, [str(name) for name in columns])
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [str(name) for name in rows])
+    axes.set_ylim(len(rows), 0)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)

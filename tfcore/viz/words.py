@@ -1,0 +1,61 @@
+"""What goes with every figure: its numbers as an array, and what it shows in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SENTENCES: WeakKeyDictionary[Artist, str] = WeakKeyDictionary()
+
+
+def alt_text(drawn: Axes | Figure) -> str:
+    """Say in words what was drawn by the functions of ``tfcore.viz``.
+
+    Args:
+        drawn: axes, or a figure, all axes of which are described.
+
+    Returns:
+        Sentences; empty if nothing was drawn here.
+
+    >>> from matplotlib.figure import Figure
+    >>> from tfcore.viz import attention_map
+    >>> alt_text(attention_map(Figure().subplots(), [[0.2, 0.8]], ["it"], ["street", "animal"]))
+    'Heat map of attention, 1 query by 2 keys. Largest weights: it to animal 0.80.'
+    """
+    if drawn in _SENTENCES:
+        return _SENTENCES[drawn]
+    return " ".join(_SENTENCES[axes] for axes in getattr(drawn, "axes", ()) if axes in _SENTENCES)
+
+
+def describe(drawn: Axes | Figure, sentence: str) -> None:
+    _SENTENCES[drawn] = sentence
+
+
+def numbers(x: Any, name: str, axes: str) -> np.ndarray:
+    """Turn an array or tensor into float64 and check how many axes it has; ``axes`` names them."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu().double()
+    values = np.asarray(x, dtype=np.float64)
+    if values.ndim != len(axes.split()) or 0 in values.shape:
+        raise ValueError(
+            f"expected {name} of shape ({', '.join(axes.split())}), got {values.shape}; "
+            "pick one item of a batch first, and leave no axis empty"
+        )
+    return values
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "query"), counted(2, "query"), counted(2, "key")
+    ('1 query', '2 queries', '2 keys')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("ry") else f"{number} {noun}s"
