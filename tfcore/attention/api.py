@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -16,25 +16,31 @@ from tfcore.attention.explicit import explicit_attention
 from tfcore.attention.fused import fused_attention
 from tfcore.attention.pattern import Pattern
 from tfcore.attention.tiled import tiled_attention
+from tfcore.attention.triton import fastest, refusal, triton_attention
 from tfcore.masks import default_positions
+
+Call = tuple[Tensor, Tensor, Tensor, Pattern, Tensor | None]  # q, k, v, pattern and bias
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute attention, and what it can return beside the output."""
+    """One way to compute attention: what it can return beside the output, and which calls it is for."""
 
     run: Callable[..., tuple[Tensor, Tensor | None, Tensor | None]]
     weights: bool
     lse: bool
+    refusal: Callable[..., str | None] = lambda *call: None  # what in this call it cannot serve
+    fastest: Callable[..., bool] = lambda *call: False  # whether "auto" should prefer it for this call
 
     def serves(self, return_weights: bool, return_lse: bool) -> bool:
         return self.weights >= return_weights and self.lse >= return_lse
 
 
-BACKENDS = {  # "auto" takes the first that serves
+BACKENDS = {  # "auto" takes one that is the fastest for the call, else the first that serves
     "fused": Backend(fused_attention, weights=False, lse=False),
     "tiled": Backend(tiled_attention, weights=False, lse=True),
     "explicit": Backend(explicit_attention, weights=True, lse=True),
+    "triton": Backend(triton_attention, weights=False, lse=True, refusal=refusal, fastest=fastest),
 }
 
 
@@ -83,7 +89,7 @@ def attention(
         lse if asked for. Weights and lse are float32 or wider, as is all that is computed of them.
 
     Raises:
-        ValueError: arguments that do not fit, an unknown backend, or one that cannot return what is asked.
+        ValueError: arguments that do not fit, an unknown backend, or one that cannot serve what is asked.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.1.
 
@@ -116,9 +122,10 @@ def attention(
         positions_given=q_pos is not None,
     )
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    chosen = _choose(backend, return_weights, return_lse)
+    call = q, k, v, pattern, _four_axes("bias", bias, shape)
+    chosen = _choose(backend, call, return_weights, return_lse)
     with _no_autocast(q.device.type):
-        output, weights, lse = chosen.run(q, k, v, pattern, _four_axes("bias", bias, shape), scale)
+        output, weights, lse = chosen.run(*call, scale)
 
     extras = [x for x, wanted in ((weights, return_weights), (lse, return_lse)) if wanted]
     return (output, *extras) if extras else output
@@ -130,21 +137,34 @@ def _no_autocast(device_type: str) -> AbstractContextManager[object]:
     return torch.autocast(device_type, enabled=False) if available else nullcontext()
 
 
-def _choose(name: str, return_weights: bool, return_lse: bool) -> Backend:
+def _choose(name: str, call: Call, return_weights: bool, return_lse: bool) -> Backend:
+    able = _able(call, return_weights, return_lse)
     if name == "auto":
-        return next(b for b in BACKENDS.values() if b.serves(return_weights, return_lse))
+        return BACKENDS[next(able)]
     if name not in BACKENDS:
         raise ValueError(
             f"expected a backend out of {', '.join(BACKENDS)} or auto, got {name!r}; name one of these"
         )
     if not BACKENDS[name].serves(return_weights, return_lse):
         extra = "weights" if return_weights and not BACKENDS[name].weights else "lse"
-        able = [other for other, b in BACKENDS.items() if b.serves(return_weights, return_lse)]
         raise ValueError(
             f"expected a backend that returns the {extra}, got {name!r}, which cannot give them; "
             f"use {' or '.join(able)}, or auto"
         )
+    refused = BACKENDS[name].refusal(*call)
+    if refused is not None:
+        raise ValueError(
+            f"expected a call that {name!r} can serve, got {refused}; use {' or '.join(able)}, or auto"
+        )
     return BACKENDS[name]
+
+
+def _able(call: Call, return_weights: bool, return_lse: bool) -> Iterator[str]:
+    """Name the backends that can serve a call, those first that are the fastest for it."""
+    for name in sorted(BACKENDS, key=lambda name: not BACKENDS[name].fastest(*call)):
+        backend = BACKENDS[name]
+        if backend.serves(return_weights, return_lse) and backend.refusal(*call) is None:
+            yield name
 
 
 def _score_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int]:
