@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
+
 from autograder import exercises, release
 from autograder.grading import gradebook
 from autograder.grading.gradebook import Row

@@ -27,10 +27,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 from torch import Tensor, nn
-
-sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
-# ... or this file would be found as the package of the same name
 
 LAYERS, D_MODEL, HEADS, VOCAB, CONTEXT, BATCH = 4, 256, 4, 512, 256, 8
 PROMPT, NEW = 16, 256

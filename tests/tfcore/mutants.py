@@ -54,8 +54,8 @@ ROWS = [
     (
         "mask inverted",
         "attention.api:attention",
-        'mask=_four_axes("mask", mask, shape)',
-        'mask=_four_axes("mask", None if mask is None else ~mask, shape)',
+        'Pattern(_four_axes("mask", mask, shape)',
+        'Pattern(_four_axes("mask", None if mask is None else ~mask, shape)',
     ),
     (
         "upper-left mask",

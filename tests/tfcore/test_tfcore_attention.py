@@ -519,7 +519,7 @@ BAD = {
     "positions": ({"q_pos": torch.arange(4)}, "q_pos as whole numbers of shape (5,) or (2, 5)"),
     "float positions": ({"q_pos": torch.arange(5.0)}, "q_pos as whole numbers"),
     "k_pos alone": ({"k_pos": torch.arange(5)}, "q_pos beside k_pos"),
-    "backend": ({"backend": "flash"}, "a backend out of fused, tiled, explicit or auto, got 'flash'"),
+    "backend": ({"backend": "flash"}, "a backend out of fused, tiled, explicit, triton or auto, got 'flash'"),
 }
 
 

@@ -1,7 +1,7 @@
 """The suite is not blind: each fault of ``mutants.py``, made in tfcore itself, must fail one of these checks.
 
 The checks are tests of their own as well. They build what they compare anew, so that a fault that is made
-while something is built shows too; what others compute is kept. Run with ``-s`` to see the table.
+while something is built shows too; what others compute is kept. The table stands at the end of the run.
 """
 
 from __future__ import annotations
@@ -277,9 +277,8 @@ def table() -> dict[str, str | None]:
 
 
 @pytest.mark.slow
-def test_every_mutant_is_caught(table, capsys) -> None:
-    with capsys.disabled():
-        print(f"\n{len(MUTANTS)} faults, {len(CHECKS)} checks\n{format_kill_table(table)}")
+def test_every_mutant_is_caught(table, record_property) -> None:
+    record_property("summary", f"{len(MUTANTS)} faults, {len(CHECKS)} checks\n{format_kill_table(table)}")
     assert [name for name, caught_by in table.items() if caught_by is None] == []
 
 

@@ -111,16 +111,15 @@ def attention(
     if bias is not None and not bias.is_floating_point():
         raise ValueError(f"expected a floating-point bias, got {bias.dtype}; pass a boolean one as mask")
 
-    default_q_pos, default_k_pos = default_positions(shape[2], shape[3], q.device)
-    one_last_query = shape[2] == 1 and q_pos is None  # it may see every key, so that causal rules out none
-    pattern = Pattern(
-        mask=_four_axes("mask", mask, shape),
-        causal=causal and not one_last_query,
-        window=window,
-        q_pos=default_q_pos if q_pos is None else q_pos,
-        k_pos=default_k_pos if k_pos is None else k_pos,
-        positions_given=q_pos is not None,
-    )
+    positions_given = q_pos is not None
+    if not positions_given:  # what rules out nothing costs nothing
+        causal = causal and shape[2] > 1  # one query is the last, and sees every key
+        window = None if window is not None and max(shape[2:]) <= window else window
+    if causal or window is not None:
+        default_q_pos, default_k_pos = default_positions(shape[2], shape[3], q.device)
+        q_pos = default_q_pos if q_pos is None else q_pos
+        k_pos = default_k_pos if k_pos is None else k_pos
+    pattern = Pattern(_four_axes("mask", mask, shape), causal, window, q_pos, k_pos, positions_given)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     call = q, k, v, pattern, _four_axes("bias", bias, shape)
     chosen = _choose(backend, call, return_weights, return_lse)
@@ -133,8 +132,9 @@ def attention(
 
 def _no_autocast(device_type: str) -> AbstractContextManager[object]:
     """Compute in the types that were given: autocast would bring scores down to half precision."""
-    available = torch.amp.is_autocast_available(device_type)
-    return torch.autocast(device_type, enabled=False) if available else nullcontext()
+    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
 
 
 def _choose(name: str, call: Call, return_weights: bool, return_lse: bool) -> Backend:
@@ -161,7 +161,8 @@ def _choose(name: str, call: Call, return_weights: bool, return_lse: bool) -> Ba
 
 def _able(call: Call, return_weights: bool, return_lse: bool) -> Iterator[str]:
     """Name the backends that can serve a call, those first that are the fastest for it."""
-    for name in sorted(BACKENDS, key=lambda name: not BACKENDS[name].fastest(*call)):
+    preferred = [name for name, backend in BACKENDS.items() if backend.fastest(*call)]
+    for name in dict.fromkeys([*preferred, *BACKENDS]):
         backend = BACKENDS[name]
         if backend.serves(return_weights, return_lse) and backend.refusal(*call) is None:
             yield name

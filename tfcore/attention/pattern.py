@@ -21,8 +21,8 @@ class Pattern:
         mask: boolean, four axes, each of full size or 1; True = may attend.
         causal: whether a key must not come after its query.
         window: how many positions a query sees to either side, itself included; None for all.
-        q_pos: position of each query, (T_q,) or (B, T_q).
-        k_pos: position of each key, (T_k,) or (B, T_k).
+        q_pos: position of each query, (T_q,) or (B, T_q); may be None where no rule asks for it.
+        k_pos: position of each key, (T_k,) or (B, T_k); likewise.
         positions_given: whether the caller chose the positions, or they are the default ones.
 
     >>> pattern = Pattern(None, True, None, torch.arange(4), torch.arange(4), positions_given=False)
@@ -34,14 +34,16 @@ class Pattern:
     mask: Bool[Tensor, "#B #H #T_q #T_k"] | None
     causal: bool
     window: int | None
-    q_pos: Int[Tensor, "*#B T_q"]
-    k_pos: Int[Tensor, "*#B T_k"]
+    q_pos: Int[Tensor, "*#B T_q"] | None
+    k_pos: Int[Tensor, "*#B T_k"] | None
     positions_given: bool
 
     def tile(self, rows: slice = ALL, cols: slice = ALL) -> Bool[Tensor, "#B #H #rows #cols"] | None:
         """Work out one tile of the combined mask; None where everything is allowed."""
         allowed = None if self.mask is None else cut(self.mask, rows, cols)
         if self.causal or self.window is not None:
+            assert self.q_pos is not None
+            assert self.k_pos is not None
             q_pos, k_pos = self.q_pos[..., rows], self.k_pos[..., cols]
             by_position = position_mask(q_pos, k_pos, causal=self.causal, window=self.window)
             by_position = by_position.unsqueeze(-3)  # the head axis

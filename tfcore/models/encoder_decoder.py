@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache import Cache, KeysAndValues, make_cache
+from tfcore.cache import Cache, KeysAndValues
 from tfcore.config import EncoderDecoderConfig
 from tfcore.models.stack import Head, Stack
 
@@ -85,7 +85,4 @@ class EncoderDecoder(nn.Module):
 
     def new_cache(self, batch: int, max_len: int | None = None, kind: str | None = None) -> Cache:
         """Make an empty cache for the decoder; see :func:`tfcore.cache.make_cache`."""
-        weight, decoder = self.encoder.embedding.weight, self.config.decoder
-        return make_cache(
-            decoder.block.attention, decoder.num_layers, batch, max_len, kind, weight.dtype, weight.device
-        )
+        return self.decoder.new_cache(batch, max_len, kind)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache import Cache, KeysAndValues, make_cache
+from tfcore.cache import Cache, KeysAndValues
 from tfcore.config import ModelConfig
 from tfcore.models.stack import Head, Stack
 
@@ -70,6 +70,4 @@ class MemoryDecoder(nn.Module):
 
     def new_cache(self, batch: int, max_len: int | None = None, kind: str | None = None) -> Cache:
         """Make an empty cache for this model; see :func:`tfcore.cache.make_cache`."""
-        weight = self.stack.embedding.weight
-        attention, layers = self.config.block.attention, self.config.num_layers
-        return make_cache(attention, layers, batch, max_len, kind, weight.dtype, weight.device)
+        return self.stack.new_cache(batch, max_len, kind)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache import Cache, KeysAndValues
+from tfcore.cache import Cache, KeysAndValues, make_cache
 from tfcore.config import ModelConfig
 from tfcore.layers import DecoderBlock, TransformerBlock, make_norm
 from tfcore.positions import Positions
@@ -94,6 +94,12 @@ class Stack(nn.Module):
             masks = (mask,) if memory is None else (mask, memory_mask)
             x = block(x, *sources, *masks, causal=self.causal, order=order, cache=kept)
         return x if self.final_norm is None else self.final_norm(x)
+
+    def new_cache(self, batch: int, max_len: int | None = None, kind: str | None = None) -> Cache:
+        """Make an empty cache for these blocks; see :func:`tfcore.cache.make_cache`."""
+        like = next(self.blocks.parameters())  # a norm's weight: the embedding's may be in 8 bits
+        attention, layers = self.config.block.attention, self.config.num_layers
+        return make_cache(attention, layers, batch, max_len, kind, like.dtype, like.device)
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> list[KeysAndValues]:
         """Project a memory once for every block that attends to it."""

@@ -57,7 +57,7 @@ class Positions(nn.Module):
             self.slopes = alibi_slopes(num_heads)
         elif config.kind == "rope":
             scaling = dict(config.rope_scaling) if config.rope_scaling else None
-            # Not a buffer: a model that moves to bfloat16 must not take its frequencies along.
+            # No buffers: a model that moves to bfloat16 must not take its frequencies along.
             self.omega = inverse_frequencies(config.d_rotary or d_head, config.base, scaling)
 
     def embed(

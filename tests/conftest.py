@@ -1,0 +1,10 @@
+from typing import Any
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what a test recorded as its summary, also where it ran in another process."""
+    for report in [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]:
+        for name, text in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.section(report.nodeid)
+                terminalreporter.write_line(text)
