@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py decode --rounds 20
+    python benchmarks/gpu.py training --peer path/to/nanoGPT/model.py:GPT
 
 Compare ratios, not seconds: the last column is the time over that of the contender named there, medians over
 rounds in which all take turns. "MiB" is the most memory that one call allocates at once, beside its
@@ -20,14 +21,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import peer
 import torch
 import torch.nn.functional as F
 import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from tfcore.attention import attention
+from tfcore.generate import generate
+from tfcore.models import Decoder
+from tfcore.models.presets import preset
+from tfcore.train import decay_groups
 
 DEVICE = "cuda"
 DTYPE = torch.bfloat16
@@ -98,7 +104,50 @@ def decode(length: int = 32768, batch: int = 8, heads: int = 32, kv_heads: int =
     )
 
 
-GROUPS: dict[str, Callable[[], Iterator[Contest]]] = {"attention": self_attention, "decode": decode}
+def training(batch: int = 12, length: int = 1024) -> Iterator[Contest]:
+    """Steps of GPT-2 124M: forward and backward in bfloat16, and AdamW."""
+    tokens = torch.randint(50_000, (batch, length + 1), device=DEVICE)
+    models = {"tfcore": Decoder(preset("gpt2")).to(DEVICE)}
+    steps = {"tfcore": training_step(models["tfcore"], tokens)}
+    steps["tfcore, compiled"] = training_step(torch.compile(models["tfcore"]), tokens)
+    if PEER:
+        model = peer.load(PEER, block_size=length, vocab_size=50_257).to(DEVICE)
+
+        def logits(x: Tensor) -> Tensor:
+            return model(x, x)[0]
+
+        steps["peer"] = training_step(logits, tokens, model)
+        steps["peer, compiled"] = training_step(torch.compile(logits), tokens, model)
+    rivals = {"tfcore": "peer", "tfcore, compiled": "peer, compiled"} if PEER else {}
+    yield Contest(f"training, {batch} x {length}", steps, batch * length / 1e3, "k tokens/s", rivals)
+
+
+def generation(prompt_len: int = 16, new: int = 256) -> Iterator[Contest]:
+    """Greedy text of one sequence, from GPT-2 124M with drawn weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    prompt = torch.randint(50_000, (1, prompt_len), device=DEVICE)
+    ours = Decoder(preset("gpt2")).to(DEVICE, DTYPE).eval()
+    theirs = GPT2LMHeadModel(GPT2Config(eos_token_id=None)).to(DEVICE, DTYPE).eval()
+    mask = torch.ones_like(prompt)
+    runs = {
+        "transformers, dynamic cache": lambda: (
+            theirs.generate(
+                prompt, attention_mask=mask, max_new_tokens=new, do_sample=False, pad_token_id=0
+            ).shape
+        ),
+        "tfcore": lambda: generate(ours, prompt, new).shape,  # texts differ, as weights do
+    }
+    yield Contest(f"{new} new tokens", runs, new / 1e3, "k tokens/s")
+
+
+GROUPS: dict[str, Callable[[], Iterator[Contest]]] = {
+    "attention": self_attention,
+    "decode": decode,
+    "training": training,
+    "generation": generation,
+}
+PEER: str | None = None
 
 
 # --- what the contests are made of
@@ -124,6 +173,22 @@ def attention_functions(causal: bool) -> dict[str, Attend]:
         "torch SDPA, flash": flash,
         "tfcore, triton": ours("triton"),
     }
+
+
+def training_step(
+    logits: Callable[[Tensor], Tensor], tokens: Tensor, model: nn.Module | None = None
+) -> Callable[[], None]:
+    model = model if model is not None else logits
+    optimizer = torch.optim.AdamW(decay_groups(model, 0.1), fused=True)
+
+    def step() -> None:
+        with torch.autocast(DEVICE, DTYPE):
+            output = logits(tokens[:, :-1].contiguous())
+            F.cross_entropy(output.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def forward(attend: Attend, inputs: list[Tensor]) -> Callable[[], Tensor]:
@@ -206,8 +271,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("groups", nargs="*", help=f"out of {', '.join(GROUPS)}; all unless given")
+    parser.add_argument("--peer", metavar="FILE:CLASS", help="of training, with nanoGPT's interface")
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
+    global PEER
+    PEER = args.peer
     unknown = [name for name in args.groups if name not in GROUPS]
     if unknown:
         parser.error(f"expected groups out of {', '.join(GROUPS)}, got {', '.join(unknown)}")

@@ -10,21 +10,19 @@ tests; x-transformers does not, nor does litgpt, which wants an older numpy: ins
 --no-deps --target FOLDER litgpt lightning lightning-utilities pytorch-lightning torchmetrics jsonargparse
 typeshed-client docstring-parser`` and put that folder on PYTHONPATH.
 
-A ``--peer FILE:CLASS`` has nanoGPT's interface: CLASSConfig(block_size, vocab_size, n_layer, n_head, n_embd,
-dropout, bias), a call ``(idx, targets) -> (logits, loss)``, ``configure_optimizers`` and ``generate``.
+``peer.py`` says what a ``--peer FILE:CLASS`` must have; it keeps its own optimizer.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import peer
 import torch
 import torch.nn.functional as F
 import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
@@ -163,37 +161,16 @@ def litgpt() -> Contender:
     return Contender(model, logits, cross_entropy(logits), generate, fused_adamw(model))
 
 
-def peer(path: str) -> Callable[[], Contender]:
-    file, _, name = path.rpartition(":")
-    if not file or not Path(file).is_file():
-        raise SystemExit(f"expected --peer FILE:CLASS with a file that exists, got {path!r}")
-
-    def build() -> Contender:
-        spec = importlib.util.spec_from_file_location("peer", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["peer"] = module
-        spec.loader.exec_module(module)
-        config = getattr(module, f"{name}Config")(
-            block_size=MAX_LEN,
-            vocab_size=VOCAB,
-            n_layer=LAYERS,
-            n_head=HEADS,
-            n_embd=D_MODEL,
-            dropout=0.0,
-            bias=True,
-        )
-        model = getattr(module, name)(config)
-        return Contender(
-            model,
-            lambda x: model(x.contiguous(), x.contiguous())[0],  # without targets: the last place alone
-            lambda x, y: model(x, y.contiguous())[1],
-            lambda prompt: model.generate(prompt, NEW, top_k=1),
-            model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cpu"),
-        )
-
-    return build
+def peer_at(path: str) -> Contender:
+    sizes = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": D_MODEL, "vocab_size": VOCAB}
+    model = peer.load(path, block_size=MAX_LEN, **sizes)
+    return Contender(
+        model,
+        lambda x: model(x.contiguous(), x.contiguous())[0],  # without targets: the last place alone
+        lambda x, y: model(x.contiguous(), y.contiguous())[1],
+        lambda prompt: model.generate(prompt, NEW, top_k=1),
+        model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cpu"),
+    )
 
 
 def rounds(
@@ -228,7 +205,7 @@ def main() -> None:
         "litgpt": litgpt,
     }
     if args.peer:
-        builders[args.peer.rpartition(":")[2]] = peer(args.peer)
+        builders[args.peer.rpartition(":")[2]] = functools.partial(peer_at, args.peer)
     contenders = {}
     for name, build in builders.items():
         try:
