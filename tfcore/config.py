@@ -116,6 +116,8 @@ class BlockConfig:
         _one_of(self, "norm_place", NormPlace)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"expected a dropout from 0 up to 1, got {self.dropout!r}; 0 switches it off")
+        if self.norm_eps < 0:
+            raise ValueError(f"expected a norm_eps of 0 or more, got {self.norm_eps!r}; 1e-5 is usual")
         if self.num_experts is not None and self.top_k > self.num_experts:
             raise ValueError(
                 f"expected a top_k of at most {self.num_experts} experts, got {self.top_k}; "
@@ -134,7 +136,8 @@ class PositionConfig:
         layout: whether channel i is paired with i + d/2 ("half") or with i + 1 ("interleaved"), for sinusoids
             and rotations.
         d_rotary: how many channels of a head are rotated; all when None.
-        rope_scaling: slows the rotations down for longer contexts, as in ``config.json`` of Llama 3.
+        rope_scaling: slows the rotations down for longer contexts: the pairs of the dictionary that
+            ``config.json`` of Llama 3 has; a dictionary is turned into them.
         num_buckets: T5's number of distances that are told apart.
         max_distance: T5's and Shaw's distance beyond which all are alike.
 
@@ -158,6 +161,10 @@ class PositionConfig:
         _one_of(self, "kind", PositionKind)
         _one_of(self, "layout", Layout)
         _positive(self, "max_len", "d_rotary", "num_buckets", "max_distance")
+        if not self.base > 0:
+            raise ValueError(f"expected a base above 0, got {self.base!r}; frequencies are its powers")
+        if isinstance(self.rope_scaling, dict):
+            object.__setattr__(self, "rope_scaling", tuple(sorted(self.rope_scaling.items())))
 
 
 @dataclass(frozen=True)
@@ -178,7 +185,7 @@ class ModelConfig:
         logit_bias: whether the head adds a bias.
 
     Raises:
-        ValueError: a size below 1.
+        ValueError: a size below 1, or fewer segments than none.
 
     From: Vaswani et al. (2017); Press and Wolf (2017), *Using the Output Embedding to Improve Language
     Models*.
@@ -202,6 +209,8 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _positive(self, "vocab_size", "num_layers")
+        if self.num_segments < 0:
+            raise ValueError(f"expected num_segments of 0 or more, got {self.num_segments}; 0 is for none")
 
     @property
     def d_model(self) -> int:

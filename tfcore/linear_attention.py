@@ -95,6 +95,7 @@ def linear_attention_carry(
     """
     _check(q, k, v, causal=True)
     phi_q, phi_k, values = _operands(q, k, v)
+    _check_state(state, phi_k, values)
     if state is None:
         memory = torch.zeros_like(phi_k[..., :1, :].mT @ values[..., :1, :])
         state = LinearState(memory, torch.zeros_like(phi_k[..., 0, :]))
@@ -132,12 +133,17 @@ def linear_attention_step(
     Returns:
         The output, (..., d_v), in the type of ``q``, and the new state, float32 or wider.
 
+    Raises:
+        ValueError: shapes that do not fit.
+
     From: Katharopoulos et al. (2020), *Transformers are RNNs*, section 3.4.
 
     >>> output, state = linear_attention_step(torch.zeros(2), torch.zeros(2), torch.tensor([5.0]))
     >>> print(output, state.total)
     tensor([5.]) tensor([1., 1.])
     """
+    _check(q.unsqueeze(-2), k.unsqueeze(-2), v.unsqueeze(-2), causal=True)
+    _check_state(state, k.unsqueeze(-2), v.unsqueeze(-2))
     phi_q, phi_k, value = _operands(q, k, v)
     memory, total = phi_k.unsqueeze(-1) * value.unsqueeze(-2), phi_k
     if state is not None:
@@ -169,8 +175,10 @@ def _normalise(weighted: Tensor, weights: Tensor) -> Tensor:
 
 def _check(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> None:
     shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-    if not q.ndim == k.ndim == v.ndim >= 2:
-        raise ValueError(f"expected q, k, v of as many axes (..., T, d), got {shapes}; add the missing ones")
+    if not q.ndim == k.ndim == v.ndim >= 2 or 0 in k.shape:
+        raise ValueError(
+            f"expected q, k, v of as many axes (..., T, d), none empty, got {shapes}; add what is missing"
+        )
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         raise ValueError(f"expected the same leading axes, got {shapes}; repeat shared key heads first")
     if k.shape[-2] != v.shape[-2] or q.shape[-1] != k.shape[-1]:
@@ -181,4 +189,13 @@ def _check(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> None:
         raise ValueError(
             f"expected as many queries as keys where causal, got {shapes}; to go on after earlier tokens, "
             "pass their state to linear_attention_carry"
+        )
+
+
+def _check_state(state: LinearState | None, k: Tensor, v: Tensor) -> None:
+    expected = (*k.shape[:-2], k.shape[-1], v.shape[-1])
+    if state is not None and (state.memory.shape != expected or state.total.shape != expected[:-1]):
+        raise ValueError(
+            f"expected a state of memory {expected} and total {expected[:-1]}, got "
+            f"{tuple(state.memory.shape)} and {tuple(state.total.shape)}; pass what the same sequences left"
         )

@@ -102,6 +102,7 @@ class Mamba(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)  # it may be the head as well
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm_final = nn.RMSNorm(config.d_model, config.norm_eps)
         self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)

@@ -102,6 +102,7 @@ class RWKV(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)  # it may be the head as well
         self.norm_embedding = nn.LayerNorm(config.d_model, config.norm_eps)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
         self.norm_final = nn.LayerNorm(config.d_model)

@@ -21,13 +21,16 @@ def scan(
     more work in all, but still work linear in T: an accelerator would idle between the small ones.
 
     Args:
-        decay: $a$, broadcastable to (B, T, ...).
+        decay: $a$, (B, T, ...); any axis may be 1 to stand for all of its steps, sequences or components.
         drive: $b$, (B, T, ...).
         start: $h_0$, the state before the first step, (B, ...); zero when None.
         parallel: whether to go in parallel; when None, on any device but the CPU.
 
     Returns:
         The states $h_1 ... h_T$, (B, T, ...).
+
+    Raises:
+        ValueError: no step, or a decay for another number of steps.
 
     From: Blelloch (1990), *Prefix Sums and Their Applications*; Martin and Cundy (2018), *Parallelizing
     Linear Recurrent Neural Nets Over Sequence Length*.
@@ -36,6 +39,13 @@ def scan(
     >>> print(scan(half, one), scan(half, one, start=torch.tensor([2.0]), parallel=True))
     tensor([[1.0000, 1.5000, 1.7500]]) tensor([[2., 2., 2.]])
     """
+    T = drive.shape[1]
+    if T == 0 or decay.shape[1] not in (1, T):
+        raise ValueError(
+            f"expected one decay for each of 1 or more steps, got decay {tuple(decay.shape)} and drive "
+            f"{tuple(drive.shape)}; the second axis is time"
+        )
+    decay = decay.expand(-1, T, *decay.shape[2:])
     parallel = drive.device.type != "cpu" if parallel is None else parallel
     if parallel:
         if start is not None:

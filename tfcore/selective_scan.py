@@ -84,7 +84,7 @@ def selective_scan_carry(
     >>> torch.allclose(torch.cat([first, rest], dim=1), selective_scan(x, x, A, x, x, D), atol=1e-6)
     True
     """
-    _check(u, delta, A, B, C, D, time=True)
+    _check(u, delta, A, B, C, D, state, time=True)
     inputs, delta, A, B, C, D = (x.to(wide(u.dtype)) for x in (u, delta, A, B, C, D))
     state = inputs.new_zeros(u.shape[0], *A.shape) if state is None else state
     outputs = []
@@ -130,7 +130,7 @@ def selective_scan_step(
     >>> print(output, state)
     tensor([[2.]]) tensor([[[1.]]])
     """
-    _check(u, delta, A, B, C, D, time=False)
+    _check(u, delta, A, B, C, D, state, time=False)
     inputs, delta, A, B, C, D = (x.to(wide(u.dtype)) for x in (u, delta, A, B, C, D))
     drive = (delta * inputs).unsqueeze(-1) * B.unsqueeze(-2)
     state = drive if state is None else torch.exp(delta.unsqueeze(-1) * A) * state + drive
@@ -138,7 +138,16 @@ def selective_scan_step(
     return output.to(u.dtype), state
 
 
-def _check(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, time: bool) -> None:
+def _check(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    state: Tensor | None,
+    time: bool,
+) -> None:
     axes = ("B", "T", "d") if time else ("B", "d")
     if u.ndim != len(axes) or A.ndim != 2 or 0 in u.shape:
         raise ValueError(
@@ -148,6 +157,8 @@ def _check(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor,
     d, N = u.shape[-1], A.shape[1]
     shapes = {"delta": (delta, u.shape), "A": (A, (d, N)), "D": (D, (d,))}
     shapes |= {name: (x, (*u.shape[:-1], N)) for name, x in (("B", B), ("C", C))}
+    if state is not None:
+        shapes["state"] = state, (u.shape[0], d, N)
     for name, (x, shape) in shapes.items():
         if x.shape != shape:
             raise ValueError(

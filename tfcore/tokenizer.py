@@ -211,7 +211,8 @@ class BPETokenizer:
                 strangers, who could otherwise end a document or speak in another's role.
 
         Returns:
-            The ids.
+            The ids. The time grows with the square of the longest word: for runs of thousands of letters
+            there is :meth:`fast`.
 
         Raises:
             UnicodeEncodeError: text with a lone surrogate, which UTF-8 cannot hold (a kind of ValueError).
@@ -311,9 +312,9 @@ class BPETokenizer:
         return tokens
 
     def _token(self, i: int) -> bytes:
-        if int(i) not in self._bytes:
+        if int(i) != i or int(i) not in self._bytes:
             raise ValueError(
-                f"expected ids of tokens, up to {self.vocab_size - 1}, got {int(i)}; "
+                f"expected ids of tokens, up to {self.vocab_size - 1}, got {i}; "
                 "was it made by a model with another vocabulary?"
             )
         return self._bytes[int(i)]
@@ -369,6 +370,10 @@ def _check_kind(content: dict[str, Any]) -> None:
 
 def _documents(text: str, vocab_size: int, special_tokens: Sequence[str]) -> list[str]:
     """Check what training is given and cut the text at the special tokens."""
+    if len(set(special_tokens)) < len(special_tokens):
+        raise ValueError(
+            f"expected different special tokens, got {list(special_tokens)}; name each of them once"
+        )
     documents = _special_pattern(special_tokens).split(text)[::2]
     if not any(documents):
         raise ValueError(f"expected text to learn from, got {text[:40]!r}; give it words")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from tfcore.checkpoint import load_checkpoint, save_checkpoint, seed_everything
+from tfcore.losses import language_model_loss
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 
@@ -68,6 +68,7 @@ class TrainConfig:
             "min_lr": (0 <= self.min_lr <= self.peak_lr, f"from 0 to peak_lr = {self.peak_lr}"),
             "weight_decay": (self.weight_decay >= 0, "0 or more"),
             "clip_norm": (self.clip_norm is None or self.clip_norm > 0, "above 0; None for no limit"),
+            "betas": (all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1"),
             "accumulate": (self.accumulate >= 1, "1 or more"),
         }
         for name, (right, expected) in rules.items():
@@ -126,6 +127,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     $W \leftarrow (1 - \eta \lambda) W$ for projections and embeddings, not for biases and norms.
 
     A parameter that stands in two places, as a tied embedding does, counts once; frozen ones are left out.
+    Mamba's ``A_log`` holds logarithms of rates, of which 0 is not the simplest: it does not decay either.
 
     Args:
         model: any module.
@@ -146,7 +148,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
             if parameter.requires_grad:
                 matrix = (
                     parameter.ndim >= 2
-                    and name != "bias"
+                    and name not in ("bias", "A_log")
                     and not isinstance(module, nn.LayerNorm | nn.RMSNorm)
                 )
                 decays.setdefault(parameter, matrix)
@@ -154,89 +156,6 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
         {"params": [p for p, matrix in decays.items() if matrix], "weight_decay": weight_decay},
         {"params": [p for p, matrix in decays.items() if not matrix], "weight_decay": 0.0},
     ]
-
-
-def summed_cross_entropy(
-    logits: Float[Tensor, "*N V"], targets: Int[Tensor, "*N"], ignore_index: int = -100
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    r"""Sum the loss over the targets that count, and count them; their quotient is the mean.
-
-    $\left( -\sum_i \ln p_i(y_i), \; |\{ i : y_i \ne \text{ignore} \}| \right)$.
-
-    Sums and counts of several batches add up to those of one big batch. Means do not, unless the batches have
-    equally many targets: the mean of means weighs a target of a short batch more than one of a long batch.
-
-    Args:
-        logits: (..., V).
-        targets: classes, (...).
-        ignore_index: the target that does not count, such as padding.
-
-    Returns:
-        The sum, in float32 or wider, and the number.
-
-    Raises:
-        ValueError: shapes that do not fit.
-
-    >>> total, count = summed_cross_entropy(torch.zeros(3, 2), torch.tensor([1, -100, 0]))
-    >>> print(round(float(total), 3), int(count))
-    1.386 2
-    """
-    if logits.shape[:-1] != targets.shape:
-        raise ValueError(
-            f"expected logits (..., V) and targets (...), got {tuple(logits.shape)} and "
-            f"{tuple(targets.shape)}; give one class per row of logits"
-        )
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    total = F.cross_entropy(
-        wide.flatten(0, -2), targets.flatten(), ignore_index=ignore_index, reduction="sum"
-    )
-    return total, (targets != ignore_index).sum()
-
-
-def language_model_loss(
-    model: nn.Module, tokens: Int[Tensor, "B T"], ignore_index: int = -100
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """Let a model of logits predict each token from those before it: sum and number, for :func:`train`.
-
-    For another token of padding, or inputs that are not the targets, give ``train`` a function of your own.
-
-    Args:
-        model: maps tokens (B, T) to logits (B, T, V).
-        tokens: (B, T).
-        ignore_index: the token that is not to be predicted.
-
-    Returns:
-        As :func:`summed_cross_entropy`.
-
-    >>> model = nn.Embedding(5, 5)
-    >>> print(int(language_model_loss(model, torch.tensor([[1, 2, 0]]), ignore_index=0)[1]))
-    1
-    """
-    return summed_cross_entropy(model(tokens)[:, :-1], tokens[:, 1:], ignore_index)
-
-
-def next_token_loss(
-    logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], ignore_index: int = -100
-) -> Float[Tensor, ""]:
-    r"""Average the loss of predicting each token from those before it.
-
-    $-\frac{1}{N} \sum_{b, t} \ln p_{b, t}(x_{b, t+1})$ over the N tokens after the first, less the ignored.
-
-    Args:
-        logits: (B, T, V); those at t are about the token at t + 1.
-        tokens: (B, T).
-        ignore_index: the token that is not to be predicted, such as padding.
-
-    Returns:
-        The mean in the type of the logits; 0, with gradient 0, when there is nothing to predict.
-
-    From: Bengio et al. (2003), *A Neural Probabilistic Language Model*.
-
-    >>> print(next_token_loss(torch.zeros(1, 3, 8), torch.tensor([[1, 2, 3]])))
-    tensor(2.0794)
-    """
-    total, count = summed_cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index)
-    return (total / count.clamp(min=1)).to(logits.dtype)
 
 
 def train(
@@ -262,9 +181,10 @@ def train(
         batches: maps i = 0, 1, ... to the i-th batch, on the model's device; ``accumulate`` of them make a
             step. What it draws must follow from i or come from the global generators.
         config: the numbers of the run.
-        loss: maps model and batch to the sum of the loss over the targets, and their number.
+        loss: maps model and batch to the sum of the loss over the targets, and their number;
+            ``tfcore.losses`` has one for each kind of batch of ``tfcore.data``.
         checkpoint: file to go on from, if it exists, and to write to.
-        checkpoint_every: steps between two writes; the end of the run is written as well.
+        checkpoint_every: steps between two writes; the start and the end of the run are written as well.
         after_step: called with the number of steps made, to evaluate or to print.
         progress: show a bar.
 
@@ -272,8 +192,8 @@ def train(
         The mean loss of each step, (steps,), of those before the checkpoint as well.
 
     Raises:
-        ValueError: a checkpoint that is broken or of another run.
-        FloatingPointError: a loss that is no number, instead of a checkpoint with such weights.
+        ValueError: a checkpoint that is broken or of another run, or nothing to train.
+        FloatingPointError: a loss or a weight that is no number, instead of a checkpoint with such weights.
 
     >>> model = nn.Embedding(4, 4)
     >>> tokens = torch.tensor([[0, 1, 2, 3, 0, 1]])
@@ -281,9 +201,14 @@ def train(
     >>> print(bool(losses[-1] < 0.1))
     True
     """
-    device = next(model.parameters()).device
     groups = decay_groups(model, config.weight_decay)
     parameters = [parameter for group in groups for parameter in group["params"]]
+    if not parameters or checkpoint_every < 1:
+        raise ValueError(
+            f"expected parameters to train and checkpoint_every of 1 or more, got {len(parameters)} and "
+            f"{checkpoint_every}; leave some requires_grad, and write every so many steps"
+        )
+    device = parameters[0].device
     optimizer = torch.optim.AdamW(groups, betas=config.betas, fused=device.type in ("cpu", "cuda"))
     optimizer.zero_grad()
     losses: list[Tensor] = []
@@ -291,6 +216,8 @@ def train(
         losses = list(load_checkpoint(checkpoint, model, optimizer, asdict(config)).to(device))
     else:
         seed_everything(config.seed)
+        if checkpoint is not None:  # a model that a stopped run has changed begins here again
+            save_checkpoint(checkpoint, model, optimizer, torch.zeros(0), asdict(config))
 
     start, steps, size = len(losses), config.steps, config.accumulate
     bar = tqdm(range(start, steps), initial=start, total=steps, disable=not progress)
@@ -309,7 +236,7 @@ def train(
         if after_step is not None:
             after_step(step + 1)
         if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
-            save_checkpoint(checkpoint, model, optimizer, _finite(losses), asdict(config))
+            save_checkpoint(checkpoint, model, optimizer, _finite(losses, parameters), asdict(config))
     return torch.stack(losses).cpu()
 
 
@@ -373,17 +300,22 @@ def _sum_and_number(result: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise ValueError(
             "expected loss to return the sum over the targets and their number, got a "
-            f"{type(result).__name__}; see summed_cross_entropy"
+            f"{type(result).__name__}; see tfcore.losses"
         )
     return result
 
 
-def _finite(losses: list[Tensor]) -> Tensor:
+def _finite(losses: list[Tensor], parameters: list[nn.Parameter]) -> Tensor:
     stacked = torch.stack(losses).cpu()
+    found = ""
     if not stacked.isfinite().all():
         step = int(stacked.isfinite().int().argmin())
+        found = f"losses to write a checkpoint, got {stacked[step]} at step {step}"
+    elif not all(parameter.isfinite().all() for parameter in parameters):
+        found = f"weights to write a checkpoint, got others after step {len(losses) - 1}"
+    if found:
         raise FloatingPointError(
-            f"expected finite losses to write a checkpoint, got {stacked[step]} at step {step}; the last "
-            "checkpoint is as it was: start anew with a lower peak_lr or a longer warm-up"
+            f"expected finite {found}; the last checkpoint is as it was: remove it and start anew with a "
+            "lower peak_lr or a longer warm-up"
         )
     return stacked

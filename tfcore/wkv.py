@@ -104,6 +104,7 @@ def wkv_carry(
     True
     """
     _check(w, u, k, v, axes=3)
+    _check_state(state, k[:, 0])
     state = WKVState.empty(k[:, 0]) if state is None else state
     key, value, w, u = (x.to(wide(k.dtype)) for x in (k, v, w, u))
 
@@ -157,6 +158,7 @@ def wkv_step(
     tensor([[7.]]) tensor([[1000.]])
     """
     _check(w, u, k, v, axes=2)
+    _check_state(state, k)
     state = WKVState.empty(k) if state is None else state
     key, value, w, u = (x.to(wide(k.dtype)) for x in (k, v, w, u))
     output = _with_bonus(state, u, key, value).to(k.dtype)
@@ -185,4 +187,12 @@ def _check(w: Tensor, u: Tensor, k: Tensor, v: Tensor, axes: int) -> None:
     if not w.shape == u.shape == k.shape[-1:]:
         raise ValueError(
             f"expected w and u of shape ({k.shape[-1]},), got {shapes}; give one number per channel"
+        )
+
+
+def _check_state(state: WKVState | None, k: Tensor) -> None:
+    if state is not None and any(x.shape != k.shape for x in state):
+        raise ValueError(
+            f"expected a state of three (B, d) = {tuple(k.shape)}, got {[tuple(x.shape) for x in state]}; "
+            "pass what the same sequences left"
         )

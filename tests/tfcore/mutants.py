@@ -294,7 +294,7 @@ ROWS = [
     # training
     (
         "loss without a shift",
-        "train:next_token_loss",
+        "losses:next_token_loss",
         "logits[:, :-1], tokens[:, 1:]",
         "logits[:, 1:], tokens[:, 1:]",
     ),

@@ -110,6 +110,16 @@ def test_the_decoder_of_an_encoder_decoder(position, kind, sizes):
     close(torch.cat(got, dim=1), model(source, target, padding))
 
 
+@pytest.mark.parametrize(("position", "window"), [("alibi", None), ("t5", None), ("shaw", None), ("rope", 3)])
+def test_padding_inside_is_refused_where_distances_count(position, window):
+    model, tokens = decoder(position, window), draw_tokens(B, T)
+    cache = model.new_cache(B)
+    model(tokens, cache, padding=left_padding([T, T - 2], T).flip(1))
+    with pytest.raises(ValueError, match="no padding between real tokens"):
+        model(tokens[:, :1], cache)
+    assert cache.length == T
+
+
 def test_padding_that_comes_late_or_on_the_right():
     model, tokens = decoder("rope"), draw_tokens(B, T)
     padding = torch.ones(B, T, dtype=torch.bool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 import torch
@@ -30,9 +31,12 @@ from tfcore.data import (
 )
 from tfcore.data import translate as rule
 from tfcore.generate import generate, translate
+from tfcore.losses import classification_loss, labeled_loss, sequence_to_sequence_loss, tagging_loss
+from tfcore.mamba import Mamba, MambaConfig
 from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, Tagger
 from tfcore.models.inspect import silence_heads
-from tfcore.train import TrainConfig, evaluate, summed_cross_entropy, train
+from tfcore.rwkv import RWKV, RWKVConfig
+from tfcore.train import TrainConfig, evaluate, train
 
 pytestmark = pytest.mark.slow
 
@@ -55,10 +59,6 @@ def fit(model, make_batch, loss, steps: int, peak_lr: float = 5e-3) -> torch.Ten
     return losses
 
 
-def shifted_loss(model, batch):
-    return summed_cross_entropy(model(batch.tokens)[:, :-1], batch.labels[:, 1:])
-
-
 @functools.cache
 def sentences():
     return split_sentences(generator())
@@ -69,7 +69,7 @@ def language_model() -> Decoder:
     """Learn statement, question and answer of the coreference sentences."""
     torch.manual_seed(0)
     model, g = Decoder(stack(len(VOCABULARY))), generator(1)
-    fit(model, lambda i: language_modeling_batch(draw(sentences().train, 32, g)), shifted_loss, steps=900)
+    fit(model, lambda i: language_modeling_batch(draw(sentences().train, 32, g)), labeled_loss, steps=900)
     return model
 
 
@@ -84,7 +84,7 @@ def answers(model, group) -> torch.Tensor:
 
 def test_a_language_model_comes_near_the_entropy_of_the_grammar():
     held_out = sentences().held_out[:500]
-    loss = evaluate(language_model(), [language_modeling_batch(held_out)], shifted_loss)
+    loss = evaluate(language_model(), [language_modeling_batch(held_out)], labeled_loss)
     best = sentences().best_loss(held_out)
     assert best < loss < 1.05 * best
 
@@ -126,7 +126,7 @@ def test_induction_takes_two_layers():
         def batch(i, g=g):
             return induction_batch(48, 32, 6, 14, 24, g)
 
-        fit(model, batch, shifted_loss, steps=450)
+        fit(model, batch, labeled_loss, steps=450)
         test = induction_batch(200, 32, 6, 14, 24, generator(4))
         with torch.no_grad():
             guess = model(test.tokens)[:, :-1].argmax(dim=-1)
@@ -140,10 +140,7 @@ def test_classification():
     torch.manual_seed(0)
     model, g = Classifier(Encoder(stack(len(VOCABULARY))), num_classes=2), generator(5)
 
-    def loss(model, batch):
-        return summed_cross_entropy(model(batch.tokens, batch.tokens != PAD), batch.labels)
-
-    fit(model, lambda i: classification_batch(draw(sentences().train, 32, g)), loss, steps=200)
+    fit(model, lambda i: classification_batch(draw(sentences().train, 32, g)), classification_loss, steps=200)
     test = classification_batch(sentences().held_out[:500])
     with torch.no_grad():
         guess = model(test.tokens, test.tokens != PAD).argmax(dim=-1)
@@ -154,10 +151,7 @@ def test_tagging():
     torch.manual_seed(0)
     model, g = Tagger(Encoder(stack(len(VOCABULARY))), num_tags=3), generator(6)
 
-    def loss(model, batch):
-        return summed_cross_entropy(model(batch.tokens, batch.tokens != PAD), batch.tags)
-
-    fit(model, lambda i: tagging_batch(draw(sentences().train, 32, g)), loss, steps=250)
+    fit(model, lambda i: tagging_batch(draw(sentences().train, 32, g)), tagging_loss, steps=250)
     test = tagging_batch(sentences().held_out[:500])
     with torch.no_grad():
         guess = model(test.tokens, test.tokens != PAD).argmax(dim=-1)
@@ -171,11 +165,12 @@ def test_translation():
     model = EncoderDecoder(EncoderDecoderConfig(stack(vocab_size), stack(vocab_size)))
     g = generator(7)
 
-    def loss(model, batch):
-        logits = model(batch.source, batch.decoder_input, batch.source_padding)
-        return summed_cross_entropy(logits, batch.labels)
-
-    fit(model, lambda i: translation_batch(draw(sentences().train, 32, g)), loss, steps=300)
+    fit(
+        model,
+        lambda i: translation_batch(draw(sentences().train, 32, g)),
+        sequence_to_sequence_loss,
+        steps=300,
+    )
     group = sentences().held_out[:100]
     batch = translation_batch(group)
     written = translate(
@@ -186,3 +181,18 @@ def test_translation():
         words = TARGET_VOCABULARY.decode(row[(row != PAD) & (row != BOS) & (row != EOS)])
         right += words == rule(sentence)
     assert right > 0.9 * len(group)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: Decoder(stack(256)),
+        lambda: Mamba(MambaConfig(vocab_size=256, d_model=64, num_layers=2)),
+        lambda: RWKV(RWKVConfig(vocab_size=256, d_model=64, num_layers=2, tied=True)),
+    ],
+    ids=["decoder", "mamba", "rwkv"],
+)
+def test_a_new_model_guesses_evenly(model):
+    torch.manual_seed(0)
+    tokens = torch.randint(256, (8, 32), generator=generator(8))
+    assert evaluate(model(), [tokens]) == pytest.approx(math.log(256), rel=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -22,6 +23,7 @@ from tfcore.generate import (
     translate,
 )
 from tfcore.models import EncoderDecoder
+from tfcore.quantize import quantize_weights
 from tfcore.rwkv import RWKV, RWKVConfig
 from tfcore.testing import AllocationMeter, raise_weights
 
@@ -164,6 +166,17 @@ def test_generation_stops_when_all_have_ended():
     eos = int(naive(model.model, prompt, 2)[0, -1])
     assert generate(model, prompt, 50, eos=eos).shape == (1, 51)
     assert len(model.read) <= 2
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["float32", "int8"])
+def test_generation_under_autocast_keeps_a_cache_of_its_type(small):
+    model = copy.deepcopy(decoder()).float()
+    model = quantize_weights(model) if small else model
+    with torch.autocast("cpu", torch.bfloat16):
+        cache = model.new_cache(B, T + 3)
+        generate(model, draw_tokens(B, T), 3, cache=cache)
+    assert cache.length == T + 2
+    assert cache.layers[0].keys.dtype == (torch.float32 if small else torch.bfloat16)
 
 
 def test_what_was_generated_can_be_trained_on():
@@ -341,9 +354,17 @@ BAD = {
         "pad on the left",
     ),
     "other padding": (lambda m, p: generate(m, p, 1, padding=left_padding([4, 4], 4)), "expected padding"),
+    "one text": (lambda m, p: beam_search(m, p[0], 1, 1), r"prompt \(B, T\) .*prompt\[None\]"),
+    "all seen": (lambda m, p: generate(m, p, 1, cache=seen(m, p)), rf"text of {T} tokens, .*has seen {T};"),
     "no beam": (lambda m, p: beam_search(m, p, 0, 1), "1 beam and 1 new token or more, got 0 and 1"),
     "no step": (lambda m, p: beam_search(m, p, 1, 0), "1 beam and 1 new token or more, got 1 and 0"),
 }
+
+
+def seen(model, prompt):
+    cache = model.new_cache(len(prompt))
+    model(prompt, cache)
+    return cache
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -25,6 +25,7 @@ from tfcore.layers import MultiHeadAttention
 from tfcore.mamba import Mamba, MambaConfig
 from tfcore.models import Decoder, Encoder, EncoderDecoder, MemoryDecoder
 from tfcore.models.presets import PRESETS, preset
+from tfcore.quantize import quantize_weights
 from tfcore.rwkv import RWKV, RWKVConfig
 
 NAMES = list(tiny.SPECS)
@@ -586,6 +587,25 @@ def test_defaults_spelled_out_are_the_same_family(tmp_path):
     config = ModelConfig(50, 2, block, PositionConfig("learned", 9), final_norm=True)
     save_pretrained(Decoder(config), tmp_path)
     assert from_pretrained(tmp_path).config.block.dropout == 0.25
+
+
+def test_fields_that_say_nothing_are_no_hindrance(tmp_path):
+    """The head of an encoder-decoder is described by its decoder, and buckets are T5's alone."""
+    block = dataclasses.replace(BLOCK, norm_place="post", top_k=1)
+    positions = PositionConfig("learned", 9, base=500.0, num_buckets=8, max_distance=7)
+    decoder = ModelConfig(50, 2, block, positions, embedding_norm=True, logit_bias=True)
+    encoder = dataclasses.replace(decoder, tied=False, logit_bias=False, logit_scale=0.5)
+    model = EncoderDecoder(EncoderDecoderConfig(encoder, decoder)).eval()
+    save_pretrained(model, tmp_path)
+    source, target = torch.tensor([[7, 1, 4]]), torch.tensor([[0, 3]])
+    assert torch.equal(from_pretrained(tmp_path)(source, target), model(source, target))
+
+
+def test_a_quantized_model_is_not_saved_in_part(tmp_path):
+    small = quantize_weights(Decoder(preset("gpt2-tiny")))
+    with pytest.raises(ValueError, match="parameters alone, got the buffers"):
+        save_pretrained(small, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 # --- the table

@@ -23,12 +23,13 @@ from tfcore.generate import filter_logits, speculative_accept, speculative_gener
 from tfcore.io import from_pretrained
 from tfcore.layers import repeat_kv
 from tfcore.linear_attention import linear_attention
+from tfcore.losses import next_token_loss, summed_cross_entropy
 from tfcore.models import Decoder
 from tfcore.moe import route_top_k
 from tfcore.positions import alibi_slopes, apply_rope
 from tfcore.selective_scan import selective_scan
 from tfcore.testing import format_kill_table, kill_table, raise_weights
-from tfcore.train import TrainConfig, decay_groups, next_token_loss, summed_cross_entropy, train
+from tfcore.train import TrainConfig, decay_groups, train
 from tfcore.wkv import wkv
 
 CHECKS: dict[str, Callable[[], None]] = {}

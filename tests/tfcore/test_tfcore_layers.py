@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tfcore.cache import make_cache
 from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
 from tfcore.layers import (
     DecoderBlock,
@@ -25,7 +26,7 @@ from tfcore.layers import (
     swiglu,
     swiglu_hidden_size,
 )
-from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, Tagger
+from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, MemoryDecoder, Tagger
 from tfcore.models.inspect import attention_maps, silence_heads
 from tfcore.positions import apply_rope, sinusoids
 from tfcore.positions.absolute import look_up
@@ -285,6 +286,20 @@ def test_maps_are_the_weights_of_attention():
     assert all(layer.weights is None for layer in (block.attention for block in model.stack.blocks))
 
 
+def test_maps_of_a_decoder_that_has_a_memory():
+    model = raised(both_sides())
+    maps = attention_maps(model.decoder, text(), memory=model.memory(model.encode(text(length=7)).detach()))
+    assert maps.shape == (1, B, HEADS, T, T)
+    assert torch.equal(maps, maps.tril())
+
+
+def test_a_rotation_may_be_slowed_down_by_a_dictionary():
+    scaling = {"rope_type": "linear", "factor": 2.0}
+    config = PositionConfig("rope", rope_scaling=scaling)
+    assert config == PositionConfig("rope", rope_scaling=tuple(sorted(scaling.items())))
+    assert hash(config)
+
+
 def test_a_silenced_head_is_one_without_its_rows_of_the_output_projection():
     model, tokens = raised(Decoder(model_of(layers=2))), text()
     before = model(tokens)
@@ -305,6 +320,14 @@ def test_importing_tfcore_loads_no_torch():
 # --- what is refused
 
 
+def both_sides() -> EncoderDecoder:
+    return EncoderDecoder(EncoderDecoderConfig(model_of(), model_of()))
+
+
+def rotary_of(d_rotary: int) -> Decoder:
+    return Decoder(dataclasses.replace(model_of(), positions=PositionConfig("rope", d_rotary=d_rotary)))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -316,6 +339,9 @@ def test_importing_tfcore_loads_no_torch():
         (lambda: dataclasses.replace(BLOCK, norm_place="mid"), r"pre, post, got 'mid'"),
         (lambda: dataclasses.replace(BLOCK, dropout=1.0), r"dropout .*got 1.0"),
         (lambda: dataclasses.replace(BLOCK, num_experts=3, top_k=4), r"at most 3 experts, got 4"),
+        (lambda: dataclasses.replace(BLOCK, norm_eps=-1e-5), r"norm_eps of 0 or more, got -1e-05"),
+        (lambda: model_of(num_segments=-1), r"num_segments of 0 or more, got -1"),
+        (lambda: PositionConfig("rope", base=0.0), r"base above 0, got 0.0"),
         (lambda: PositionConfig("relative"), r"none, sinusoidal.*got 'relative'"),
         (lambda: Decoder(model_of())(text().float()), r"whole numbers .*float32"),
         (lambda: Decoder(model_of())(text()[0]), r"\(B, T\).*\(5,\)"),
@@ -323,6 +349,17 @@ def test_importing_tfcore_loads_no_torch():
         (lambda: Decoder(model_of("learned"))(text(1, 17)), r"below 16.*got 0 to 16"),
         (lambda: Decoder(model_of())(text(), padding=torch.ones(B, T)), r"boolean padding .*float32"),
         (lambda: Decoder(model_of())(text(), padding=torch.ones(B, 3).bool()), r"\(2, 5\).*\(2, 3\)"),
+        (lambda: Encoder(model_of())(text(), segments=text() * 0), r"knows some, got \(2, 5\) and 0"),
+        (lambda: MemoryDecoder(model_of(layers=3))(text(), None), r"each of the 3 blocks .*got 0"),
+        (lambda: both_sides().decode(text(), draw(B, 3, D_MODEL)), r"each of the 1 blocks .*one tensor"),
+        (lambda: both_sides().decode(text(), [draw(B, 3, D_MODEL)] * 2), r"each of the 1 blocks .*got 2"),
+        (
+            lambda: MemoryDecoder(model_of())(text(), draw(B, 3, D_MODEL).float(), torch.ones(B, 1).bool()),
+            r"memory_padding of shape \(2, 3\).*\(2, 1\)",
+        ),
+        (lambda: Decoder(model_of(block=BLOCK))(text(), make_cache(ATTENTION, 2, B)), r"1 layers, got 2"),
+        (lambda: rotary_of(100), r"d_rotary of at most .*got 100"),
+        (lambda: attention_maps(both_sides(), text(), text()), r"one stack, got an EncoderDecoder"),
         (lambda: look_up(torch.eye(3), torch.tensor([-1])), r"positions.*-1"),
         (lambda: sinusoidal_encoding(4, 5), r"even d_model .*got 5"),
         (lambda: apply_rope(draw(3, 5), torch.arange(3)), r"even number of channels to turn, got 5"),

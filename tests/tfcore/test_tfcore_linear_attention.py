@@ -193,3 +193,16 @@ def test_no_input_changes():
 def test_bad_input_is_told_as_such(change, message):
     with pytest.raises(ValueError, match=message):
         linear_attention(*change(*draw()))
+
+
+def test_the_state_of_another_batch_is_refused():
+    q, k, v = draw()
+    _, state = linear_attention_carry(q, k, v)
+    with pytest.raises(ValueError, match="expected a state of memory"):
+        linear_attention_carry(q[:1], k[:1], v[:1], state)
+    with pytest.raises(ValueError, match="expected a state of memory"):
+        linear_attention_step(q[:1, :, 0], k[:1, :, 0], v[:1, :, 0], state)
+    with pytest.raises(ValueError, match="same leading axes"):
+        linear_attention_step(q[:, :, 0], k[:1, :, 0], v[:, :, 0])
+    with pytest.raises(ValueError, match="none empty"):
+        linear_attention(q[..., :0, :], k[..., :0, :], v[..., :0, :])

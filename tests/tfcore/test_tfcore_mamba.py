@@ -14,6 +14,7 @@ import tfcore.selective_scan
 from tfcore.mamba import Mamba, MambaConfig
 from tfcore.selective_scan import selective_scan, selective_scan_carry, selective_scan_step
 from tfcore.testing import AllocationMeter, raise_weights
+from tfcore.train import decay_groups
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]
 
@@ -169,6 +170,15 @@ def test_bad_input_to_the_scan_is_told_as_such(place, change, message):
         selective_scan(*inputs)
 
 
+def test_the_state_of_another_batch_is_refused():
+    u, delta, A, B, C, D = draw()
+    _, state = selective_scan_carry(u, delta, A, B, C, D)
+    with pytest.raises(ValueError, match="expected state of shape"):
+        selective_scan_carry(u[:1], delta[:1], A, B[:1], C[:1], D, state)
+    with pytest.raises(ValueError, match="expected state of shape"):
+        selective_scan_step(u[:1, 0], delta[:1, 0], A, B[:1, 0], C[:1, 0], D, state)
+
+
 # --- the model
 
 SIZES = {
@@ -291,3 +301,11 @@ def test_a_model_starts_with_steps_from_a_thousandth_to_a_tenth():
     assert 0.99e-3 <= step.min() < 2e-3
     assert 0.05 < step.max() <= 0.1001
     torch.testing.assert_close(mixer.A_log.exp(), torch.tensor([1.0, 2.0, 3.0]).expand(128, 3))
+
+
+def test_rates_do_not_decay():
+    model = Mamba(MambaConfig(vocab_size=11, d_model=8, num_layers=1))
+    decayed, plain = decay_groups(model, 0.1)
+    A_log = model.blocks[0].mixer.A_log
+    assert any(p is A_log for p in plain["params"])
+    assert not any(p is A_log for p in decayed["params"])

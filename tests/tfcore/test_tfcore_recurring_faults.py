@@ -15,12 +15,13 @@ from tfcore.attention import BACKENDS, attention
 from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
 from tfcore.generate import speculative_accept
 from tfcore.layers import MultiHeadAttention
+from tfcore.losses import summed_cross_entropy
 from tfcore.masks import causal_mask, position_mask
 from tfcore.models import Decoder, EncoderDecoder
 from tfcore.moe import route_top_k
 from tfcore.positions import alibi_slopes, apply_rope, interleaved_to_half
 from tfcore.testing import raise_weights
-from tfcore.train import TrainConfig, decay_groups, summed_cross_entropy, train
+from tfcore.train import TrainConfig, decay_groups, train
 
 CPU_BACKENDS = ["explicit", "tiled", "fused"]
 VOCAB, D_MODEL, D_FF = 29, 24, 40

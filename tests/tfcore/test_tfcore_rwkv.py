@@ -145,6 +145,15 @@ def test_bad_input_to_wkv_is_told_as_such(change, message):
         wkv(*change(*draw()))
 
 
+def test_the_state_of_another_batch_is_refused():
+    w, u, k, v = draw()
+    _, state = wkv_carry(w, u, k, v)
+    with pytest.raises(ValueError, match="expected a state of three"):
+        wkv_carry(w, u, k[:1], v[:1], state)
+    with pytest.raises(ValueError, match="expected a state of three"):
+        wkv_step(w, u, k[:1, 0], v[:1, 0], state)
+
+
 # --- the model
 
 SIZES = {

@@ -41,6 +41,17 @@ def test_decay_broadcasts(parallel):
     shared = decay[..., :1]
     want = scan(shared.expand_as(drive), drive, start, parallel=False)
     torch.testing.assert_close(scan(shared, drive, start, parallel), want)
+    constant = decay[:1, :1]
+    want = scan(constant.expand_as(drive), drive, start, parallel=False)
+    torch.testing.assert_close(scan(constant, drive, start, parallel), want)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_steps_without_a_decay_and_no_steps_are_refused(parallel):
+    decay, drive, _ = draw(6)
+    for a, b in ((decay[:, 1:], drive), (decay[:, :0], drive[:, :0])):
+        with pytest.raises(ValueError, match="expected one decay for each"):
+            scan(a, b, parallel=parallel)
 
 
 @pytest.mark.parametrize("parallel", [True, False])

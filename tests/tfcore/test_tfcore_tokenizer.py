@@ -281,7 +281,13 @@ def test_training_wants_room_for_the_bytes(train):
         train("text", 257, ["<a>", "<b>"])
 
 
-@pytest.mark.parametrize("wrong", [-1, TOKENIZER.vocab_size, 10**9])
+@pytest.mark.parametrize("train", [BPETokenizer.train, BPETokenizer.train_fast])
+def test_training_wants_each_special_token_once(train):
+    with pytest.raises(ValueError, match="expected different special tokens"):
+        train("text", 260, ["<a>", "<a>"])
+
+
+@pytest.mark.parametrize("wrong", [-1, TOKENIZER.vocab_size, 10**9, 7.5])
 def test_ids_that_no_token_has_are_refused(wrong):
     with pytest.raises(ValueError, match=f"got {wrong}; "):
         TOKENIZER.decode([0, wrong])

@@ -15,14 +15,12 @@ from torch import nn
 
 from tfcore import checkpoint as checkpoint_room
 from tfcore.checkpoint import load_checkpoint, random_state, save_checkpoint, set_random_state
+from tfcore.losses import language_model_loss, next_token_loss, summed_cross_entropy
 from tfcore.testing import raise_weights
 from tfcore.train import (
     TrainConfig,
     decay_groups,
     evaluate,
-    language_model_loss,
-    next_token_loss,
-    summed_cross_entropy,
     train,
     warmup_cosine,
 )
@@ -381,7 +379,7 @@ def stopped_run(path, stops: list[int | None], every: int, bf16: bool = False):
         random.seed(n)
         np.random.seed(n)
         torch.manual_seed(n)
-        model = Tiny(dropout=0.4, seed=0 if n == 0 or not path.exists() else n)
+        model = Tiny(dropout=0.4, seed=n)
         try:
             losses = train(
                 model,
@@ -441,7 +439,7 @@ def test_a_process_killed_while_writing_leaves_the_old_checkpoint(undisturbed, t
 
     def dying(content, file):
         calls.append(0)
-        if len(calls) == 4:
+        if len(calls) == 5:
             file.write(b"half")
             raise Stopped
         real(content, file)
@@ -482,6 +480,19 @@ def test_a_loss_that_is_no_number_is_not_written(tmp_path):
     saved = torch.load(path, weights_only=True)
     assert saved["losses"].isfinite().all()
     assert all(x.isfinite().all() for x in saved["model"].values())
+
+
+def test_weights_that_are_no_numbers_are_not_written(tmp_path):
+    path = tmp_path / "run.pt"
+    model = nn.Embedding(VOCAB, VOCAB)
+
+    def steep(model, tokens):
+        total, count = pad_loss(model, tokens)
+        return total + (0 * model.weight.sum()).abs().sqrt(), count  # finite, but its gradient is not
+
+    with pytest.raises(FloatingPointError, match=r"expected finite weights .* after step 0;"):
+        train(model, ragged, TrainConfig(steps=1), steep, checkpoint=path, progress=False)
+    assert torch.load(path, weights_only=True)["model"]["weight"].isfinite().all()
 
 
 # --- checkpoints that do not fit
@@ -632,11 +643,19 @@ def test_evaluation_of_nothing_is_refused(batches):
         ({"weight_decay": -0.1}, "expected weight_decay"),
         ({"clip_norm": 0.0}, "expected clip_norm above 0; None for no limit, got 0.0"),
         ({"accumulate": 0}, "expected accumulate"),
+        ({"betas": (0.9, 1.0)}, "expected betas from 0 to below 1"),
     ],
 )
 def test_configs_that_make_no_sense_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**{"steps": 10, **change})
+
+
+def test_a_run_wants_parameters_and_steps_between_checkpoints():
+    frozen = Tiny().requires_grad_(False)
+    for model, every in ((frozen, 1), (nn.ReLU(), 1), (Tiny(), 0)):
+        with pytest.raises(ValueError, match="expected parameters to train and checkpoint_every of 1"):
+            train(model, ragged, TrainConfig(steps=1), checkpoint_every=every, progress=False)
 
 
 def test_a_loss_that_is_a_mean_is_refused():

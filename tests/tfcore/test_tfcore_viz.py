@@ -171,7 +171,8 @@ def test_a_grid_has_layers_as_rows_and_heads_as_columns():
     for axes in figure.axes:
         place = axes.get_subplotspec()
         layer, head = place.rowspan.start, place.colspan.start
-        assert axes.get_title(loc="left") == f"layer {layer}, head {head}"
+        assert axes.get_xlabel() == ("" if layer else f"head {head}")
+        assert axes.get_ylabel() == ("" if head else f"layer {layer}")
         assert np.array_equal(drawn(axes), given[layer, head])
         shown = {
             side: axes.xaxis.get_tick_params()[side]

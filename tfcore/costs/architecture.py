@@ -90,6 +90,11 @@ class Architecture:
 
 
 def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: int | None = None) -> None:
+    if min(d_model, num_heads, num_heads if num_kv_heads is None else num_kv_heads) < 1:
+        raise ValueError(
+            f"expected a width and heads of 1 or more, got d_model {d_model}, {num_heads} heads and "
+            f"{num_kv_heads} key heads; give positive whole numbers"
+        )
     if d_head is None and d_model % num_heads:
         raise ValueError(
             f"expected heads that divide d_model, got d_model {d_model} and {num_heads} heads; "

@@ -24,7 +24,7 @@ def attended_pairs(q_len: int, k_len: int, causal: bool = False, window: int | N
         The number of pairs, T_q T_k if nothing is left out.
 
     Raises:
-        ValueError: more queries than keys.
+        ValueError: more queries than keys, or a window below 1.
 
     >>> attended_pairs(4, 4), attended_pairs(4, 4, causal=True), attended_pairs(1, 9, True, window=3)
     (16, 10, 3)
@@ -33,6 +33,8 @@ def attended_pairs(q_len: int, k_len: int, causal: bool = False, window: int | N
         raise ValueError(
             f"expected 1 <= q_len <= k_len, got {q_len} and {k_len}; the keys include those of the queries"
         )
+    if window is not None and window < 1:
+        raise ValueError(f"expected a window of 1 or more, got {window}; a token always sees itself")
 
     def back(n: int) -> int:
         """Count the keys that the first n positions see at or before themselves."""
@@ -93,7 +95,7 @@ def flops_by_part(
     per_query, per_key = 2 * 2 * a.d_model * q_width, 2 * 2 * a.d_model * kv_width  # q and o, k and v
 
     projections = a.num_layers * q_len * (per_query + per_key)
-    pairs = a.num_layers * attended_pairs(q_len, k_len or q_len, causal, a.window)
+    pairs = a.num_layers * attended_pairs(q_len, q_len if k_len is None else k_len, causal, a.window)
     if source:
         projections += a.num_encoder_layers * source * (per_query + per_key)
         projections += a.num_layers * (q_len * per_query + source * per_key)

@@ -83,8 +83,9 @@ def forward_bytes(
 ) -> int:
     """Count the bytes that a forward pass moves at least: weights and cache, each read once.
 
-    Of tables, only the rows that are looked up are read; of experts, no more than the tokens can be sent to.
-    Keys and values of the new tokens are written. Activations are taken to stay on the chip.
+    Of tables, only the rows that are looked up are read; of experts, as many as the tokens can be sent to,
+    which is more than they need where they agree. Keys and values of the new tokens are written. Activations
+    are taken to stay on the chip.
 
     Args:
         architecture: a model of one stack.
@@ -132,7 +133,7 @@ def tokens_per_second(
         bytes_per_element: of weights and cache.
 
     Returns:
-        Tokens per second, at most.
+        Tokens per second, at most; with experts, where no two tokens of the batch share one.
 
     From: Pope et al. (2023), *Efficiently Scaling Transformer Inference*.
 

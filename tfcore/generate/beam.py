@@ -62,8 +62,9 @@ def beam_search(
         raise ValueError(
             f"expected 1 beam and 1 new token or more, got {beams} and {max_new_tokens}; ask for some"
         )
-    (batch, prompt_len), end = prompt.shape, eos if pad is None else pad
+    end = eos if pad is None else pad
     texts = make_room(prompt, max_new_tokens, 0 if end is None else end, padding)
+    batch, prompt_len = prompt.shape
     with torch.inference_mode():
         read = Reader(model, batch, texts.shape[1], padding=padding)
         prompts = torch.arange(batch, device=prompt.device).unsqueeze(1)

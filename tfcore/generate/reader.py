@@ -61,6 +61,11 @@ class Reader:
         if self.cache is None or (self.context_len is not None and end > self.context_len):
             begin = 0 if self.context_len is None else max(0, end - self.context_len)
             return self._run(tokens, begin, end)[:, -last:]
+        if self.cache.length >= end:
+            raise ValueError(
+                f"expected a cache that has seen less than the text of {end} tokens, got one that has seen "
+                f"{self.cache.length}; the last token is read anew: truncate it to {end - 1}"
+            )
         while end - self.cache.length > (self.chunk or end):
             self._run(tokens, self.cache.length, self.cache.length + self.chunk, self.cache)
         return self._run(tokens, self.cache.length, end, self.cache)[:, -last:]

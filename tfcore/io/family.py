@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from tfcore.config import AttentionConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
+from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
 from tfcore.io.table import Row
 
 Json = dict[str, Any]
@@ -23,6 +23,15 @@ ACTIVATIONS = {  # theirs: ours; the first of several is the one that is written
     "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
+}
+HEAD = ("tied", "logit_scale", "logit_bias")  # fields that say nothing of a stack without a head
+OF_POSITIONS = {  # fields of positions, and the methods that they say something of
+    "base": ("sinusoidal", "rope"),
+    "layout": ("sinusoidal", "rope"),
+    "d_rotary": ("rope",),
+    "rope_scaling": ("rope",),
+    "num_buckets": ("t5",),
+    "max_distance": ("t5", "shaw"),
 }
 NOWHERE_SUPPORTED: dict[str, tuple[Any, ...]] = {"quantization_config": (None,), "pruned_heads": (None, {})}
 
@@ -153,7 +162,10 @@ def family_of_model(model: nn.Module) -> tuple[Family, Json]:
 
 
 def spelled_out(config: Any) -> Any:
-    """Fill in what a configuration leaves to defaults, so that two that mean the same are equal."""
+    """Fill in what a configuration leaves to defaults, and empty what it makes no use of.
+
+    Two that mean the same are equal then.
+    """
     if not dataclasses.is_dataclass(config):
         return config
     known = {f.name: spelled_out(getattr(config, f.name)) for f in dataclasses.fields(config)}
@@ -162,8 +174,13 @@ def spelled_out(config: Any) -> Any:
         known |= {"num_kv_heads": config.kv_heads, "d_head": config.width, "scale": scale}
     elif isinstance(config, ModelConfig):
         known["final_norm"] = config.has_final_norm
-    elif isinstance(config, PositionConfig) and config.rope_scaling is not None:
-        known["rope_scaling"] = tuple(sorted(config.rope_scaling))
+    elif isinstance(config, EncoderDecoderConfig):
+        known["encoder"] |= dict.fromkeys(HEAD)
+    elif isinstance(config, BlockConfig) and config.num_experts is None:
+        known["top_k"] = None
+    elif isinstance(config, PositionConfig):
+        known["rope_scaling"] = tuple(sorted(config.rope_scaling or ())) or None
+        known |= {name: None for name, kinds in OF_POSITIONS.items() if config.kind not in kinds}
     known.pop("dropout", None)  # of training alone
     return known
 

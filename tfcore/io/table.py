@@ -129,8 +129,14 @@ def link(rows: Iterable[Row], model: nn.Module) -> list[Link]:
     """Find the row of each parameter of a model; of tied ones, that of the first.
 
     Raises:
-        ValueError: a parameter that no row speaks of.
+        ValueError: a parameter that no row speaks of, or numbers that are no parameters.
     """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    if others := [name for name in model.state_dict() if name not in parameters]:
+        raise ValueError(
+            f"expected a model of parameters alone, got the buffers {', '.join(others[:3])}, ...; "
+            "a quantized model is made anew from the one that is saved"
+        )
     links = []
     for name, parameter in model.named_parameters():
         layer = model.get_submodule(".".join(name.split(".")[:-2]))

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tfcore.layers import MultiHeadAttention
+from tfcore.models.encoder_decoder import EncoderDecoder
 
 
-def attention_maps(model: nn.Module, *inputs: Any) -> Float[Tensor, "layers B H T_q T_k"]:
+def attention_maps(model: nn.Module, *inputs: Any, **options: Any) -> Float[Tensor, "layers B H T_q T_k"]:
     r"""Run a model and keep the weights of its self-attention.
 
     $A^{(l,h)}_{ij} = \text{softmax}_j(s \, q_i \cdot k_j)$ of layer l and head h.
@@ -21,12 +22,13 @@ def attention_maps(model: nn.Module, *inputs: Any) -> Float[Tensor, "layers B H 
     Args:
         model: an encoder or a decoder; of an encoder-decoder, one of its two stacks.
         inputs: what the model is called with.
+        options: the same, by name: a decoder's stack is called with its ``memory``.
 
     Returns:
         The weights of all layers, (layers, B, H, T_q, T_k), without gradient.
 
     Raises:
-        ValueError: a model without attention layers.
+        ValueError: a model without attention layers, or with two stacks of them.
 
     From: Clark et al. (2019), *What Does BERT Look At?*
 
@@ -41,7 +43,7 @@ def attention_maps(model: nn.Module, *inputs: Any) -> Float[Tensor, "layers B H 
         for layer in layers:
             layer.keep_weights = True
         with torch.no_grad():
-            model(*inputs)
+            model(*inputs, **options)
         return torch.stack([layer.weights for layer in layers if layer.weights is not None])
     finally:
         for layer in layers:
@@ -88,6 +90,8 @@ def silence_heads(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterato
 
 def self_attention_layers(model: nn.Module) -> list[MultiHeadAttention]:
     """List the self-attention layers of a model, first to last."""
+    if isinstance(model, EncoderDecoder):
+        raise ValueError("expected one stack, got an EncoderDecoder; look into its encoder or its decoder")
     layers = [
         module
         for name, module in model.named_modules()

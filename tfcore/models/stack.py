@@ -15,6 +15,8 @@ from tfcore.config import ModelConfig
 from tfcore.layers import DecoderBlock, TransformerBlock, make_norm
 from tfcore.positions import Positions
 
+GAPS_ALLOWED = ("none", "sinusoidal", "learned", "rope")  # positions that are counted by real tokens
+
 
 class Stack(nn.Module):
     r"""Turn tokens into hidden states.
@@ -31,7 +33,7 @@ class Stack(nn.Module):
 
     def __init__(self, config: ModelConfig, causal: bool, cross: bool = False) -> None:
         super().__init__()
-        self.config, self.causal = config, causal
+        self.config, self.causal, self.cross = config, causal, cross
         attention = config.block.attention
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.segments = nn.Embedding(config.num_segments, config.d_model) if config.num_segments else None
@@ -56,9 +58,10 @@ class Stack(nn.Module):
 
         Args:
             tokens: ids, (B, T).
-            padding: True at real tokens, on either side of the padding; all are real when None.
+            padding: True at real tokens; all are real when None. Padding between real tokens, cached ones
+                included, is refused where distances count (windows, ALiBi, T5, Shaw).
             segments: the segment that each token belongs to; 0 when None.
-            memory: for each block, what its cross-attention reads.
+            memory: for each block, what its cross-attention reads, where the blocks have one.
             memory_padding: True at the memory's real tokens.
             cache: what is kept of the tokens before these; these are added to it.
 
@@ -67,11 +70,13 @@ class Stack(nn.Module):
         """
         batch, num_new = _check_tokens(tokens, self.config.vocab_size)
         _check_padding("padding", padding, (batch, num_new))
+        self._check_beside(tokens, segments, memory, memory_padding, cache)
         start = 0 if cache is None else cache.length
         num_keys = num_new if cache is None else cache.visible(num_new)
         q_pos = torch.arange(start, start + num_new, device=tokens.device)
         k_pos = torch.arange(start + num_new - num_keys, start + num_new, device=tokens.device)
         real = padding if cache is None else cache.note_padding(padding, batch, num_new, tokens.device)
+        self._check_gaps(real)
         positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]
         mask = None if real is None else real[:, None, None, -num_keys:]
         memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]
@@ -99,12 +104,56 @@ class Stack(nn.Module):
         """Make an empty cache for these blocks; see :func:`tfcore.cache.make_cache`."""
         like = next(self.blocks.parameters())  # a norm's weight: the embedding's may be in 8 bits
         attention, layers = self.config.block.attention, self.config.num_layers
-        return make_cache(attention, layers, batch, max_len, kind, like.dtype, like.device)
+        project = cast(TransformerBlock, self.blocks[0]).attention.W_qkv
+        dtype = project(like.new_empty(0, self.config.d_model)).dtype  # autocast has a say in it
+        return make_cache(attention, layers, batch, max_len, kind, dtype, like.device)
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> list[KeysAndValues]:
         """Project a memory once for every block that attends to it."""
         blocks = cast(Sequence[DecoderBlock], self.blocks)
         return [block.cross_attention.keys_and_values(memory) for block in blocks]
+
+    def _check_gaps(self, real: Tensor | None) -> None:
+        """Refuse padding between real tokens where distances are counted, which would count it too."""
+        kind, window = self.config.positions.kind, self.config.block.attention.window
+        if real is None or real.device.type != "cpu" or (window is None and kind in GAPS_ALLOWED):
+            return  # on other devices a look would wait
+        begins = real & ~F.pad(real, (1, 0))[:, :-1]
+        if (begins.sum(dim=1) > 1).any():
+            raise ValueError(
+                f"expected no padding between real tokens where distances count ({kind}, window {window}), "
+                "got some; pad on the left, so that a text that goes on has none inside"
+            )
+
+    def _check_beside(
+        self,
+        tokens: Tensor,
+        segments: Tensor | None,
+        memory: Sequence[Tensor | KeysAndValues] | None,
+        memory_padding: Tensor | None,
+        cache: Cache | None,
+    ) -> None:
+        """Hold what comes beside the tokens against the blocks: none of it may go unused or be made up."""
+        layers = self.config.num_layers
+        read, given = layers if self.cross else 0, 0 if memory is None else len(memory)
+        if isinstance(memory, Tensor) or read != given:
+            kind = "one tensor" if isinstance(memory, Tensor) else given
+            raise ValueError(
+                f"expected a memory for each of the {read} blocks that attend to one, got {kind}; "
+                "project the memory once for every block"
+            )
+        if memory:
+            first = memory[0][0] if isinstance(memory[0], tuple) else memory[0]
+            _check_padding("memory_padding", memory_padding, (len(first), first.shape[-2]))
+        if segments is not None and (self.segments is None or segments.shape != tokens.shape):
+            raise ValueError(
+                f"expected segments of shape {tuple(tokens.shape)} and a model that knows some, got "
+                f"{tuple(segments.shape)} and {self.config.num_segments} segments; leave them out"
+            )
+        if cache is not None and len(cache.layers) != layers:
+            raise ValueError(
+                f"expected a cache of {layers} layers, got {len(cache.layers)}; make one with new_cache"
+            )
 
 
 class Head(nn.Module):

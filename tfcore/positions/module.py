@@ -56,6 +56,11 @@ class Positions(nn.Module):
         elif config.kind == "alibi":
             self.slopes = alibi_slopes(num_heads)
         elif config.kind == "rope":
+            if config.d_rotary is not None and config.d_rotary > d_head:
+                raise ValueError(
+                    f"expected a d_rotary of at most {d_head}, the width of a head, got {config.d_rotary}; "
+                    "None turns all of it"
+                )
             scaling = dict(config.rope_scaling) if config.rope_scaling else None
             # No buffers: a model that moves to bfloat16 must not take its frequencies along.
             self.omega = inverse_frequencies(config.d_rotary or d_head, config.base, scaling)

@@ -212,6 +212,7 @@ def _map(axes: Axes, values: np.ndarray, columns: str, rows: str, scale: str, **
     axes.set_ylim(height - 0.5, -0.5)
     axes.set_xlabel(columns)
     axes.set_ylabel(rows)
+    axes.locator_params(integer=True)  # no channel 2.5
     axes.spines[:].set_visible(False)
     figure = axes.get_figure()
     if figure is not None:

@@ -103,6 +103,8 @@ def head_grid(
 ) -> Figure:
     """Draw how every head of a model attends: a row of maps for each layer, a column for each head.
 
+    Where there is little room, enlarge the figure: a map wants about an inch, and a line for each token.
+
     Args:
         figure: an empty figure.
         weights: attention weights of one sequence, (L, H, T_q, T_k).
@@ -124,11 +126,10 @@ def head_grid(
     num_layers, num_heads = values.shape[:2]
     grid = figure.subplots(num_layers, num_heads, squeeze=False)
     for (layer, head), axes in np.ndenumerate(grid):
-        title = f"layer {layer}, head {head}"
-        attention_map(axes, values[layer, head], query_tokens, key_tokens, name=title)
-        axes.set_title(title)
+        name = f"layer {layer}, head {head}"
+        attention_map(axes, values[layer, head], query_tokens, key_tokens, name=name)
+        axes.set(xlabel=f"head {head}", ylabel=f"layer {layer}")
         axes.label_outer(remove_inner_ticks=True)
-        axes.set(xlabel="", ylabel="")
     figure.supxlabel("key")
     figure.supylabel("query")
     peaks = values.max(axis=-1).mean(axis=-1)

@@ -1,0 +1,163 @@
+"""Losses: the sum over the targets that count, and their number, for every kind of batch that the course has.
+
+Sums and numbers of several batches add up to those of one large batch; ``tfcore.train`` divides at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from tfcore.data import Classification, Induction, LanguageModeling, SequenceToSequence, Tagging
+
+PAD = 0  # as in tfcore.data
+
+SumAndNumber = tuple[Float[Tensor, ""], Int[Tensor, ""]]
+
+
+def summed_cross_entropy(
+    logits: Float[Tensor, "*N V"], targets: Int[Tensor, "*N"], ignore_index: int = -100
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    r"""Sum the loss over the targets that count, and count them; their quotient is the mean.
+
+    $\left( -\sum_i \ln p_i(y_i), \; |\{ i : y_i \ne \text{ignore} \}| \right)$.
+
+    Sums and counts of several batches add up to those of one big batch. Means do not, unless the batches have
+    equally many targets: the mean of means weighs a target of a short batch more than one of a long batch.
+
+    Args:
+        logits: (..., V).
+        targets: classes, (...).
+        ignore_index: the target that does not count, such as padding.
+
+    Returns:
+        The sum, in float32 or wider, and the number.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    >>> total, count = summed_cross_entropy(torch.zeros(3, 2), torch.tensor([1, -100, 0]))
+    >>> print(round(float(total), 3), int(count))
+    1.386 2
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"expected logits (..., V) and targets (...), got {tuple(logits.shape)} and "
+            f"{tuple(targets.shape)}; give one class per row of logits"
+        )
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(
+        wide.flatten(0, -2), targets.flatten(), ignore_index=ignore_index, reduction="sum"
+    )
+    return total, (targets != ignore_index).sum()
+
+
+def language_model_loss(
+    model: nn.Module, tokens: Int[Tensor, "B T"], ignore_index: int = -100
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """Let a model of logits predict each token from those before it.
+
+    Args:
+        model: maps tokens (B, T) to logits (B, T, V).
+        tokens: (B, T).
+        ignore_index: the token that is not to be predicted.
+
+    Returns:
+        As :func:`summed_cross_entropy`.
+
+    >>> model = nn.Embedding(5, 5)
+    >>> print(int(language_model_loss(model, torch.tensor([[1, 2, 0]]), ignore_index=0)[1]))
+    1
+    """
+    if not isinstance(tokens, Tensor):
+        raise ValueError(
+            f"expected tokens (B, T), got {type(tokens).__name__}; the losses of tfcore.losses take batches "
+            "with labels"
+        )
+    return summed_cross_entropy(model(tokens)[:, :-1], tokens[:, 1:], ignore_index)
+
+
+def next_token_loss(
+    logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], ignore_index: int = -100
+) -> Float[Tensor, ""]:
+    r"""Average the loss of predicting each token from those before it.
+
+    $-\frac{1}{N} \sum_{b, t} \ln p_{b, t}(x_{b, t+1})$ over the N tokens after the first, less the ignored.
+
+    Args:
+        logits: (B, T, V); those at t are about the token at t + 1.
+        tokens: (B, T).
+        ignore_index: the token that is not to be predicted, such as padding.
+
+    Returns:
+        The mean in the type of the logits; 0, with gradient 0, when there is nothing to predict.
+
+    From: Bengio et al. (2003), *A Neural Probabilistic Language Model*.
+
+    >>> print(next_token_loss(torch.zeros(1, 3, 8), torch.tensor([[1, 2, 3]])))
+    tensor(2.0794)
+    """
+    total, count = summed_cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index)
+    return (total / count.clamp(min=1)).to(logits.dtype)
+
+
+def labeled_loss(model: nn.Module, batch: LanguageModeling | Induction) -> SumAndNumber:
+    """Let a model of logits predict the tokens that are labeled, each from those before it.
+
+    Args:
+        model: maps tokens (B, T) to logits (B, T, V).
+        batch: tokens and, at the tokens themselves, labels.
+
+    Returns:
+        As :func:`summed_cross_entropy`.
+
+    >>> from tfcore.data import LanguageModeling
+    >>> batch = LanguageModeling(torch.tensor([[1, 2, 3]]), torch.tensor([[-100, -100, 3]]))
+    >>> print(int(labeled_loss(nn.Embedding(5, 5), batch)[1]))
+    1
+    """
+    return summed_cross_entropy(model(batch.tokens)[:, :-1], batch.labels[:, 1:])
+
+
+def sequence_to_sequence_loss(model: nn.Module, batch: SequenceToSequence) -> SumAndNumber:
+    """Let an encoder-decoder predict each token of a target that it is given (teacher forcing).
+
+    Args:
+        model: maps source (B, S), target (B, T) and the source's padding to logits (B, T, V).
+        batch: source and target.
+
+    Returns:
+        As :func:`summed_cross_entropy`.
+    """
+    return summed_cross_entropy(model(batch.source, batch.decoder_input, batch.source_padding), batch.labels)
+
+
+def classification_loss(model: nn.Module, batch: Classification) -> SumAndNumber:
+    """Let a classifier name the class of each text.
+
+    Args:
+        model: maps tokens (B, T) and padding to logits (B, C).
+        batch: tokens and one label for each row.
+
+    Returns:
+        As :func:`summed_cross_entropy`.
+    """
+    return summed_cross_entropy(model(batch.tokens, batch.tokens != PAD), batch.labels)
+
+
+def tagging_loss(model: nn.Module, batch: Tagging) -> SumAndNumber:
+    """Let a tagger tag each token.
+
+    Args:
+        model: maps tokens (B, T) and padding to logits (B, T, C).
+        batch: tokens and one tag for each.
+
+    Returns:
+        As :func:`summed_cross_entropy`.
+    """
+    return summed_cross_entropy(model(batch.tokens, batch.tokens != PAD), batch.tags)
