@@ -83,7 +83,8 @@ class BlockConfig:
         norm: LayerNorm or RMSNorm.
         norm_eps: added to the variance under the root.
         norm_place: "pre" norms the input of a sublayer, "post" the sum of residual and output.
-        num_experts: feed-forward networks to choose from; one, always used, when None.
+        num_experts: feed-forward networks to choose from, all SwiGLU without bias; one, always used, when
+            None.
         top_k: how many experts a token is sent to.
         dropout: probability of zeroing a sublayer's output in training.
 
@@ -123,6 +124,12 @@ class BlockConfig:
                 f"expected a top_k of at most {self.num_experts} experts, got {self.top_k}; "
                 "a token is sent to an expert once"
             )
+        swiglu = self.activation == "silu" and self.gated and not self.ffn_bias
+        if self.num_experts is not None and not swiglu:
+            raise ValueError(
+                "expected experts with activation 'silu', gated and without bias, got activation "
+                f"{self.activation!r}, gated {self.gated}, ffn_bias {self.ffn_bias}; the others are not built"
+            )
 
 
 @dataclass(frozen=True)
@@ -133,13 +140,13 @@ class PositionConfig:
         kind: one of six methods, or "none".
         max_len: rows of a learned table; no other method has a limit.
         base: of the frequencies of sinusoids and rotations.
-        layout: whether channel i is paired with i + d/2 ("half") or with i + 1 ("interleaved"), for sinusoids
-            and rotations.
+        layout: whether channel i is paired with i + d/2 ("half": Llama's rotations, Marian's sinusoids) or 2i
+            with 2i + 1 ("interleaved": both papers).
         d_rotary: how many channels of a head are rotated; all when None.
         rope_scaling: slows the rotations down for longer contexts: the pairs of the dictionary that
             ``config.json`` of Llama 3 has; a dictionary is turned into them.
         num_buckets: T5's number of distances that are told apart.
-        max_distance: T5's and Shaw's distance beyond which all are alike.
+        max_distance: distance beyond which all are alike, at the latest, for T5 and Shaw.
 
     Raises:
         ValueError: an unknown name, or a size below 1.

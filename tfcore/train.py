@@ -177,7 +177,7 @@ def train(
     same number of threads, on a GPU with deterministic kernels (``torch.use_deterministic_algorithms``).
 
     Args:
-        model: changed in place.
+        model: changed in place, and left in training mode: ``model.eval()`` switches dropout off.
         batches: maps i = 0, 1, ... to the i-th batch, on the model's device; ``accumulate`` of them make a
             step. What it draws must follow from i or come from the global generators.
         config: the numbers of the run.

@@ -41,6 +41,9 @@ EXACT = [  # kind of cache, window of attention
 ]
 
 
+SWIGLU = {"activation": "silu", "gated": True, "ffn_bias": False}
+
+
 @st.composite
 def compositions(draw, total=T):
     """Cut a text into chunks."""
@@ -93,7 +96,7 @@ def test_a_chunk_longer_than_the_window(sizes):
 
 @pytest.mark.parametrize("sizes", [[1] * T, [5, 1, 7]], ids=str)
 def test_experts_in_the_blocks(sizes):
-    model, tokens = decoder("rope", num_experts=5, top_k=2), draw_tokens(B, T)
+    model, tokens = decoder("rope", num_experts=5, top_k=2, **SWIGLU), draw_tokens(B, T)
     close(feed(model, tokens, sizes, model.new_cache(B, T)), model(tokens))
 
 

@@ -168,7 +168,10 @@ def test_bytes(tied):
 
 
 def test_experts_and_their_router_stay():
-    model, tokens = decoder("rope", num_experts=4, top_k=2), draw_tokens(B, T)
+    model, tokens = (
+        decoder("rope", num_experts=4, top_k=2, activation="silu", gated=True, ffn_bias=False),
+        draw_tokens(B, T),
+    )
     small = quantize_weights(model)
     kept = {name for name, _ in small.named_parameters() if "ffn" in name and "norm" not in name}
     assert kept == {name for name, _ in model.named_parameters() if "ffn" in name and "norm" not in name}

@@ -310,3 +310,11 @@ def test_models_of_two_vocabularies():
 
     with pytest.raises(ValueError, match="one vocabulary"):
         speculative_generate(lambda t: torch.zeros(*t.shape, V), wider, draw_tokens(1, 4), 5)
+
+
+def test_a_state_that_cannot_go_back_is_refused():
+    from tfcore.mamba import Mamba, MambaConfig
+
+    model = Mamba(MambaConfig(vocab_size=11, d_model=8, num_layers=1))
+    with pytest.raises(ValueError, match=r"got Mamba, which keeps a state that cannot go back"):
+        speculative_generate(model, model, torch.tensor([[1, 2]]), 3)

@@ -73,14 +73,14 @@ def attention(
         k: keys, (B, H_kv, T_k, d_k) where H_kv divides H; head h reads from head h // (H / H_kv).
         v: values, (B, H_kv, T_k, d_v).
         mask: boolean, True = may attend, broadcastable to (B, H, T_q, T_k). A mask of padded keys (B, T_k)
-            goes in as ``mask[:, None, None, :]``.
+            goes in as ``mask[:, None, None, :]``; as it is, it would be taken for (T_q, T_k) where B = T_q.
         bias: added to the scaled scores, broadcastable to (B, H, T_q, T_k).
         causal: allow only ``k_pos <= q_pos``.
         window: allow only ``|q_pos - k_pos| < window``; with ``causal``, the token and window - 1 before it.
         scale: multiplies the scores; $1 / \sqrt{d_k}$ when None.
         q_pos: position of each query, (T_q,) or (B, T_q); the last T_q of 0 ... T_k - 1 when None.
         k_pos: position of each key, (T_k,) or (B, T_k); 0 ... T_k - 1 when None.
-        backend: a name in ``BACKENDS``, or "auto" for the first that can serve the call.
+        backend: a name in ``BACKENDS``, or "auto" for the fastest that can serve the call.
         return_weights: return the weights (B, H, T_q, T_k) too.
         return_lse: return the log-sum-exp of each row of scores (B, H, T_q) too, for ``merge``.
 

@@ -44,7 +44,7 @@ class QuantizedCache:
         check_pair(k, v)
         new = torch.cat([k, v], dim=1)
         if self.recent is not None:
-            check_fits(new, self.recent)
+            check_fits(k, self.recent.chunk(2, dim=1)[0])
             new = torch.cat([self.recent, new], dim=2)
         seen = new
         if self.rounded is not None and self.scale is not None:

@@ -33,12 +33,13 @@ def generate(
     $x_{t+1} = \arg\max_v z_{t,v}$ at temperature 0, else $x_{t+1} \sim \text{softmax}(z_t / \tau)$.
 
     A model with ``new_cache`` reads the prompt once and then one token per step; the last token is not read.
+    Dropout draws here too unless ``model.eval()`` was called.
 
     Args:
         model: maps token ids (B, T) to logits (B, T, V); see :class:`tfcore.generate.reader.Reader`.
         prompt: token ids, (B, T).
         max_new_tokens: n, tokens to append.
-        temperature: $\tau$; 0 takes the likeliest token.
+        temperature: $\tau$; 0 takes the likeliest token, whatever ``top_k`` and ``top_p``.
         generator: source of the draws, one multinomial over (B, V) per step.
         context_len: tokens that the model can see; from there on it reads the last of them anew at each step.
         top_k: draw from the k likeliest alone.
@@ -46,7 +47,8 @@ def generate(
         eos: the token that ends a text; None for texts that go on.
         pad: what follows it; ``eos`` itself when None.
         padding: True at real tokens of the prompt, (B, T). Prompts of several lengths are padded on the left.
-        cache: a cache of the model that may have seen the beginning of the prompt; a new one when None.
+        cache: a cache of the model that may have seen the beginning of this very prompt, which is not
+            checked; a new one when None.
         chunk: tokens of the prompt to read at a time, for less memory; the whole when None.
 
     Returns:

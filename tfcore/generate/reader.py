@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,11 @@ class Reader:
                 raise ValueError(f"expected a {name} of 1 or more, got {value}; None is no limit")
         self.model, self.padding, self.context_len, self.chunk = model, padding, context_len, chunk
         if cache is None and hasattr(model, "new_cache"):
+            if kind is not None and "kind" not in inspect.signature(model.new_cache).parameters:
+                raise ValueError(
+                    f"expected a model whose cache can be {kind}, got {type(model).__name__}, which keeps a "
+                    "state that cannot go back; generate without guesses"
+                )
             max_len = max_len if context_len is None else min(max_len, context_len)
             cache = model.new_cache(batch, max_len, **({} if kind is None else {"kind": kind}))
         self.cache = cache

@@ -156,8 +156,8 @@ def family_of_model(model: nn.Module) -> tuple[Family, Json]:
             return family, {"model_type": family.name, "architectures": [family.architectures[0]], **json}
         lost.append(f"  {family.name}: {'; '.join(changes)}")
     raise ValueError(
-        f"expected a {type(model).__name__} that some family of transformers describes, got one that none "
-        "does; save its state_dict instead\n" + "\n".join(lost)
+        f"expected a model that some family of transformers describes, got one of type "
+        f"{type(model).__name__} that none does; save its state_dict instead\n" + "\n".join(lost)
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -35,6 +37,8 @@ def sinusoids(
     >>> print(sinusoids(torch.tensor([1]), 2))
     tensor([[0.8415, 0.5403]])
     """
+    if layout not in get_args(Layout):
+        raise ValueError(f"expected a layout out of {', '.join(get_args(Layout))}, got {layout!r}")
     angles = positions.unsqueeze(-1) * inverse_frequencies(d_model, base).float().to(positions.device)
     if layout == "half":
         return torch.cat([angles.sin(), angles.cos()], dim=-1)

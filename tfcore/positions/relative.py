@@ -24,7 +24,7 @@ def t5_relative_bucket(
         relative_position: key position minus query position.
         bidirectional: whether keys ahead have buckets too (half of all); else they share bucket 0.
         num_buckets: how many buckets there are.
-        max_distance: where the last bucket begins.
+        max_distance: where the scale ends; the last bucket, which holds all beyond, begins earlier.
 
     Returns:
         The bucket of each, in the shape that came, from 0.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -25,7 +25,8 @@ def apply_rope(
 
     Args:
         x: queries or keys, (..., T, d) with d even.
-        positions: position of each token, (T,).
+        positions: position of each token, (T,), or with all leading axes of ``x``, those of size 1 included:
+            (B, 1, T) for heads (B, H, T, d).
         base: of the frequencies.
         layout: "half" pairs channel i with i + d/2 (Llama), "interleaved" 2i with 2i + 1 (the paper, GPT-J).
 
@@ -33,7 +34,7 @@ def apply_rope(
         The turned vectors, (..., T, d), in the type of ``x``; angles are float32 or wider.
 
     Raises:
-        ValueError: an odd number of channels.
+        ValueError: an odd number of channels, positions that do not fit, or an unknown layout.
 
     From: Su et al. (2021), *RoFormer: Enhanced Transformer with Rotary Position Embedding*, section 3.2.
 
@@ -42,6 +43,11 @@ def apply_rope(
     tensor([[1.0000, 0.0000],
             [0.5403, 0.8415]])
     """
+    if positions.ndim not in (1, x.ndim - 1) or positions.shape[-1] != x.shape[-2]:
+        raise ValueError(
+            f"expected positions (T,) or with all leading axes of x {tuple(x.shape)}, got "
+            f"{tuple(positions.shape)}; give (B, T) for heads (B, H, T, d) as positions[:, None]"
+        )
     return Rotation(positions, inverse_frequencies(x.shape[-1], base), layout, x.dtype)(x)
 
 
@@ -60,7 +66,9 @@ class Rotation:
         layout: Layout = "half",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        # Angles grow with position: in bfloat16 they would be wrong by whole turns from a few hundred on.
+        if layout not in get_args(Layout):
+            raise ValueError(f"expected a layout out of {', '.join(get_args(Layout))}, got {layout!r}")
+        # In bfloat16 angles would be wrong by a radian from position 257 on, by whole turns from 2,048.
         omega = omega.to(positions.device, torch.promote_types(dtype, torch.float32))
         angles = positions.unsqueeze(-1) * omega
         self.cos, self.sin = angles.cos(), angles.sin()
