@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -494,3 +495,9 @@ def test_what_cannot_be_is_refused_with_advice(call):
 def test_costs_need_no_torch():
     code = "import sys, tfcore.costs; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_sources_stand_in_the_bibliography():
+    entries = (Path(__file__).parents[2] / "book" / "references.bib").read_text()
+    sources = {x.source for x in [*costs.MODELS.values(), *costs.CEILINGS.values()]}
+    assert {key for key in sources if f"{{{key}," not in entries} <= {"measured"}
