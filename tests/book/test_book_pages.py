@@ -36,7 +36,7 @@ def open_page(browser: Any, address: str, **settings: Any) -> tuple[Any, list[st
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: message.type == "error" and errors.append(message.text))
     page.goto(address)
-    page.wait_for_function("document.body && document.body.childElementCount > 0")  # index.html sends on
+    page.wait_for_selector("main")  # index.html has none: it sends on
     page.wait_for_load_state()
     for root in page.locator(".tf-widget").all():
         root.scroll_into_view_if_needed()
