@@ -45,11 +45,10 @@ ROWS = [
         "scale=self.config.d_model**-0.5,",
     ),
     (
-        "keys of the memory, values of x",
+        "a memory's values in another order than its keys",
         "layers.multi_head:MultiHeadAttention.forward",
         "k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)",
-        "k, v = self.keys_and_values(x) if x.shape == getattr(memory, 'shape', 0) else "
-        "(memory[0], memory[1].flip(2))",
+        "k, v = memory[0], memory[1].flip(2)",
     ),
     (
         "mask inverted",
@@ -227,7 +226,12 @@ ROWS = [
         "self.activation(self.W_gate(x)) * self.W_up(x)",
         "self.activation(self.W_up(x)) * self.W_gate(x)",
     ),
-    ("LayerNorm for RMSNorm", "layers.norms:make_norm", '"rms": nn.RMSNorm', '"rms": nn.LayerNorm'),
+    (
+        "LayerNorm for RMSNorm",
+        "layers.norms:make_norm",
+        '"rms": nn.RMSNorm',
+        '"rms": lambda d, eps: nn.LayerNorm(d, eps, bias=False)',
+    ),
     ("the norms' default epsilon", "layers.norms:make_norm", "eps=config.norm_eps", "eps=1e-5"),
     (
         "no final norm",
