@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from autograder.cage import calling
-from autograder.exercise import Answer, Case, Criterion, Exercise, Function, Outcome, Seed, Trial
+from autograder.cage import calling, tensors, wire
+from autograder.cage.served import Host
+from autograder.exercise import Answer, Case, Criterion, Exercise, Function, Lent, Outcome, Seed, Trial
 from autograder.forbidden import told
 from autograder.report import CriterionResult, Failure, Report, Status
 from autograder.values import describe, differs, same_form, tolerance_for
@@ -48,76 +50,129 @@ def local(function: Function, forbidden: tuple[str, ...] = ()) -> Candidate:
     """A candidate in this very process: the student's own function, or one from the bank."""
 
     def call(case: Case) -> Outcome:
-        args = [_argument(value) for value in case.args]
-        kwargs = {key: _argument(value) for key, value in case.kwargs.items()}
-        told = calling.call(function, args, kwargs, list(forbidden))
-        return Outcome(**{**told, "arguments": tuple(told["arguments"])})
+        host = Host()
+
+        def given(value: Any) -> Any:
+            if isinstance(value, Seed):
+                return wire.generator(value.value, value.library)
+            return host.stand_in(value.make()) if isinstance(value, Lent) else value
+
+        args = tensors.mapped(given, tensors.private_copy(list(case.args)))
+        kwargs = tensors.mapped(given, tensors.private_copy(case.kwargs))
+        told = calling.call(function, args, kwargs, list(forbidden), case.probe, case.metered)
+        host.close()
+        told |= {"arguments": tuple(told["arguments"]), "cost": told["cost"] or {}}
+        return Outcome(**told, asked=tuple(host.asked))
 
     return call
 
 
-def _argument(value: Any) -> Any:
-    return np.random.default_rng(value.value) if isinstance(value, Seed) else calling.private_copy(value)
-
-
 def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
-    """Tries every case of every criterion and explains what failed.
+    """Tries every case of every criterion and explains what failed; see `Examination`."""
+    return Examination(exercise, seed).of(candidate)
 
-    The explanation is sought in this order: a misconception of the bank whose outcomes are the candidate's
-    in every case of the failed criterion; a property that the outcome breaks; the first difference.
+
+class Examination:
+    """The cases of an exercise under one seed, and what the reference and the bank's mistakes do in them.
+
+    The reference is asked once a case and each mistake at most once, however many candidates are examined.
 
     Args:
         exercise: the declaration.
-        candidate: the code under examination.
         seed: draws the cases.
     """
-    reference = _in_float64(exercise.reference)
-    examined: list[_Examined] = []
-    for criterion, cases in exercise.draw(seed):
-        trials: list[Trial] = []
-        call, right = criterion.through(candidate), criterion.through(reference)
-        for case in cases:
-            outcome = call(case)
-            if outcome.forbidden:
-                return Report.without_points(
-                    exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
-                )
-            if outcome.error in _NOT_EXAMINED:
-                status, note = _NOT_EXAMINED[outcome.error]
-                return Report.without_points(exercise, status, note.format(case.says, outcome.message))
-            trials.append(Trial(case, outcome, _observe(criterion, case, right(case)), call))
-        examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
 
-    core_failed = examined[0].failed
-    bank = _Bank(exercise, examined)
-    results = []
-    for one in examined:
-        failure = _explain(exercise, one, bank) if one.failed else None
-        earned = 0.0 if one.failed or core_failed else one.criterion.points
-        results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
-    return Report(exercise.name, exercise.points, tuple(results))
+    def __init__(self, exercise: Exercise, seed: int) -> None:
+        self.exercise = exercise
+        self.drawn = list(exercise.draw(seed))
+        self._expected: dict[tuple[str, str], Any] = {}
+        self._mistaken: dict[tuple[str, str, str], Outcome] = {}
+        self._reference = _in_float64(exercise.reference)
+
+    def of(self, candidate: Candidate) -> Report:
+        """The report on a candidate.
+
+        The explanation of a failure is sought in this order: a misconception of the bank whose outcomes are
+        the candidate's in every case of the failed criterion; a property that the outcome breaks; the first
+        difference.
+        """
+        exercise = self.exercise
+        examined: list[_Examined] = []
+        for criterion, cases in self.drawn:
+            trials: list[Trial] = []
+            call = criterion.through(candidate)
+            for case in cases:
+                outcome = call(case)
+                if outcome.forbidden:
+                    return Report.without_points(
+                        exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
+                    )
+                if outcome.error in _NOT_EXAMINED:
+                    status, note = _NOT_EXAMINED[outcome.error]
+                    return Report.without_points(exercise, status, note.format(case.says, outcome.message))
+                trials.append(Trial(case, outcome, self.expected(criterion, case), call))
+            examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
+
+        core_failed = examined[0].failed
+        bank = _Bank(self, examined)
+        results = []
+        for one in examined:
+            failure = _explain(exercise, one, bank) if one.failed else None
+            earned = 0.0 if one.failed or core_failed else one.criterion.points
+            results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
+        return Report(exercise.name, exercise.points, tuple(results))
+
+    def expected(self, criterion: Criterion, case: Case) -> Any:
+        """What a right answer shows in a case."""
+        key = (criterion.says, case.says)
+        if key not in self._expected:
+            right = criterion.through(self._reference)(case)
+            self._expected[key] = _observe(criterion, case, right)
+        return self._expected[key]
+
+    def mistaken(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
+        """What a mistake of the bank does in a case."""
+        key = (mistake.name, criterion.says, case.says)
+        if key not in self._mistaken:
+            self._mistaken[key] = criterion.through(local(mistake.function))(case)
+        return self._mistaken[key]
 
 
 def _in_float64(function: Function) -> Candidate:
-    """The reference as an oracle: float32 inputs are widened first, so that its own rounding is no issue."""
+    """The reference as an oracle: narrow inputs are widened first, so that its own rounding is no issue.
+
+    Tensors come back in the dtype of the inputs, which a right answer keeps.
+    """
     call = local(function)
 
     def widen(value: Any) -> Any:
+        if tensors.is_tensor(value) and value.is_floating_point():
+            return value.double()
         narrow = isinstance(value, np.ndarray) and value.dtype == np.float32
         return value.astype(np.float64) if narrow else value
 
     def widened(case: Case) -> Outcome:
-        return call(
-            Case(case.says, tuple(map(widen, case.args)), {k: widen(v) for k, v in case.kwargs.items()})
-        )
+        given = (*case.args, *case.kwargs.values())
+        narrow = [x for x in tensors.arrays(*given) if tensors.is_tensor(x) and x.is_floating_point()]
+        dtype = min((x.dtype for x in narrow), key=lambda d: d.itemsize, default=None)
+
+        def back(value: Any) -> Any:
+            floating = tensors.is_tensor(value) and value.is_floating_point()
+            return value.to(dtype) if floating and dtype else value
+
+        args, kwargs = tensors.mapped(widen, case.args), tensors.mapped(widen, case.kwargs)
+        outcome = call(replace(case, args=args, kwargs=kwargs))
+        return replace(outcome, value=tensors.mapped(back, outcome.value))
 
     return widened
 
 
 def _observe(criterion: Criterion, case: Case, reference: Outcome) -> Any:
-    """What a right answer shows: the reference's value, or the arguments as they were."""
+    """What a right answer shows: the reference's value or cost, or the arguments as they were."""
     if criterion.observes == "arguments":
-        return tuple(a for a in [*case.args, *case.kwargs.values()] if isinstance(a, np.ndarray))
+        return tuple(tensors.arrays(case.args, case.kwargs))
+    if criterion.observes == "cost":
+        return reference.cost
     return _Raised(reference.error) if reference.error else reference.value
 
 
@@ -129,7 +184,8 @@ class _Raised:
 
 
 def _observed(criterion: Criterion, outcome: Outcome) -> Any:
-    return outcome.arguments if criterion.observes == "arguments" else outcome.value
+    seen = {"value": outcome.value, "arguments": outcome.arguments, "cost": outcome.cost}
+    return seen[criterion.observes]
 
 
 def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None:
@@ -144,20 +200,20 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
             return f"your code returned a {wanted}; write `raise {wanted}(...)`, not `return`"
         return f"expected a {wanted} to be raised here; your code returned {describe(outcome.value)}"
     if outcome.error:
-        return outcome.message if outcome.error == "Unsendable" else f"your code raised {outcome.message}"
-    if criterion.test and (criterion.measure or same_form(outcome.value, trial.expected)):
+        plain = outcome.error in ("Unsendable", "Unfit")
+        return outcome.message if plain else f"your code raised {outcome.message}"
+    if criterion.test and (
+        criterion.measure or criterion.observes == "cost" or same_form(outcome.value, trial.expected)
+    ):
         return criterion.test(trial)
     if criterion.observes == "arguments":
         return _changed(exercise, trial)
-    return _unequal(exercise, trial.case, outcome.value, trial.expected)
+    return _unequal(exercise, criterion, trial.case, outcome.value, trial.expected)
 
 
 def _changed(exercise: Exercise, trial: Trial) -> str | None:
     """Which array among the arguments the call has changed, and where."""
-    case = trial.case
-    parameters = inspect.signature(exercise.reference).parameters
-    named = [*zip(parameters, case.args, strict=False), *case.kwargs.items()]
-    names = [name for name, value in named if isinstance(value, np.ndarray)]
+    names = [name for name, value in _named(exercise, trial.case) if tensors.is_array(value)]
     for name, before, after in zip(names, trial.expected, trial.outcome.arguments, strict=False):
         if changed := differs(after, before, 0.0):
             changed = changed.replace("expected", "it had").replace("got", "now")
@@ -165,26 +221,47 @@ def _changed(exercise: Exercise, trial: Trial) -> str | None:
     return None
 
 
-def _unequal(exercise: Exercise, case: Case, got: Any, expected: Any, exactly: bool = False) -> str | None:
+def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, Any]]:
+    """The leaves of a case's arguments, each with what the student's code calls it."""
+    function = exercise.reference
+    if case.probe.startswith("module"):
+        parameters = ["its arguments", "", *list(inspect.signature(function.forward).parameters)[1:]]  # type: ignore[attr-defined]
+    elif case.probe == "steps":
+        parameters = ["its arguments", "the calls"]
+    else:
+        parameters = list(inspect.signature(function).parameters)
+    yield from tensors.leaves(dict(zip(parameters, case.args, strict=False)) | case.kwargs)
+
+
+def _unequal(
+    exercise: Exercise, criterion: Criterion, case: Case, got: Any, expected: Any, exactly: bool = False
+) -> str | None:
     if exercise.same and not exactly and same_form(got, expected) and exercise.same(got, expected, case):
         return None
-    return differs(got, expected, tolerance_for((*case.args, *case.kwargs.values())))
+    tolerance = criterion.tolerance or tolerance_for((*case.args, *case.kwargs.values()))
+    why = differs(got, expected, tolerance)
+    if not why:
+        return None
+    return re.sub(
+        r"\bargument (\d+)((?:\[\d+\])*)", lambda m: _argument_name(exercise, case, int(m[1]), m[2]), why
+    )
+
+
+def _argument_name(exercise: Exercise, case: Case, place: int, inside: str) -> str:
+    """What the exercise calls an argument, from the place by which a probe knows it: `x`, `shards[2]`."""
+    function = exercise.reference
+    called = function.forward if case.probe.startswith("module") else function  # type: ignore[attr-defined]
+    names = [name for name in inspect.signature(called).parameters if name != "self"]
+    return f"`{names[place]}{inside}`" if place < len(names) else f"argument {place + 1}{inside}"
 
 
 class _Bank:
     """The misconceptions tried on the same cases, each only when a failure has to be explained."""
 
-    def __init__(self, exercise: Exercise, examined: list[_Examined]) -> None:
-        self.exercise = exercise
+    def __init__(self, examination: Examination, examined: list[_Examined]) -> None:
+        self.exercise = examination.exercise
         self.examined = examined
-        self.seen: dict[tuple[str, str, str], Outcome] = {}
-
-    def _outcome(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
-        """What the mistake does in a case, called once: a measure may stand for hundreds of calls."""
-        key = (mistake.name, criterion.says, case.says)
-        if key not in self.seen:
-            self.seen[key] = criterion.through(local(mistake.function))(case)
-        return self.seen[key]
+        self._outcome = examination.mistaken
 
     def explaining(self, one: _Examined) -> Answer | None:
         """The misconception whose outcomes are the candidate's in all cases of this criterion.
@@ -192,7 +269,10 @@ class _Bank:
         Where several are, the one that agrees in most cases of the whole exercise, exactly if possible. Where
         outcomes are random, so that agreement says less, it must agree in the core as well.
         """
-        looked_at = [self.examined[0], one] if self.exercise.same else [one]
+        if one.criterion.observes == "cost":  # a cost says little: what is returned must be the same too
+            looked_at = [other for other in self.examined if other.criterion.observes != "cost"]
+        else:
+            looked_at = [self.examined[0], one] if self.exercise.same else [one]
         matches = [
             m
             for m in self.exercise.misconceptions
@@ -227,9 +307,11 @@ class _Bank:
                 isinstance(trial.expected, _Raised) or _complaint(mistaken) == _complaint(trial.outcome)
             )
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
-        if isinstance(expected, list):
+        if criterion.observes == "cost":
+            return bool(got == expected)
+        if isinstance(expected, list) and isinstance(trial.expected, tuple):
             expected = tuple(expected)
-        return _unequal(self.exercise, trial.case, got, expected, exactly) is None
+        return _unequal(self.exercise, criterion, trial.case, got, expected, exactly) is None
 
 
 def _complaint(outcome: Outcome) -> str:
@@ -274,4 +356,5 @@ def _broken(broken: Callable[[Trial], str | None], trial: Trial) -> str | None:
 
 
 def _size(case: Case) -> int:
-    return sum(a.size if isinstance(a, np.ndarray) else 1 for a in (*case.args, *case.kwargs.values()))
+    sizes = [leaf for _, leaf in tensors.leaves((case.args, case.kwargs))]
+    return sum(int(np.prod(leaf.shape)) if tensors.is_array(leaf) else 1 for leaf in sizes)

@@ -295,12 +295,21 @@ def export(
         say(f"[yellow]note:[/] {escape(note)}")
 
 
-@app.command(epilog=_examples("autograder verify", "autograder verify --json"))
+@app.command(
+    epilog=_examples(
+        "autograder verify", "autograder verify ch02_qkv", "autograder verify --json > proof.json"
+    )
+)
 def verify(
+    assignments: Assignments = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Draws the hidden cases; by default the course's own, if it has one.", min=0),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Writes the kill matrix as a page of the book.")
+    ] = None,
+    workers: Workers = None,
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
@@ -309,8 +318,8 @@ def verify(
     Ends with 1 unless every misconception is rejected, every style accepted, every solution notebook has full
     marks and every blank one none.
     """
-    from autograder import exercises, release
-    from autograder.files import read_seed
+    from autograder import exercises, kill_matrix, release
+    from autograder.files import read_seed, write_if_changed
     from autograder.student import PUBLIC_SEED
     from autograder.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
 
@@ -318,8 +327,10 @@ def verify(
     drawn = read_seed(here.state)
     hidden = seed if seed is not None else HIDDEN_SEED if drawn is None else drawn
     proof = Proof()
+    chosen = assignments or list(exercises.assignments())
+    names = [exercise.name for assignment in chosen for exercise in exercises.of_assignment(assignment)]
     with progress("verifying the bank") as told:
-        proof.entries = try_all(list(exercises.names()), (PUBLIC_SEED, hidden), told)
+        proof.entries = try_all(names, (PUBLIC_SEED, hidden), told, workers)
     pairs = {
         assignment: [
             ((here.solutions / assignment / f"{name}.ipynb").read_bytes(), released)
@@ -327,11 +338,13 @@ def verify(
                 release.notebooks(here, assignment) if assignment in here.assignments else {}
             ).items()
         ]
-        for assignment in exercises.assignments()
+        for assignment in chosen
     }
     proof.notebooks = list(try_notebooks(pairs, hidden))
+    if page:
+        write_if_changed(page, kill_matrix.page(proof).encode())
     if as_json:
-        print_json(proof.as_dict())
+        print_json({**proof.as_dict(), "matrix": proof.matrix()})
     else:
         tables.proof(proof, out)
     raise typer.Exit(0 if proof.holds else NOT_PASSED)

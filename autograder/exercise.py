@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -21,33 +22,73 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Seed:
-    """Stands in a case's arguments for ``numpy.random.default_rng(value)``, made afresh for each call."""
+    """Stands in a case's arguments for a generator of random numbers, made afresh for each call.
+
+    Args:
+        value: its seed.
+        library: "numpy" for ``numpy.random.default_rng(value)``, "torch" for a ``torch.Generator``.
+    """
 
     value: int
+    library: Literal["numpy", "torch"] = "numpy"
 
     def travels_as(self) -> dict[str, Any]:
         """Its form on the wire to the child; see `autograder.cage.wire`."""
-        return {"$": "generator", "seed": self.value}
+        return {"$": "generator", "seed": self.value, "library": self.library}
+
+
+@dataclass(frozen=True)
+class Lent:
+    """Stands in a case's arguments for an object that stays with the grader, made afresh for each call.
+
+    The student's code calls it as if it were there (`autograder.cage.served`); what it asks is written down.
+
+    Args:
+        says: what to call it in a report, such as "a model of 7 tokens".
+        make: makes the object; its class says in ``serves`` what may be asked of it.
+    """
+
+    says: str
+    make: Callable[[], Any]
+
+    def __repr__(self) -> str:
+        return self.says
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call: what to call it in a report, and its arguments."""
+    """One call: what to call it in a report, and its arguments.
+
+    Args:
+        says: the case in a few words.
+        args: the arguments; those of the probe, where one is named.
+        kwargs: the same by name.
+        probe: how the function or class is exercised; see `autograder.cage.probes`.
+        metered: whether the call's cost is counted.
+    """
 
     says: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
+    probe: str = "call"
+    metered: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did: its value, or its exception, and its arguments afterwards."""
+    """What one call did: its value, or its exception, its arguments afterwards, and what it cost.
+
+    ``cost`` holds what the meters counted in a metered case ("operations", "calls", "largest",
+    "largest_shape", "peak_bytes"), ``asked`` what was asked of the objects lent: (attribute, arguments).
+    """
 
     value: Any = None
     error: str | None = None
     message: str = ""
     arguments: tuple[Any, ...] = ()
     forbidden: str | None = None
+    cost: dict[str, Any] = field(default_factory=dict)
+    asked: tuple[tuple[str, list[Any]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,19 +119,23 @@ class Criterion:
         says: the criterion in the student's words, shown in the report.
         points: credit for it. The first criterion of an exercise is its core: without it no other counts.
         cases: draws the cases from a seeded generator, smallest first.
-        observes: "value", what the call returns, or "arguments", what it leaves behind in its inputs.
+        observes: "value", what the call returns; "arguments", what it leaves behind in its inputs; "cost",
+            what it took to get there, which only a `test` can judge.
         test: a sentence about what is wrong, or None; left out, the observation must equal the
             reference's.
         measure: makes the outcome of a case from several calls, where one call says too little (a statistic
             over seeds); left out, the outcome is that of the case's own call.
+        tolerance: how far a number x may stray, as a part of max(1, abs(x)); left out, `values.tolerance_for`
+            says.
     """
 
     says: str
     points: float
     cases: Callable[[np.random.Generator], Iterable[Case]]
-    observes: Literal["value", "arguments"] = "value"
+    observes: Literal["value", "arguments", "cost"] = "value"
     test: Test | None = None
     measure: Measure | None = None
+    tolerance: float | None = None
 
     def through(self, candidate: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
         """The candidate as this criterion sees it."""
@@ -137,6 +182,7 @@ class Exercise:
         properties: laws that explain a failure when no misconception does.
         forbidden: library calls that *are* the exercise, as dotted names.
         same: equality of two observed values in a case, where plain closeness is not the question.
+        given: the module whose code the notebook gives in a cell; answers may use what it defines.
     """
 
     name: str
@@ -147,6 +193,7 @@ class Exercise:
     properties: tuple[Property, ...] = ()
     forbidden: tuple[str, ...] = ()
     same: Callable[[Any, Any, Case], bool] | None = None
+    given: ModuleType | None = None
     misconceptions: list[Answer] = field(default_factory=list)
     styles: list[Answer] = field(default_factory=list)
 
@@ -161,6 +208,11 @@ class Exercise:
     @property
     def points(self) -> float:
         return float(sum(criterion.points for criterion in self.criteria))
+
+    @property
+    def given_source(self) -> str:
+        """The text of what is given; empty where nothing is."""
+        return inspect.getsource(self.given) if self.given else ""
 
     def misconception(self, hint: str) -> Callable[[Function], Function]:
         """Declares the decorated function as a wrong answer; `hint` is what its author should read."""

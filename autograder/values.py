@@ -6,11 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from autograder.cage import tensors
+from autograder.cage.probes import NONE
+from autograder.cage.tensors import is_tensor
+
 Scalar = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 def as_array(value: Any) -> np.ndarray | None:
-    """The value as an array if it is a number or a numeric array, else None."""
+    """The value as an array if it is a number, a numeric array or a tensor, else None."""
+    if is_tensor(value):
+        value = tensors.numbers(value)
     if not isinstance(value, (np.ndarray, *Scalar)):
         return None
     array = np.asarray(value)
@@ -34,10 +40,21 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
             if why := differs(one, other, tolerance):
                 return f"result {index + 1} of {len(expected)}: {why}"
         return None
-    if not isinstance(expected, (np.ndarray, *Scalar)):
+    if isinstance(expected, list):
+        return _steps_differ(got, expected, tolerance)
+    if isinstance(expected, dict):
+        return _parts_differ(got, expected, tolerance)
+    if isinstance(expected, set):
+        return _sets_differ(got, expected)
+    if is_tensor(expected):
+        if why := _not_such_a_tensor(got, expected):
+            return why
+    elif not isinstance(expected, (np.ndarray, *Scalar)):
         alike = got is expected or (type(got) is type(expected) and got == expected)
         return None if alike else f"expected {expected!r}, got {describe(got)}"
-    array, target = as_array(got), np.asarray(expected)
+    elif is_tensor(got) and np.shape(expected):
+        return f"expected a numpy array, got {describe(got)}"
+    array, target = as_array(got), tensors.numbers(expected)
     if array is None:
         wanted = f"an array of shape {target.shape}" if target.shape else "a number"
         cure = " (make it an array: np.array(...))" if isinstance(got, list | tuple) else ""
@@ -53,6 +70,73 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     where = tuple(int(i) for i in np.argwhere(~close)[0])
     place = f" at {list(where)}" if where else ""
     return f"expected {target[where]:.6g}{place}, got {array[where]:.6g}"
+
+
+def _steps_differ(got: Any, expected: list[Any], tolerance: float) -> str | None:
+    """The first step at which two lists part."""
+    if not isinstance(got, list | tuple) or len(got) != len(expected):
+        return f"expected {len(expected)} results, got {describe(got)}"
+    for place, (one, other) in enumerate(zip(got, expected, strict=True), 1):
+        if why := differs(one, other, tolerance):
+            return f"at step {place}: {why}"
+    return None
+
+
+def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str | None:
+    """The first part in which two dicts differ, such as the gradient at one of the inputs."""
+    if raised := expected.get("raised"):
+        if isinstance(got, dict) and "raised" in got:
+            return None if got["raised"] == raised else f"expected a {raised}, got a {got['raised']}"
+        return f"expected a {raised} to be raised; your code returned {describe(got)}"
+    if not isinstance(got, dict):
+        return f"expected {describe(expected)}, got {describe(got)}"
+    if "raised" in got:
+        return f"your code raised a {got['raised']}"
+    if got.keys() != expected.keys():
+        return f"expected {describe(expected)}, got {describe(got)}"
+    for name, other in expected.items():
+        one = got[name]
+        if _is_none(one) or _is_none(other):
+            if _is_none(one) and is_tensor(other) and bool(other.any()):
+                return f"no gradient reaches {_named(name)}: something on the way is cut off from it"
+            if _is_none(other) and is_tensor(one) and bool(one.any()):
+                return f"a gradient reaches {_named(name)}, which has no part in the result"
+        elif why := differs(one, other, tolerance):
+            return f"in {_named(name)}: {why}"
+    return None
+
+
+def _sets_differ(got: Any, expected: set[Any]) -> str | None:
+    """A member that one set has and the other has not."""
+    if not isinstance(got, set | frozenset):
+        return f"expected a set, got {describe(got)}"
+    for others, where in ((got - expected, "in your set, and should not be"), (expected - got, "missing")):
+        if others:
+            return f"{min(others, key=repr)} is {where}"
+    return None
+
+
+def _is_none(value: Any) -> bool:
+    return isinstance(value, str) and value == NONE
+
+
+def _named(part: str) -> str:
+    return f"argument {part}" if part[:1].isdigit() else f"`{part}`"
+
+
+def _not_such_a_tensor(got: Any, expected: Any) -> str | None:
+    """What keeps a value from being a tensor of the right kind, whatever its numbers."""
+    if not is_tensor(got):
+        return f"expected a tensor of shape {tuple(expected.shape)}, got {describe(got)}"
+    if got.shape == expected.shape and got.dtype != expected.dtype:
+        return f"expected the dtype {_dtype(expected)}, got {_dtype(got)}"
+    if got.device.type != expected.device.type:
+        return f"expected a tensor on the device {expected.device.type!r}, got one on {got.device.type!r}"
+    return None
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _as_seen(array: np.ndarray, target: np.ndarray) -> str:
@@ -74,8 +158,19 @@ def same_form(got: Any, expected: Any) -> bool:
     if isinstance(expected, tuple):
         fits = isinstance(got, tuple | list) and len(got) == len(expected)
         return fits and all(map(same_form, got, expected))
+    if isinstance(expected, str):
+        return isinstance(got, str)
+    if isinstance(expected, set):
+        return isinstance(got, set | frozenset)
+    if is_tensor(expected):
+        return is_tensor(got) and got.shape == expected.shape
     array, target = as_array(got), as_array(expected)
     return array is not None and target is not None and array.shape == target.shape
+
+
+EPSILON = {2: 2.0**-8, 4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
+"""Rounding by the bytes of a number; at two bytes that of bfloat16, the coarser of the halves."""
+ALLOWED = {2: 2e-2, 4: 2e-5, 8: 1e-9}
 
 
 def tolerance_for(args: tuple[Any, ...]) -> float:
@@ -84,16 +179,28 @@ def tolerance_for(args: tuple[Any, ...]) -> float:
     Rounding an input of size s moves it by eps * s, and with it the logarithm of a result: a log-sum-exp
     style in float32 at logits of 1e4 may err by 1e-3 of the result.
     """
-    arrays = [a for a in args if isinstance(a, np.ndarray) and a.dtype.kind == "f" and a.size]
-    narrow = any(a.dtype.itemsize < 8 for a in arrays)
-    eps = float(np.finfo(np.float32 if narrow else np.float64).eps)
+    found = [a for a in tensors.arrays(*args) if tensors.is_floating(a)]
+    width = min((_bytes(a) for a in found), default=8)
+    return ALLOWED[width] + EPSILON[width] * max((_largest(a) for a in found), default=0.0)
+
+
+def _bytes(array: Any) -> int:
+    return max(2, min(8, int(array.element_size() if is_tensor(array) else array.dtype.itemsize)))
+
+
+def _largest(array: Any) -> float:
+    plain = tensors.numbers(array)
     with np.errstate(all="ignore"):
-        finite = [np.abs(a[np.isfinite(a)]).max(initial=0.0) for a in arrays]
-    return (2e-5 if narrow else 1e-9) + eps * float(max(finite, default=0.0))
+        return float(np.abs(plain[np.isfinite(plain)]).max(initial=0.0))
 
 
 def describe(value: Any) -> str:
     """What a value is, in a few words: its type, shape and dtype; small ones in full."""
+    if is_tensor(value):
+        small = value.numel() <= 12 and value.device.type != "meta"
+        plain = np.array2string(tensors.numbers(value), precision=4, separator=", ") if small else ""
+        inside = f" {plain}".replace("\n", "").rstrip()
+        return f"a tensor of shape {tuple(value.shape)} ({_dtype(value)}){inside}"
     if isinstance(value, np.ndarray):
         small = value.size <= 12
         numbers = f" {np.array2string(value, precision=4, separator=', ')}".replace("\n", "") if small else ""

@@ -6,12 +6,15 @@ and the blank ones go through the real grader.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autograder import exercises
-from autograder.checking import examine, local
+from autograder.checking import Examination, local
 from autograder.exercise import Answer, Exercise
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
@@ -40,15 +43,20 @@ class Tried:
 
 def try_bank(exercise: Exercise, seed: int = PUBLIC_SEED) -> Iterable[Tried]:
     """Every misconception and every style of the exercise, examined as a student's answer would be."""
+    examination = Examination(exercise, seed)
     for is_misconception, answers in ((True, exercise.misconceptions), (False, exercise.styles)):
         for answer in answers:
             candidate = local(answer.function, (*exercise.forbidden, "tfcore"))
-            yield Tried(exercise, answer, is_misconception, examine(exercise, candidate, seed))
+            yield Tried(exercise, answer, is_misconception, examination.of(candidate))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One answer of the bank under several seeds: it counts only if it is right under each."""
+    """One answer of the bank under several seeds: it counts only if it is right under each.
+
+    ``fails`` has a mark for each criterion of the exercise, in order: whether the answer fails it under the
+    first seed. It is the answer's row in the kill matrix.
+    """
 
     exercise: str
     name: str
@@ -56,6 +64,8 @@ class Entry:
     as_it_should: bool
     diagnosed: bool
     told: tuple[str | None, ...]
+    says: str = ""
+    fails: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,16 +116,48 @@ class Proof:
             "blank_score": sum(notebook.blank_score for notebook in self.notebooks),
         }
 
+    def matrix(self) -> list[dict[str, Any]]:
+        """The kill matrix: for each exercise its criteria, and for each answer of its bank which it fails."""
+        return [
+            {
+                "exercise": name,
+                "criteria": [criterion.says for criterion in exercises.find(name).criteria],
+                "answers": [asdict(entry) for entry in self.entries if entry.exercise == name],
+            }
+            for name in dict.fromkeys(entry.exercise for entry in self.entries)
+        ]
+
 
 def try_all(
-    names: list[str], seeds: tuple[int, ...], progress: Callable[[int, int], None] = lambda done, total: None
+    names: list[str],
+    seeds: tuple[int, ...],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    workers: int | None = None,
 ) -> list[Entry]:
-    """The bank of every exercise named, under every seed."""
-    entries: list[Entry] = []
-    for done, name in enumerate(names, 1):
-        entries += try_exercise(exercises.find(name), seeds)
-        progress(done, len(names))
-    return entries
+    """The bank of every exercise named, under every seed; in several processes, unless `workers` is 1."""
+    workers = workers or os.cpu_count() or 1
+    found: dict[str, list[Entry]] = {}
+    if workers == 1:
+        for done, name in enumerate(names, 1):
+            found[name] = _tried(name, seeds)
+            progress(done, len(names))
+    else:
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _one_thread) as pool:
+            running = {pool.submit(_tried, name, seeds): name for name in names}
+            for done, future in enumerate(as_completed(running), 1):
+                found[running[future]] = future.result()
+                progress(done, len(names))
+    return [entry for name in names for entry in found[name]]
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _tried(name: str, seeds: tuple[int, ...]) -> list[Entry]:
+    return list(try_exercise(exercises.find(name), seeds))
 
 
 def try_exercise(exercise: Exercise, seeds: tuple[int, ...]) -> Iterator[Entry]:
@@ -128,6 +170,8 @@ def try_exercise(exercise: Exercise, seeds: tuple[int, ...]) -> Iterator[Entry]:
             all(one.as_it_should for one in together),
             all(one.diagnosed for one in together),
             tuple(one.report.diagnosis for one in together),
+            together[0].answer.says,
+            tuple(criterion.failure is not None for criterion in together[0].report.criteria),
         )
 
 

@@ -239,14 +239,15 @@ def alone(book: Book) -> Iterator[None]:
         yield
 
 
-# In place of Jupyter Book's, which names no icon: a browser would ask for one that is not there.
+# In place of Jupyter Book's, which names no icon: a browser would ask for one that is not there. The icon is
+# empty, as a request that is still under way when the page sends on would fail.
 SENDS_ON = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <title>Transformers from first principles</title>
 <meta http-equiv="refresh" content="0; url=book/index.html">
-<link rel="icon" href="_static/favicon.svg">
+<link rel="icon" href="data:,">
 </head>
 <body><a href="book/index.html">Transformers from first principles</a></body>
 </html>

@@ -15,28 +15,45 @@ from typing import Any
 
 import numpy as np
 
+from . import tensors
+from .probes import PROBES, Unfit
+
 
 def call(
-    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], forbidden: list[str]
+    function: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    forbidden: list[str],
+    probe: str = "call",
+    metered: bool = False,
 ) -> dict[str, Any]:
-    """The call's value or error, its array arguments afterwards, and the forbidden call seen, if any.
+    """The probe's value or error, its array arguments afterwards, and the forbidden call seen, if any.
 
     What the function prints is dropped, and its numerical warnings are silenced: neither costs points.
+
+    Args:
+        function: the student's function or class.
+        args: its arguments, or those of the probe.
+        kwargs: the same by name.
+        forbidden: what it may not call.
+        probe: how it is exercised; see `probes`.
+        metered: whether to count what the call costs, in ``"cost"``.
     """
-    told: dict[str, Any] = {"value": None, "error": None, "message": "", "forbidden": None}
+    told: dict[str, Any] = {"value": None, "error": None, "message": "", "forbidden": None, "cost": None}
     seen: list[str] = []
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            with _watching(forbidden, seen):
-                told["value"] = function(*args, **kwargs)
+            with _watching(forbidden, seen), _metering(metered) as cost:
+                told["value"] = PROBES[probe](function, *args, **kwargs)
+            told["cost"] = cost() if metered else None
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             told["error"] = type(error).__name__
-            told["message"] = tell(error)
+            told["message"] = str(error) if isinstance(error, Unfit) else tell(error)
     told["forbidden"] = seen[0] if seen else None
-    told["arguments"] = [a for a in [*args, *kwargs.values()] if isinstance(a, np.ndarray)]
+    told["arguments"] = tensors.arrays(args, kwargs)
     return told
 
 
@@ -54,6 +71,24 @@ def tell(error: BaseException) -> str:
     if not own:
         return said
     return f"{said} (line {own[-1].lineno}: {str(own[-1].line).strip()[:120]})"
+
+
+@contextlib.contextmanager
+def _metering(wanted: bool) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Counts operations and the largest tensor of what torch does inside."""
+    if not wanted:
+        yield dict
+        return
+    from . import meters
+
+    with meters.AllocationMeter() as memory, meters.OperationCounter() as work:
+        yield lambda: {
+            "operations": work.total,
+            "calls": dict(work.calls),
+            "largest": memory.largest_elements,
+            "largest_shape": list(memory.largest_shape),
+            "peak_bytes": memory.peak_bytes,
+        }
 
 
 @contextlib.contextmanager
@@ -87,20 +122,3 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
     finally:
         sys.setprofile(before)
         threading.setprofile(None)
-
-
-def private_copy(value: Any) -> Any:
-    """A copy that shares no memory; an array that was not contiguous comes back not contiguous."""
-    if not isinstance(value, np.ndarray):
-        return value
-    if value.flags.c_contiguous:
-        return value.copy()
-    return strided(value)
-
-
-def strided(array: np.ndarray) -> np.ndarray:
-    """A copy in which neighbours along the last axis lie two items apart."""
-    spread = np.zeros((*array.shape, 2), array.dtype)
-    spread[..., 0] = array
-    view: np.ndarray = spread[..., 0]
-    return view

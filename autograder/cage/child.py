@@ -14,15 +14,15 @@ from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
-import calling  # loaded from this very folder by the zygote
 import matplotlib.pyplot  # noqa: F401  imported once, so that no submission waits for it
 import numpy as np
 import torch
-import wire
 from IPython.core.displayhook import CapturingDisplayHook
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
+
+from . import calling, meters, served, wire  # noqa: F401  meters: imported once
 
 WAITING = 4
 """A cell may take so many times its processor seconds on the clock: asleep, or behind other processes."""
@@ -31,6 +31,7 @@ LAST_SECONDS = 1.0
 TEXT_CAP = 64 << 10
 IMAGE_CAP = 1 << 20
 OUTPUTS_CAP = 20
+CLOCKS = (signal.SIGALRM, signal.SIGPROF)
 SHOWN = ("text/plain", "image/png", "image/jpeg")
 
 
@@ -83,7 +84,8 @@ def serve(sock: socket.socket, shell: InteractiveShell) -> None:
     """Answers orders until the judge closes the wire."""
     global _judge
     _judge = sock
-    for which in (signal.SIGALRM, signal.SIGPROF):
+    served.far = _ask
+    for which in CLOCKS:
         signal.signal(which, _time_up)
     operations: dict[str, Callable[..., dict[str, Any]]] = {"run": _run, "call": _call}
     while True:
@@ -187,6 +189,8 @@ def _call(
     args: list[Any],
     kwargs: dict[str, Any],
     forbidden: list[str],
+    probe: str,
+    metered: bool,
     limit: float,
 ) -> dict[str, Any]:
     """Calls the student's function of that name; the error "Undefined" when there is none."""
@@ -194,4 +198,18 @@ def _call(
     if not callable(function):
         return {"error": "Undefined", "message": f"there is no function called {name}"}
     with _limited(limit):
-        return calling.call(function, args, kwargs, forbidden)
+        return calling.call(function, args, kwargs, forbidden, probe, metered)
+
+
+def _ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Asks the judge something about an object that stays with it, in the middle of a call."""
+    assert _judge
+    question = {"ask": handle, "attribute": attribute, "args": args, "kwargs": kwargs}
+    signal.pthread_sigmask(signal.SIG_BLOCK, CLOCKS)  # half a frame would spoil the wire
+    try:
+        with served.unobserved():
+            wire.send(_judge, question)
+            reply = wire.receive(_judge)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, CLOCKS)
+    return served.heard(reply)

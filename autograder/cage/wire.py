@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from . import tensors
+from .served import Served
+
 MAX_HEADER = 1 << 20
-MAX_BUFFERS = 64
+MAX_BUFFERS = 512
 MAX_PAYLOAD = 64 << 20
 MAX_DEPTH = 12
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
@@ -37,7 +40,7 @@ class TooLate(WireError):
 
 
 def send(sock: socket.socket, message: Any) -> None:
-    """Sends one message: nested lists, tuples, dicts, strings, numbers and arrays.
+    """Sends one message: nested lists, tuples, sets, dicts, strings, numbers, arrays and tensors.
 
     A value of another type arrives as a `Foreign`, which says only what it was.
 
@@ -45,7 +48,11 @@ def send(sock: socket.socket, message: Any) -> None:
         WireError: the message is too large or too deeply nested.
     """
     buffers: list[bytes] = []
-    header = json.dumps(_pack(message, buffers, 0)).encode()
+    packed = _pack(message, buffers, 0)
+    try:
+        header = json.dumps(packed).encode()
+    except ValueError as error:  # thousands of digits
+        raise WireError("a number is too large to travel") from error
     if len(header) > MAX_HEADER or sum(map(len, buffers)) > MAX_PAYLOAD or len(buffers) > MAX_BUFFERS:
         raise WireError("the value is too large to travel")
     sock.sendall(b"".join([struct.pack(">I", len(header)), header, *buffers]))
@@ -119,6 +126,10 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         return {"$": "tuple", "items": [_pack(v, buffers, depth + 1) for v in value]}
     if isinstance(value, dict):
         return {"$": "dict", "items": [[str(k), _pack(v, buffers, depth + 1)] for k, v in value.items()]}
+    if isinstance(value, set | frozenset):
+        return {"$": "set", "items": [_pack(_plain(v), buffers, depth + 1) for v in value]}
+    if tensors.is_tensor(value) and (told := _pack_tensor(value, buffers)):
+        return told
     if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
         buffers.append(np.ascontiguousarray(value).tobytes())
         layout = "C" if value.flags.c_contiguous else "strided"
@@ -126,6 +137,28 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
     if hasattr(value, "travels_as"):
         return value.travels_as()
     return {"$": "foreign", "text": _name_of(value)}
+
+
+def _plain(member: Any) -> Any:
+    """A member of a set with Python's numbers for numpy's, which would arrive as arrays: those have no hash."""
+    return tensors.mapped(lambda leaf: leaf.item() if isinstance(leaf, np.generic) else leaf, member)
+
+
+def _pack_tensor(value: Any, buffers: list[bytes]) -> dict[str, Any] | None:
+    """JSON for a dense tensor of a dtype that travels; bfloat16 goes as the bits that it is."""
+    import torch
+
+    name = str(value.dtype).removeprefix("torch.")
+    if name not in (*DTYPES, "bfloat16") or value.layout != torch.strided:
+        return None
+    device = "meta" if value.device.type == "meta" else "cpu"
+    told = {"$": "tensor", "dtype": name, "shape": list(value.shape), "device": device}
+    if device == "cpu":
+        plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        plain = plain.view(torch.int16) if name == "bfloat16" else plain
+        buffers.append(plain.numpy().tobytes())
+        told["layout"] = "C" if value.is_contiguous() else "strided"
+    return told
 
 
 def _name_of(value: Any) -> str:
@@ -158,13 +191,19 @@ def _unpack(value: Any, sock: socket.socket, deadline: float | None, budget: lis
             return tuple(_unpack(v, sock, deadline, budget, depth + 1) for v in value["items"])
         if kind == "dict":
             return {str(k): _unpack(v, sock, deadline, budget, depth + 1) for k, v in value["items"]}
+        if kind == "set":
+            return {_unpack(v, sock, deadline, budget, depth + 1) for v in value["items"]}
         if kind == "generator":
-            return np.random.default_rng(int(value["seed"]))
+            return generator(int(value["seed"]), value.get("library"))
+        if kind == "served":
+            return Served.arrived(int(value["handle"]))
+        if kind == "tensor":
+            return _tensor(value, sock, deadline, budget)
         if kind == "foreign":
             return Foreign(str(value["text"])[:200])
         if kind == "array":
             return _array(value, sock, deadline, budget)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise WireError(f"a malformed {kind!s:.20}") from error
     raise WireError("an object of no known kind")
 
@@ -188,6 +227,32 @@ def _array(
         spread[..., 0] = array
         return spread[..., 0]
     return array
+
+
+def _tensor(told: dict[str, Any], sock: socket.socket, deadline: float | None, budget: list[int]) -> Any:
+    import torch
+
+    half = told["dtype"] == "bfloat16"
+    if told.get("device") == "meta":
+        if told["dtype"] not in (*DTYPES, "bfloat16") or len(told["shape"]) > 16:
+            raise WireError("a tensor of a dtype or shape that does not travel")
+        return torch.empty(
+            [int(n) for n in told["shape"]], dtype=getattr(torch, told["dtype"]), device="meta"
+        )
+    array = _array({**told, "dtype": "int16"} if half else told, sock, deadline, budget)
+    strided = not array.flags.c_contiguous and array.size > 1
+    plain = torch.from_numpy(np.array(array, order="C"))
+    plain = plain.view(torch.bfloat16) if half else plain
+    return tensors.strided(plain) if strided else plain
+
+
+def generator(seed: int, library: str | None) -> Any:
+    """A generator of random numbers: numpy's, or torch's."""
+    if library == "torch":
+        import torch
+
+        return torch.Generator().manual_seed(seed)
+    return np.random.default_rng(seed)
 
 
 def bytes_to_array(data: bytes) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.abc
+import importlib.util
 import json
 import os
 import resource
@@ -19,20 +20,29 @@ import types
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import child
-import wire
+HERE = Path(__file__).resolve().parent
+
+sys.path.insert(0, str(HERE.parent))
+_meters = importlib.util.spec_from_file_location("cage.meters", HERE.parents[1] / "tfcore/testing/meters.py")
+assert _meters
+assert _meters.loader
+sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
+_meters.loader.exec_module(sys.modules["cage.meters"])
+from cage import child, wire  # noqa: E402
 
 sys.path.pop(0)
 
 WITHHELD = ("tfcore", "autograder")
+OPEN = ("tfcore", "tfcore.data")
+"""What may be imported all the same: sentences and tasks to train on, which are no answers."""
 
 
 class Withhold(importlib.abc.MetaPathFinder):
     """Refuses the course's own packages: a submission must stand by itself."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.split(".")[0] in WITHHELD:
+        allowed = name in OPEN or name.startswith("tfcore.data.")
+        if name.split(".")[0] in WITHHELD and not allowed:
             raise ModuleNotFoundError(f"{name} is not there while your work is graded: write it yourself")
 
 

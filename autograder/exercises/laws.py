@@ -5,24 +5,30 @@ An exercise lists those of `FIRST`, then the laws of its own, then those of `LAS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from autograder.exercise import Property, Trial
+from autograder.cage import tensors
+from autograder.exercise import Case, Property, Trial
 from autograder.values import differs, tolerance_for
 
 Array = np.ndarray
+Cases = Callable[[np.random.Generator], Iterable[Case]]
 CLOSE = 1e-4
 
 
 def results(trial: Trial) -> Iterator[tuple[str, Array, Array]]:
-    """Each returned array beside the right one, with what to call it."""
-    if not isinstance(trial.expected, tuple):
-        yield "the result", np.asarray(trial.value), np.asarray(trial.expected)
+    """Each returned array or tensor beside the right one, as numpy arrays, with what to call it."""
+    if not isinstance(trial.expected, tuple | list):
+        yield "the result", tensors.numbers(trial.value), tensors.numbers(trial.expected)
         return
-    for index, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True)):
-        yield f"result {index + 1}", np.asarray(got), np.asarray(expected)
+    kind = "result" if isinstance(trial.expected, tuple) else "step"
+    for index, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True), 1):
+        if not isinstance(expected, dict | list | tuple):
+            yield f"{kind} {index}", tensors.numbers(got), tensors.numbers(expected)
 
 
 def index(where: Array) -> str:
@@ -119,9 +125,9 @@ def _first_only(name: str, got: Array, expected: Array) -> str | None:
 def repeatable(trial: Trial) -> str | None:
     """Nothing is drawn at random where nothing was asked to be."""
     again = trial.call(trial.case).value
-    again = again if isinstance(again, tuple | list) and isinstance(trial.expected, tuple) else [again]
-    for (_, got, _), other in zip(results(trial), again, strict=True):
-        if not np.array_equal(got, np.asarray(other), equal_nan=True):
+    pairs = zip(tensors.leaves(trial.value), tensors.leaves(again), strict=True)
+    for (_, one), (_, other) in pairs:
+        if not np.array_equal(tensors.numbers(one), tensors.numbers(other), equal_nan=True):
             return "the same call gives another result each time; nothing here is random"
     return None
 
@@ -168,6 +174,56 @@ def not_softmax(
         f"weights {i} and {j}{place} stand as {weights[row][i] / weights[row][j]:.3g} to 1; exp(s_{i} - "
         f"s_{j}) with s = {says} times {named}{factor:.4g} makes it {np.exp(wanted):.3g} to 1"
     )
+
+
+def whence(value: Any, expected: Any, source: Any, axes: tuple[str, ...]) -> str | None:
+    """Where the first misplaced number of a result was taken from, and where from it should have been.
+
+    For exercises that move numbers and make none.
+
+    Args:
+        value: what was returned.
+        expected: what is right.
+        source: the argument whose numbers are moved.
+        axes: what one entry of each of its axes is called, such as ("sequence", "token", "channel").
+    """
+    got, right, numbers = map(tensors.numbers, (value, expected, source))
+    wrong = got != right
+    if not wrong.any():
+        return None
+    first = tuple(np.argwhere(wrong)[0])
+    here, there = np.argwhere(numbers == got[first]), np.argwhere(numbers == right[first])
+    if len(here) != 1 or len(there) != 1:
+        return None
+    taken, wanted = (
+        " of ".join(f"{axis} {place}" for axis, place in reversed(list(zip(axes, found[0], strict=True))))
+        for found in (here, there)
+    )
+    return f"the result{index(wrong)} holds {taken}; {wanted} belongs there"
+
+
+def differentiated(cases: Cases) -> Cases:
+    """The same cases, observed by the gradients that come back; floating tensors alone have any."""
+    return _probed(cases, "gradients")
+
+
+def elsewhere(cases: Cases) -> Cases:
+    """The same cases as if the inputs lay on a graphics card; goes with the test `on_any_device`."""
+    return _probed(cases, "elsewhere")
+
+
+def _probed(cases: Cases, probe: str) -> Cases:
+    def drawn(rng: np.random.Generator) -> Iterator[Case]:
+        for case in cases(rng):
+            yield replace(case, probe=f"module_{probe}" if case.probe == "module" else probe)
+
+    return drawn
+
+
+def on_any_device(trial: Trial) -> str | None:
+    """Nothing is made on the cpu that has to meet the input."""
+    cure = "make new tensors with `device=x.device`"
+    return f"with inputs on another device than the cpu: {trial.value}; {cure}" if trial.value else None
 
 
 FIRST = (

@@ -68,7 +68,7 @@ def grade(task: dict[str, Any], sock: socket.socket) -> Verdict:
 
 
 def grade_file(session: Session, exercise: Exercise, data: bytes, is_notebook: bool, seed: int) -> Verdict:
-    """The verdict on one function in a plain file: its cells, or its whole text, run first."""
+    """The verdict on one function in a plain file: its cells, or its whole text, run after what is given."""
     if is_notebook:
         sources = [c["source"] for c in matching.read_notebook(data)["cells"] if c["cell_type"] == "code"]
     else:
@@ -77,6 +77,8 @@ def grade_file(session: Session, exercise: Exercise, data: bytes, is_notebook: b
         except UnicodeDecodeError as error:
             raise matching.UnreadableError(f"the file is not UTF-8 text ({error})") from error
         session.run("__file__ = 'answer.py'")
+    if exercise.given:
+        session.run(exercise.given_source)
     ran = [session.run(source) for source in sources]
     where = "A cell" if is_notebook else "The file"
     troubles = [f"{where} failed before that: {r.message}" for r in ran if r.error]

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.cage import wire
+from autograder.cage.served import Host
+from autograder.cage.tensors import mapped
 from autograder.checking import Candidate
-from autograder.exercise import Case, Outcome
+from autograder.exercise import Case, Lent, Outcome
 
 WAITING = 4
 """A child may take so many times its processor seconds on the clock; as in `autograder.cage.child`."""
@@ -55,26 +57,35 @@ class Session:
         """The student's function of that name, to be called case by case."""
 
         def call(case: Case) -> Outcome:
+            host = Host()
+
+            def lent(value: Any) -> Any:
+                return host.stand_in(value.make()) if isinstance(value, Lent) else value
+
             order = {
                 "op": "call",
                 "name": name,
-                "args": list(case.args),
-                "kwargs": case.kwargs,
+                "args": mapped(lent, list(case.args)),
+                "kwargs": mapped(lent, case.kwargs),
                 "forbidden": list(forbidden),
+                "probe": case.probe,
+                "metered": case.metered,
             }
-            reply = self._ask(order, self.limits.call_seconds)
-            arguments = reply.get("arguments")
+            reply = self._ask(order, self.limits.call_seconds, host)
+            arguments, cost = reply.get("arguments"), reply.get("cost")
             return Outcome(
                 value=reply.get("value"),
                 error=_text(reply.get("error")),
                 message=_text(reply.get("message")) or "",
                 arguments=tuple(arguments) if isinstance(arguments, list) else (),
                 forbidden=_text(reply.get("forbidden")),
+                cost=cost if isinstance(cost, dict) else {},
+                asked=tuple(host.asked),
             )
 
         return call
 
-    def _ask(self, order: dict[str, Any], limit: float) -> dict[str, Any]:
+    def _ask(self, order: dict[str, Any], limit: float, host: Host | None = None) -> dict[str, Any]:
         if self.dead:
             return {"error": "KernelDied", "message": self.dead}
         if time.monotonic() > self.end:
@@ -84,7 +95,12 @@ class Session:
         try:
             self.sock.settimeout(patience)
             wire.send(self.sock, order | {"limit": limit})
-            reply = wire.receive(self.sock, time.monotonic() + patience)
+            deadline = time.monotonic() + patience
+            reply = wire.receive(self.sock, deadline)
+            while isinstance(reply, dict) and "ask" in reply:
+                question = (reply.get(part) for part in ("ask", "attribute", "args", "kwargs"))
+                wire.send(self.sock, (host or Host()).reply(*question))
+                reply = wire.receive(self.sock, deadline)
             if not isinstance(reply, dict):
                 raise wire.WireError("the answer is no dictionary")
             if reply.get("stubborn"):

@@ -94,7 +94,8 @@ def pasted(answer: Answer, name: str) -> str:
     source = answer.source(name)
     words = set(re.findall(r"\w+", source))
     around = vars(sys.modules[answer.function.__module__])
-    needed = {n: v.__name__ for n, v in around.items() if n in words and inspect.ismodule(v)}
+    modules = {n: v.__name__ for n, v in around.items() if n in words and inspect.ismodule(v)}
+    needed = {n: m for n, m in modules.items() if m.split(".")[0] not in ("tfcore", "autograder")}
     lines = [f"import {n}" if n == module else f"import {module} as {n}" for n, module in needed.items()]
     return "\n".join([*lines, "", "", source]) if lines else source
 

@@ -48,6 +48,14 @@ def test_pages_are_light(html: Path) -> None:
         assert re.search(r'<meta content="[^"]+" name="description"', text), f"{page.name} has no description"
 
 
+def test_the_landing_page_sends_on_and_asks_for_nothing(html: Path) -> None:
+    text = (html / "index.html").read_text("utf8")
+    assert '<meta http-equiv="refresh" content="0; url=book/index.html">' in text
+    assert '<a href="book/index.html">' in text
+    assert re.search(r"<script|src=", text) is None
+    assert re.findall(r'<link rel="(\w+)" href="([^"]+)">', text) == [("icon", "data:,")]
+
+
 def test_no_path_of_this_machine_is_in_the_book(html: Path) -> None:
     for page in html.rglob("*.html"):
         assert str(ROOT) not in page.read_text("utf8"), page.name

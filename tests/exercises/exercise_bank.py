@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from autograder import exercises
+from autograder.cage.tensors import is_array, leaves, numbers
 from autograder.checking import examine, local
 from autograder.exercise import Answer, Case, Criterion, Exercise, Property, Trial
 from autograder.report import Report
@@ -41,6 +42,17 @@ def report_on(name: str, function, seed: int = PUBLIC_SEED) -> Report:
 def cases(name: str, seed: int = PUBLIC_SEED) -> Iterator[tuple[Criterion, Case]]:
     for criterion, drawn in exercises.find(name).draw(seed):
         yield from ((criterion, case) for case in drawn)
+
+
+def alike(one, other) -> bool:
+    """Whether two structures of arguments hold the same numbers, generators and objects lent."""
+    first, second = list(leaves(one)), list(leaves(other))
+    return len(first) == len(second) and all(
+        np.array_equal(numbers(a), numbers(b), equal_nan=True)
+        if is_array(a) and is_array(b)
+        else repr(a) == repr(b)
+        for (_, a), (_, b) in zip(first, second, strict=True)
+    )
 
 
 def toy() -> Exercise:

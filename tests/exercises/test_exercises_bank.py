@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from exercise_bank import EACH, PUBLIC_SEED, SEEDS, answers, report_on, reports
 
 from autograder import exercises
@@ -42,10 +43,11 @@ class TestEachExercise:
         assert report.score == exercise.points
 
     def test_answers_stand_alone(self, name):
-        """What is pasted into a notebook needs numpy and math, and is judged as it is here."""
+        """What is pasted needs numpy, torch, math and what is given, and is judged as it is here."""
         exercise = exercises.find(name)
         for answer in answers(exercise):
-            namespace = {"np": np, "math": math}
+            namespace = {"np": np, "math": math, "torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+            exec(exercise.given_source, namespace)
             exec(answer.source(exercise.function_name), namespace)
             report = report_on(name, namespace[exercise.function_name])
             assert report.diagnosis == reports(name, PUBLIC_SEED)[answer.name].diagnosis, answer.name

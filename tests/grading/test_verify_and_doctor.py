@@ -20,6 +20,7 @@ KEYS = [
     "solution_score",
     "max_score",
     "blank_score",
+    "matrix",
 ]
 
 
@@ -37,6 +38,11 @@ def test_verify_holds(course):
     assert told["diagnosed"] >= 0.9 * told["misconceptions"]
     assert told["solution_score"] == told["max_score"] > 0
     assert told["blank_score"] == 0
+    assert [table["exercise"] for table in told["matrix"]] == list(exercises.names())
+    for table in told["matrix"]:
+        for answer in table["answers"]:
+            assert len(answer["fails"]) == len(table["criteria"])
+            assert any(answer["fails"]) is answer["is_misconception"], answer["name"]
 
 
 def with_bank(exercise, misconceptions=(), styles=()):

@@ -1,0 +1,190 @@
+"""Ways to exercise what a student wrote: call it, build it, differentiate it, take it step by step.
+
+A probe is a function of the candidate and of a case's arguments; what it returns is the outcome. A case names
+its probe, so that the same one runs here, beside a reference, and in the child, beside a submission. Nothing
+in this module knows an exercise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import tensors
+
+Candidate = Callable[..., Any]
+NONE = "no gradient"
+"""Stands for a gradient that torch does not give, since the result does not depend on the tensor."""
+
+
+class Unfit(Exception):
+    """A class has not the form that the exercise asks for; the message says what is missing."""
+
+
+def call(function: Candidate, *args: Any, **kwargs: Any) -> Any:
+    """The plain call."""
+    return function(*args, **kwargs)
+
+
+def gradients(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """What arrives at each floating tensor among the arguments, of a fixed push on each result.
+
+    Returns:
+        The gradient of each by its place, ``"0"`` for the first argument, ``"0[2]"`` in a list, or by its
+        keyword; `NONE` where the result does not depend on it.
+    """
+    inputs: dict[str, Any] = {}
+
+    def watched(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [watched(f"{name}[{place}]", inner) for place, inner in enumerate(value)]
+        if not _differentiable(value):
+            return value
+        inputs[name] = value.detach().requires_grad_()
+        return inputs[name] * 1  # what is changed in place is not a leaf
+
+    given = [watched(str(place), value) for place, value in enumerate(args)]
+    named = {name: watched(name, value) for name, value in kwargs.items()}
+    return _pulled_back(function(*given, **named), inputs)
+
+
+def module(
+    made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    """A module built with `init`, given these parameters, and called."""
+    return build(made, init, parameters)(*args, **kwargs)
+
+
+def module_gradients(
+    made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
+) -> dict[str, Any]:
+    """The same as `gradients`, and at the parameters too, by their names."""
+    built = build(made, init, parameters)
+    inputs = {str(i): x.requires_grad_() for i, x in enumerate(args) if _differentiable(x)}
+    inputs |= {name: x.requires_grad_() for name, x in kwargs.items() if _differentiable(x)}
+    result = built(
+        *[x * 1 if _differentiable(x) else x for x in args],
+        **{name: x * 1 if _differentiable(x) else x for name, x in kwargs.items()},
+    )
+    own = dict(built.named_parameters())
+    return _pulled_back(result, inputs | {name: own[name] for name in parameters})
+
+
+def parameters(made: Candidate, init: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of a fresh module's parameters, by their names."""
+    return {name: list(value.shape) for name, value in build(made, init, {}).named_parameters()}
+
+
+def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> list[Any]:
+    """An object built with `init` and used: each move is a method with its arguments, or an attribute.
+
+    Returns:
+        What each move gave, as it was then; ``{"raised": NAME}`` for an exception.
+    """
+    made_object = made(**init)
+    seen: list[Any] = []
+    for name, *given in moves:
+        try:
+            found = getattr(made_object, name)
+            seen.append(tensors.private_copy(found(*given) if callable(found) else found))
+        except Exception as error:
+            seen.append({"raised": type(error).__name__})
+            if not isinstance(error, ValueError):
+                raise
+    return seen
+
+
+def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
+    """What would go wrong if the inputs lay on another device than the cpu; empty if nothing would."""
+    from . import devices
+
+    with devices.Elsewhere() as mode:
+        result = function(*args, **kwargs)
+    stranger = any(mode.is_stranger(t) for t in tensors.arrays(result) if tensors.is_tensor(t))
+    return mode.clash or ("the result is made without `device=`" if stranger else "")
+
+
+def visits(function: Candidate, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+    """How often the call visits each tensor in the lists that it is given, and how many it holds together."""
+    from .visits import Visits
+
+    lists = [value for value in args if isinstance(value, list)]
+    with Visits(lists) as seen:
+        function(*args, **kwargs)
+    return [{"visits": n, "together": most} for n, most in zip(seen.counts, seen.together, strict=True)]
+
+
+def module_elsewhere(
+    made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
+) -> str:
+    """The same of a module, whose parameters lie where the inputs are."""
+    return elsewhere(build(made, init, parameters), *args, **kwargs)
+
+
+PROBES: dict[str, Callable[..., Any]] = {
+    probe.__name__: probe
+    for probe in (
+        call,
+        gradients,
+        elsewhere,
+        visits,
+        module,
+        module_gradients,
+        module_elsewhere,
+        parameters,
+        steps,
+    )
+}
+
+
+def build(made: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> Any:
+    """A module with the parameters set; a parameter that is missing, too many or misshapen is named.
+
+    Raises:
+        Unfit: it is no module, or its parameters are not those asked for.
+    """
+    import torch
+
+    built = made(**init)
+    if not isinstance(built, torch.nn.Module):
+        raise Unfit(f"expected an nn.Module, got a {type(built).__name__}: write `class ...(nn.Module)`")
+    if not parameters:
+        return built
+    own = dict(built.named_parameters())
+    if missing := [name for name in parameters if name not in own]:
+        raise Unfit(f"there is no parameter `{missing[0]}`. Your module has {_listed(own)}")
+    if extra := [name for name in own if name not in parameters]:
+        raise Unfit(f"there is a parameter `{extra[0]}` that nobody asked for. Asked: {_listed(parameters)}")
+    built.to(next(iter(parameters.values())).dtype)
+    with torch.no_grad():
+        for name, value in parameters.items():
+            if own[name].shape != value.shape:
+                got, asked = tuple(own[name].shape), tuple(value.shape)
+                raise Unfit(f"the parameter `{name}` has shape {got}; expected {asked}")
+            own[name].copy_(value)
+    return built
+
+
+def _listed(names: Any) -> str:
+    names = list(names)
+    return ", ".join(f"`{name}`" for name in names[:12]) + (", ..." if len(names) > 12 else "") or "none"
+
+
+def _differentiable(value: Any) -> bool:
+    return bool(tensors.is_tensor(value) and value.is_floating_point())
+
+
+def _pulled_back(result: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The gradients at `inputs` of a sum of all results, each number weighted differently."""
+    import torch
+
+    total: Any = 0
+    for leaf in tensors.arrays(result):
+        if _differentiable(leaf) and leaf.requires_grad:
+            weights = torch.cos(torch.arange(leaf.numel(), dtype=torch.float64) + 0.5).to(leaf.dtype)
+            finite = torch.isfinite(leaf)
+            total = total + (torch.where(finite, leaf, 0) * weights.reshape(leaf.shape)).sum()
+    if not tensors.is_tensor(total):
+        return dict.fromkeys(inputs, NONE)
+    found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
+    return {name: NONE if g is None else g for name, g in zip(inputs, found, strict=True)}

@@ -1,0 +1,86 @@
+"""Arrays and tensors alike: copies, leaves, plain numbers. Torch is not imported where nobody uses it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+
+def is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: Any) -> bool:
+    """Whether the value is a numpy array or a torch tensor."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def is_floating(value: Any) -> bool:
+    return bool(value.is_floating_point()) if is_tensor(value) else value.dtype.kind == "f"
+
+
+def numbers(value: Any) -> np.ndarray:
+    """The value as a numpy array; half precision, which numpy lacks in part, is widened."""
+    if not is_tensor(value):
+        return np.asarray(value)
+    if value.device.type == "meta":
+        return np.zeros(tuple(value.shape))
+    value = value.detach().cpu().resolve_conj().resolve_neg()
+    if value.is_floating_point() and value.element_size() < 4:
+        value = value.float()
+    return np.asarray(value.numpy())
+
+
+def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """The value with the function applied to every leaf of its lists, tuples and dicts."""
+    if isinstance(value, dict):
+        return {key: mapped(function, inner) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(mapped(function, inner) for inner in value)
+    return function(value)
+
+
+def leaves(value: Any, named: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of nested lists, tuples and dicts, with what a student would call it: ``shards[1]``."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{named}[{key!r}]" if named else str(key))
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from leaves(inner, f"{named}[{place}]")
+    else:
+        yield named, value
+
+
+def arrays(*values: Any) -> list[Any]:
+    """The arrays and tensors among the leaves of the values."""
+    return [leaf for _, leaf in leaves(values) if is_array(leaf)]
+
+
+def private_copy(value: Any) -> Any:
+    """A copy that shares no memory; an array that was not contiguous comes back not contiguous."""
+
+    def copied(leaf: Any) -> Any:
+        if not is_array(leaf):
+            return leaf
+        if is_tensor(leaf):
+            leaf = leaf.detach()
+            return leaf.clone() if leaf.is_contiguous() else strided(leaf)
+        return leaf.copy() if leaf.flags.c_contiguous else strided(leaf)
+
+    return mapped(copied, value)
+
+
+def strided(array: Any) -> Any:
+    """A copy in which neighbours along the last axis lie two items apart."""
+    if is_tensor(array):
+        spread = array.new_zeros((*array.shape, 2))
+        spread[..., 0] = array
+        return spread[..., 0]
+    spread = np.zeros((*array.shape, 2), array.dtype)
+    spread[..., 0] = array
+    return spread[..., 0]

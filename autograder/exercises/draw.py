@@ -1,0 +1,63 @@
+"""What cases are drawn from: sizes that differ from each other, tensors, masks and the weights of modules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autograder.cage.tensors import is_tensor, mapped
+from autograder.exercise import Case
+
+
+def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
+    """A size between each pair of bounds, both included; no two alike, so that no wrong axis can hide.
+
+    Raises:
+        ValueError: there are not enough different sizes.
+    """
+    for _ in range(1000):
+        found = [int(rng.integers(low, high + 1)) for low, high in bounds]
+        if len(set(found)) == len(found):
+            return found
+    raise ValueError(f"no different sizes lie in {bounds}")
+
+
+def tensor(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers."""
+    return torch.from_numpy(rng.normal(size=shape)).to(dtype)
+
+
+def mask(rng: np.random.Generator, *shape: int) -> Tensor:
+    """A mask in which every row allows at least one key and, where it has two, forbids one."""
+    allowed = rng.random(shape) < 0.6
+    one = rng.integers(shape[-1], size=shape[:-1])
+    other = (one + 1 + rng.integers(max(1, shape[-1] - 1), size=shape[:-1])) % shape[-1]
+    np.put_along_axis(allowed, other[..., None], False, axis=-1)
+    np.put_along_axis(allowed, one[..., None], True, axis=-1)
+    return torch.from_numpy(allowed)
+
+
+def linear(
+    rng: np.random.Generator, name: str, d_in: int, d_out: int, bias: bool = True, gain: float = 1.0
+) -> dict[str, Tensor]:
+    """The parameters of an ``nn.Linear`` called `name`, in which no number is small enough to hide."""
+    drawn = {f"{name}.weight": gain * tensor(rng, d_out, d_in) / d_in**0.5}
+    return drawn | ({f"{name}.bias": 0.5 * tensor(rng, d_out)} if bias else {})
+
+
+def norm(rng: np.random.Generator, name: str, d_model: int) -> dict[str, Tensor]:
+    """The parameters of an ``nn.LayerNorm`` called `name`, far from ones and zeros."""
+    return {f"{name}.weight": 1 + 0.5 * tensor(rng, d_model), f"{name}.bias": 0.5 * tensor(rng, d_model)}
+
+
+def cast(case: Case, dtype: torch.dtype) -> Case:
+    """The same case with all its floating tensors, parameters too, in another dtype."""
+
+    def converted(value: Any) -> Any:
+        return value.to(dtype) if is_tensor(value) and value.is_floating_point() else value
+
+    return replace(case, args=mapped(converted, case.args), kwargs=mapped(converted, case.kwargs))
