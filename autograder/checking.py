@@ -12,9 +12,21 @@ import numpy as np
 
 from autograder.cage import calling, tensors, wire
 from autograder.cage.served import Host
-from autograder.exercise import Answer, Case, Criterion, Exercise, Function, Lent, Outcome, Seed, Trial
+from autograder.exercise import (
+    Answer,
+    Case,
+    Criterion,
+    Exercise,
+    Function,
+    Lent,
+    Outcome,
+    Property,
+    Seed,
+    Trial,
+)
 from autograder.forbidden import told
 from autograder.report import CriterionResult, Failure, Report, Status
+from autograder.shrink import shrunk, size
 from autograder.values import describe, differs, same_form, tolerance_for
 
 Candidate = Callable[[Case], Outcome]
@@ -89,12 +101,12 @@ class Examination:
         self._mistaken: dict[tuple[str, str, str], Outcome] = {}
         self._reference = _in_float64(exercise.reference)
 
-    def of(self, candidate: Candidate) -> Report:
+    def of(self, candidate: Candidate, shrinking: bool = True) -> Report:
         """The report on a candidate.
 
         The explanation of a failure is sought in this order: a misconception of the bank whose outcomes are
         the candidate's in every case of the failed criterion; a property that the outcome breaks; the first
-        difference.
+        difference. The case that shows it is made smaller first, unless `shrinking` is false.
         """
         exercise = self.exercise
         examined: list[_Examined] = []
@@ -117,7 +129,7 @@ class Examination:
         bank = _Bank(self, examined)
         results = []
         for one in examined:
-            failure = _explain(exercise, one, bank) if one.failed else None
+            failure = _explain(one, bank, self, shrinking) if one.failed else None
             earned = 0.0 if one.failed or core_failed else one.criterion.points
             results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
         return Report(exercise.name, exercise.points, tuple(results))
@@ -126,9 +138,20 @@ class Examination:
         """What a right answer shows in a case."""
         key = (criterion.says, case.says)
         if key not in self._expected:
-            right = criterion.through(self._reference)(case)
-            self._expected[key] = _observe(criterion, case, right)
+            self._expected[key] = self.observed(criterion, case)
         return self._expected[key]
+
+    def observed(self, criterion: Criterion, case: Case) -> Any:
+        """The same, asked of the reference anew."""
+        return _observe(criterion, case, criterion.through(self._reference)(case))
+
+    def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:
+        """The first property that a trial breaks, and how."""
+        if criterion.observes == "value" and same_form(trial.value, trial.expected):
+            for law in self.exercise.properties:
+                if said := _guarded(law.broken, trial):
+                    return law, said
+        return None, None
 
     def mistaken(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
         """What a mistake of the bank does in a case."""
@@ -282,6 +305,11 @@ class _Bank:
             return matches[0] if matches else None
         return max(matches, key=lambda m: (self._total(m, exactly=True), self._total(m)))
 
+    def agrees(self, mistake: Answer, trial: Trial, criterion: Criterion) -> bool:
+        """Whether the mistake does in a case what the candidate did; the case may be a new one."""
+        mistaken = criterion.through(local(mistake.function))(trial.case)
+        return self._agrees(mistaken, trial, criterion, exactly=False)
+
     def _fails(self, mistake: Answer, one: _Examined) -> bool:
         """Whether the mistake fails too; what passes a lenient test explains no failure of it."""
         call = one.criterion.through(local(mistake.function))
@@ -319,16 +347,37 @@ def _complaint(outcome: Outcome) -> str:
     return outcome.message.partition(" (line ")[0]
 
 
-def _explain(exercise: Exercise, one: _Examined, bank: _Bank) -> Failure:
+def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: bool) -> Failure:
     """The smallest failing case, with the misconception, the broken property or the bare difference."""
     failing = [(t, fault) for t, fault in zip(one.trials, one.faults, strict=True) if fault]
-    trial, fault = min(failing, key=lambda pair: _size(pair[0].case))
+    trial, fault = min(failing, key=lambda pair: size(pair[0].case))
     numpy_state = np.random.get_state()  # the student's, and a mistake of the bank may draw from it
     mistake = bank.explaining(one)
+    law, broken = examination.broken(one.criterion, trial)
+    if shrinking and not one.criterion.measure and one.criterion.observes != "cost":
+
+        def tried(case: Case) -> tuple[Trial, str | None]:
+            other = Trial(case, trial.call(case), examination.observed(one.criterion, case), trial.call)
+            return other, _fault(examination.exercise, one.criterion, other)
+
+        def fails_alike(case: Case) -> bool:
+            other, fault = tried(case)
+            return bool(
+                fault
+                and other.outcome.error == trial.outcome.error
+                and not other.outcome.forbidden
+                and (not examination.exercise.domain or examination.exercise.domain(case))
+                and isinstance(other.expected, _Raised) == isinstance(trial.expected, _Raised)
+                and (not mistake or bank.agrees(mistake, other, one.criterion))
+                and (not law or law.broken(other))
+            )
+
+        smaller = shrunk(trial.case, lambda case: bool(_guarded(fails_alike, case)))
+        if smaller is not trial.case:
+            trial, found = tried(smaller)
+            fault = found or fault
+            broken = _guarded(law.broken, trial) if law else None
     np.random.set_state(numpy_state)
-    broken = None
-    if one.criterion.observes == "value" and same_form(trial.value, trial.expected):
-        broken = next((said for p in exercise.properties if (said := _broken(p.broken, trial))), None)
     return Failure(
         case=trial.case.says,
         arguments=", ".join(
@@ -346,15 +395,10 @@ def _plain(value: Any) -> Any:
     return f"generator({value.value})" if isinstance(value, Seed) else value
 
 
-def _broken(broken: Callable[[Trial], str | None], trial: Trial) -> str | None:
-    """A property asked of any outcome; one that cannot be asked, whatever the reason, is not broken."""
+def _guarded(asked: Callable[[Any], Any], of: Any) -> Any:
+    """A question about any outcome; one that cannot be asked, whatever the reason, has the answer None."""
     try:
         with np.errstate(all="ignore"):
-            return broken(trial)
+            return asked(of)
     except Exception:
         return None
-
-
-def _size(case: Case) -> int:
-    sizes = [leaf for _, leaf in tensors.leaves((case.args, case.kwargs))]
-    return sum(int(np.prod(leaf.shape)) if tensors.is_array(leaf) else 1 for leaf in sizes)

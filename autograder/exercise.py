@@ -182,6 +182,8 @@ class Exercise:
         properties: laws that explain a failure when no misconception does.
         forbidden: library calls that *are* the exercise, as dotted names.
         same: equality of two observed values in a case, where plain closeness is not the question.
+        domain: whether a case's arguments are what the exercise speaks of (weights that sum to 1, say); asked
+            before a case that was made smaller is shown.
         given: the module whose code the notebook gives in a cell; answers may use what it defines.
     """
 
@@ -193,6 +195,7 @@ class Exercise:
     properties: tuple[Property, ...] = ()
     forbidden: tuple[str, ...] = ()
     same: Callable[[Any, Any, Case], bool] | None = None
+    domain: Callable[[Case], bool] | None = None
     given: ModuleType | None = None
     misconceptions: list[Answer] = field(default_factory=list)
     styles: list[Answer] = field(default_factory=list)

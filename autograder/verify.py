@@ -47,7 +47,7 @@ def try_bank(exercise: Exercise, seed: int = PUBLIC_SEED) -> Iterable[Tried]:
     for is_misconception, answers in ((True, exercise.misconceptions), (False, exercise.styles)):
         for answer in answers:
             candidate = local(answer.function, (*exercise.forbidden, "tfcore"))
-            yield Tried(exercise, answer, is_misconception, examination.of(candidate))
+            yield Tried(exercise, answer, is_misconception, examination.of(candidate, shrinking=False))
 
 
 @dataclass(frozen=True)

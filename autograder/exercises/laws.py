@@ -226,6 +226,12 @@ def on_any_device(trial: Trial) -> str | None:
     return f"with inputs on another device than the cpu: {trial.value}; {cure}" if trial.value else None
 
 
+def of_weights(case: Case) -> bool:
+    """A domain: the first argument holds weights, which sum to 1 along the axis that is meant, or to 0."""
+    sums = tensors.numbers(case.args[0]).sum(axis=case.kwargs.get("axis", -1))
+    return bool(np.all((np.abs(sums - 1) < 1e-6) | (sums == 0)))
+
+
 FIRST = (
     Property("results are finite", _of_each(_finite)),
     Property("the same call gives the same result", repeatable),

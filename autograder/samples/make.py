@@ -14,11 +14,12 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from autograder import exercises, release
-from autograder.checking import examine, local
+from autograder.checking import Examination, local
 from autograder.errors import BadInputError
 from autograder.exercise import Answer, Exercise
 from autograder.files import write_atomically
@@ -104,7 +105,13 @@ def worth(exercise: Exercise, answer: Answer | None) -> float:
     """The points that an answer gets, examined in this process."""
     if answer is None:
         return 0.0
-    return examine(exercise, local(answer.function, exercise.forbidden), PUBLIC_SEED).score
+    candidate = local(answer.function, exercise.forbidden)
+    return _examination(exercise.name).of(candidate, shrinking=False).score
+
+
+@cache
+def _examination(name: str) -> Examination:
+    return Examination(exercises.find(name), PUBLIC_SEED)
 
 
 def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:

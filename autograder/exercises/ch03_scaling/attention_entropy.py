@@ -9,7 +9,7 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, index
+from autograder.exercises.laws import FIRST, LAST, index, of_weights
 from autograder.values import differs
 from tfcore import scaling
 
@@ -149,6 +149,7 @@ EXERCISE = Exercise(
         Property("the sum of the terms", by_hand),
         *FIRST[3:],
     ),
+    domain=of_weights,
     forbidden=(
         "scipy.stats.entropy",
         "torch.distributions.Categorical",

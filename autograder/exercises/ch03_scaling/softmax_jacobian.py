@@ -8,7 +8,7 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, index, near
+from autograder.exercises.laws import FIRST, LAST, index, near, of_weights
 from tfcore import scaling
 
 Array = np.ndarray
@@ -143,6 +143,7 @@ EXERCISE = Exercise(
         *LAST,
         Property("J is the slope", agrees_with_differences),
     ),
+    domain=of_weights,
     forbidden=(
         "torch.autograd.functional.jacobian",
         "torch.autograd.grad",

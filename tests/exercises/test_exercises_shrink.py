@@ -1,0 +1,116 @@
+"""A failing case is made smaller before it is shown, and still shows the same failure."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from exercise_bank import EACH, report_on
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autograder import exercises
+from autograder.cage.tensors import arrays, numbers
+from autograder.checking import Examination, local
+from autograder.exercise import Case, Lent, Seed
+from autograder.shrink import MOST_TRIED, shrunk, size
+from autograder.student import PUBLIC_SEED
+
+
+def case(*args, **kwargs):
+    return Case("drawn", args, kwargs)
+
+
+def test_an_axis_is_cut_wherever_it_stands():
+    q, k = np.random.default_rng(1).normal(size=(4, 7)), np.random.default_rng(2).normal(size=(5, 7))
+    small = shrunk(case(q, k), lambda c: c.args[0].shape[-1] == c.args[1].shape[-1])
+    assert [a.shape for a in small.args] == [(4, 1), (1, 1)]  # few enough numbers to be shown
+    assert small.says == "drawn, made smaller"
+
+
+def test_numbers_are_rounded_as_far_as_the_failure_allows():
+    x = np.array([0.123456, -2.71828])
+    assert shrunk(case(x), lambda c: True).args[0].tolist() == [0.0, -3.0]
+    assert shrunk(case(x), lambda c: c.args[0][0] > 0).args[0].tolist() == [0.1, -2.7]
+    assert shrunk(case(x), lambda c: c.args[0][0] > 0.11).args[0] is x
+
+
+def test_what_does_not_fail_smaller_is_shown_as_it_is():
+    given_case = case(torch.ones(3, 4, 5))
+    assert shrunk(given_case, lambda c: False) is given_case
+
+
+@pytest.mark.parametrize("argument", [Seed(3), Lent("a model", object)])
+def test_cases_with_generators_and_models_are_left_alone(argument):
+    given_case = case(np.ones((9, 8)), argument)
+    assert shrunk(given_case, lambda c: True) is given_case
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 40))
+def test_it_ends_and_never_grows(shape, least):
+    tried = []
+
+    def fails(c):
+        tried.append(c)
+        return c.args[0].size >= least
+
+    x = np.random.default_rng(0).normal(size=shape)
+    small = shrunk(case(x), fails)
+    assert size(small) <= size(case(x))
+    assert len(tried) <= MOST_TRIED
+    assert x.size < least or small.args[0].size >= least
+
+
+def test_the_original_is_not_written_into():
+    x = torch.arange(24.0).reshape(4, 6)
+    small = shrunk(case(x), lambda c: True)
+    small.args[0].fill_(7)
+    assert x.flatten().tolist() == list(range(24))
+
+
+def test_a_report_shows_the_small_case():
+    def attention_scores(query, key):
+        return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1] + 1)
+
+    first = report_on("ch02_qkv/attention_scores", attention_scores).failures[0]
+    assert first.case.endswith(", made smaller")
+    assert len(first.arguments) < 160
+    assert "1/sqrt(d_k)" in first.broken
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_case_outside_the_domain_is_not_shown(keeps):
+    """Rows of weights do not sum to 1 any more when a weight is cut off."""
+
+    def softmax_jacobian(p):
+        return p[..., :, None] * (0.9 * np.eye(p.shape[-1]) - p[..., None, :])
+
+    exercise = dataclasses.replace(exercises.find("softmax_jacobian"), domain=lambda case: keeps)
+    report = Examination(exercise, PUBLIC_SEED).of(local(softmax_jacobian))
+    assert any(failure.case.endswith("made smaller") for failure in report.failures) is keeps
+
+
+def test_weights_are_told_from_other_numbers():
+    from autograder.exercises.laws import of_weights
+
+    assert of_weights(case(np.array([[0.5, 0.5], [0.0, 0.0]])))
+    assert of_weights(Case("columns", (np.array([[0.25], [0.75]]),), {"axis": 0}))
+    assert not of_weights(case(np.array([0.5, 0.25])))
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_smaller_case_is_told_with_the_same_points_and_the_same_hint(name):
+    """Shrinking explains: it changes neither points nor diagnosis."""
+    exercise = exercises.find(name)
+    examination = Examination(exercise, PUBLIC_SEED)
+    for mistake in exercise.misconceptions[:3]:
+        candidate = local(mistake.function, (*exercise.forbidden, "tfcore"))
+        plain, small = examination.of(candidate, shrinking=False), examination.of(candidate)
+        assert (plain.score, plain.diagnosis) == (small.score, small.diagnosis)
+        for one, other in zip(plain.failures, small.failures, strict=True):
+            assert (one.hint, bool(one.broken)) == (other.hint, bool(other.broken))
+
+
+def test_numbers_of_every_kind_are_counted():
+    assert size(case(np.ones((2, 3)), {"a": [torch.ones(4)]}, 5)) == 11
+    assert [numbers(a).size for a in arrays(np.ones(2), {"a": [torch.ones(4)]})] == [2, 4]
