@@ -113,20 +113,43 @@ def _examples(*lines: str) -> str:
     return "[bold]Examples[/]\n\n" + "\n\n".join(f"  $ {line}" for line in lines)
 
 
-@app.command(epilog=_examples("autograder release", "autograder release ch02_qkv ch03_scaling"))
+@app.command(
+    epilog=_examples(
+        "autograder release",
+        "autograder release ch02_qkv ch03_scaling",
+        "autograder release --variant spring --variant autumn",
+    )
+)
 def release(
     assignments: Assignments = None,
     force: Annotated[
         bool,
         typer.Option("--force", help="Replace notebooks that somebody worked in; a copy is kept as *.orig."),
     ] = False,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option("--variant", help="A student or class that gets other numbers, in variants/NAME/."),
+    ] = None,
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Makes the students' notebooks from the solutions; only what changed is written."""
-    from autograder.release import publish
+    """Makes the students' notebooks from the solutions; only what changed is written.
+
+    With --variant the release goes to variants/NAME/ instead, with other numbers in the worked examples and
+    the written questions; the answers that go with them are put in .autograder/variants/NAME/.
+    """
+    from autograder.release import give_variants, publish
 
     here = Course.at(course)
+    if variant:
+        folders = give_variants(here, here.chosen(assignments or []), variant)
+        paths = [str(folder.relative_to(here.root)) for folder in folders]
+        if as_json:
+            print_json(paths)
+        else:
+            for path in paths:
+                out.print(path, soft_wrap=True)
+        return
     done = publish(here, here.chosen(assignments or []), force)
     if as_json:
         print_json(
@@ -139,6 +162,31 @@ def release(
         beside = [name for name in one.files if not name.endswith(".ipynb")]
         files = f" (with {', '.join(beside)})" if beside else ""
         out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
+
+
+@app.command(epilog=_examples("autograder audit", "autograder audit variants/spring bundle.zip"))
+def audit(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Folders or zip files; notebooks/ if left out.")
+    ] = None,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Looks for what a student must not get: solutions, mark schemes, hidden cases, the secret seed.
+
+    Ends with 1 if something is found.
+    """
+    from autograder.audit import of_folder
+
+    here = Course.at(course)
+    found = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in of_folder(here, path)]
+    if as_json:
+        print_json(found)
+    for leak in [] if as_json else found:
+        out.print(f"[bold red]✗[/] {escape(leak)}", soft_wrap=True)
+    if not found and not as_json:
+        out.print("Nothing is given away.")
+    raise typer.Exit(NOT_PASSED if found else 0)
 
 
 @app.command(

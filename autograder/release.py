@@ -15,10 +15,13 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from autograder import audit, variants
+from autograder.audit import source
 from autograder.errors import BadInputError
 from autograder.files import require_writable, write_atomically, write_if_changed
 from autograder.layout import CONFIG, Course
@@ -26,12 +29,7 @@ from autograder.layout import CONFIG, Course
 Files = dict[str, bytes]
 """A release: its files by their path inside the assignment's folder."""
 
-_LEFT_OVER = re.compile(r"(BEGIN|END) (SOLUTION|MARK SCHEME|HIDDEN TESTS)")
-_SECRET_NAME = re.compile(r"rubric|solution|mark.?scheme|answer|grader|\.py$", re.IGNORECASE)
-_SOLUTION = re.compile(r"BEGIN SOLUTION[^\n]*\n(.*?)\n[^\n]*END SOLUTION", re.DOTALL)
 _NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyter", "trusted")
-_SHORT = 30
-"""Solutions of fewer characters may well stand elsewhere by chance."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +42,47 @@ class Published:
     note: str = ""
 
 
-def made(course: Course, assignment: str) -> Files:
+def made(course: Course, assignment: str, variant: str | None = None) -> Files:
     """The release of an assignment, as `publish` would write it.
 
-    It is made once and remembered until its source, nbgrader's configuration or this module changes.
+    Args:
+        course: the course.
+        assignment: which.
+        variant: the student or class that gets other numbers; see `autograder.variants`.
 
     Raises:
         BadInputError: nbgrader refuses the source, or a solution would be given away.
     """
+    converted, remember = _converted(course, assignment)
+    files = {
+        name: _varied(data, assignment, variant) if name.endswith(".ipynb") else data
+        for name, data in converted.items()
+    }
+    _refuse_leaks(course, assignment, files)
+    remember()
+    return files
+
+
+def _converted(course: Course, assignment: str) -> tuple[Files, Callable[[], None]]:
+    """What nbgrader makes of the source, and a way to remember it until that or this module changes."""
     fingerprint = _fingerprint(course, assignment)
     memory = course.state / "released" / f"{assignment}.json"
     try:
         remembered = json.loads(memory.read_bytes())
         if remembered["fingerprint"] == fingerprint:
-            return {name: base64.b64decode(data) for name, data in remembered["files"].items()}
+            known = {name: base64.b64decode(data) for name, data in remembered["files"].items()}
+            return known, lambda: None
     except (OSError, ValueError, KeyError, TypeError):
         pass
     files = _convert(course, assignment)
-    _refuse_leaks(course, assignment, files)
-    told = {name: base64.b64encode(data).decode() for name, data in files.items()}
-    with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
-        course.make_private()
-        write_atomically(memory, json.dumps({"fingerprint": fingerprint, "files": told}).encode())
-    return files
+
+    def remember() -> None:
+        told = {name: base64.b64encode(data).decode() for name, data in files.items()}
+        with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
+            course.make_private()
+            write_atomically(memory, json.dumps({"fingerprint": fingerprint, "files": told}).encode())
+
+    return files, remember
 
 
 def notebooks(course: Course, assignment: str) -> Files:
@@ -79,11 +95,57 @@ def notebooks(course: Course, assignment: str) -> Files:
         if name.endswith(".ipynb"):
             notebook = json.loads(data)
             for cell in notebook["cells"]:
-                cell["source"] = _source(cell)
+                cell["source"] = source(cell)
             found[name.removesuffix(".ipynb")] = json.dumps(
                 notebook, ensure_ascii=False, sort_keys=True
             ).encode()
     return found
+
+
+def _varied(data: bytes, assignment: str, variant: str | None) -> bytes:
+    """The notebook with the numbers of a variant, and without the comments that speak of them."""
+    notebook = json.loads(data)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            text = variants.varied(source(cell), f"{assignment} {cell['id']}", variant)
+            cell["source"] = text.splitlines(keepends=True)
+    return _as_bytes(notebook)
+
+
+def give_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
+    """Writes a release of its own for each student or class, and for the teacher the answers that go with it.
+
+    The releases lie in ``variants/<name>/<assignment>/``, the answers in ``.autograder/variants/<name>/``.
+
+    Raises:
+        BadInputError: a name is not fit for a folder, or a release is refused.
+    """
+    for name in names:
+        if not re.fullmatch(r"\w[\w.@+-]*", name):
+            raise BadInputError(f"a variant is named like a folder, by letters and digits; got {name!r}")
+    every = {(n, a): made(course, a, n) for n in names for a in assignments}
+    keys = {(n, a): _key(course, a, n) for n in names for a in assignments}
+    written = []
+    course.make_private()
+    for (name, assignment), files in every.items():
+        folder = course.root / "variants" / name / assignment
+        _put(folder, files, True, {})
+        key = course.state / "variants" / name / f"{assignment}.md"
+        write_if_changed(key, keys[name, assignment].encode())
+        written.append(folder)
+    return written
+
+
+def _key(course: Course, assignment: str, variant: str) -> str:
+    """The written questions' answers and mark schemes with the numbers of a variant."""
+    told = [f"# {assignment}, variant {variant}"]
+    for path in sorted((course.solutions / assignment).glob("*.ipynb")):
+        for cell in json.loads(path.read_bytes())["cells"]:
+            marks = cell.get("metadata", {}).get("nbgrader", {})
+            if cell["cell_type"] == "markdown" and marks.get("solution"):
+                where = f"{assignment} {cell.get('id') or marks['grade_id']}"
+                told += [f"## {marks['grade_id']}", variants.varied(source(cell), where, variant)]
+    return "\n\n".join(told) + "\n"
 
 
 def publish(course: Course, assignments: list[str], force: bool = False) -> list[Published]:
@@ -275,43 +337,14 @@ def _steady(data: bytes, source: bytes) -> bytes:
         "language_info": {"name": language.get("name", "python")},
     }
     notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
+    return _as_bytes(notebook)
+
+
+def _as_bytes(notebook: dict[str, Any]) -> bytes:
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
 def _refuse_leaks(course: Course, assignment: str, files: Files) -> None:
-    """Refuses a release that would give away a solution, a mark scheme or a hidden test."""
-    for name, data in files.items():
-        where = f"the release of {assignment} would give away"
-        if not name.endswith(".ipynb"):
-            if _SECRET_NAME.search(name):
-                raise BadInputError(
-                    f"{where} {name}: every file beside the notebook goes to the students. Move it out of "
-                    f"{course.solutions / assignment}."
-                )
-            continue
-        text = "\n".join(_source(cell) for cell in json.loads(data)["cells"])
-        if left := _LEFT_OVER.search(text):
-            raise BadInputError(f"{where} what is marked {left[0]!r} in {name}. Correct the markers there.")
-        plain = "".join(text.split())
-        source = json.loads((course.solutions / assignment / name).read_bytes())
-        for cell in source["cells"]:
-            for solution in _solutions(cell):
-                squeezed = "".join(solution.split())
-                if len(squeezed) >= _SHORT and squeezed in plain:
-                    grade_id = cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", "?")
-                    raise BadInputError(
-                        f"{where} the solution of {grade_id} in {name}: the same text stands in another "
-                        "cell. Change one of the two."
-                    )
-
-
-def _solutions(cell: dict[str, Any]) -> list[str]:
-    marks = cell.get("metadata", {}).get("nbgrader", {})
-    if not marks.get("solution"):
-        return []
-    return _SOLUTION.findall(_source(cell)) or [_source(cell)]
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(source)
+    """Refuses a release that would give away what students must not see; says where to mend it."""
+    for found in audit.leaks(course, {f"{assignment}/{name}": data for name, data in files.items()}):
+        raise BadInputError(f"the release would give away {found} Its source is {course.solutions}.")

@@ -145,7 +145,7 @@ def test_a_solution_in_another_cell_is_refused(course, solution):
         )
 
     change(solution, leak)
-    refuses(course, "would give away", "the same text stands in another cell")
+    refuses(course, "would give away", "the same text stands in a cell")
 
 
 def test_solution_markers_outside_an_answer_are_refused(course, solution):
@@ -161,7 +161,7 @@ def test_solution_markers_outside_an_answer_are_refused(course, solution):
 
 def test_a_rubric_beside_the_notebook_is_refused(course, solution):
     solution.with_name("rubric.md").write_text("three points for ...")
-    refuses(course, "would give away rubric.md", "Move it out")
+    refuses(course, "would give away ch02_qkv/rubric.md", "Move it out")
 
 
 def test_a_broken_solution_is_refused(course, solution):
