@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -55,6 +56,41 @@ def test_an_array_that_was_not_contiguous_arrives_not_contiguous():
     np.testing.assert_array_equal(got, strided)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3, 4)])
+def test_tensors_arrive_with_dtype_shape_and_every_bit(dtype, shape):
+    tensor = (3 * torch.randn(shape)).to(getattr(torch, dtype))
+    got = through(tensor)
+    assert (got.dtype, got.shape) == (tensor.dtype, tensor.shape)
+    assert got.is_contiguous() == tensor.is_contiguous()
+    assert torch.equal(got.view(-1), tensor.view(-1))
+
+
+def test_a_tensor_that_was_not_contiguous_arrives_not_contiguous():
+    tensor = torch.arange(24.0).reshape(4, 6).T
+    got = through(tensor)
+    assert not got.is_contiguous()
+    assert torch.equal(got, tensor)
+
+
+def test_a_tensor_with_a_gradient_arrives_without():
+    assert not through(torch.ones(2, requires_grad=True) * 2).requires_grad
+
+
+def test_a_tensor_that_does_not_travel_arrives_as_what_it_was():
+    assert repr(through(torch.ones(2, 2).to_sparse())) == "a torch.Tensor of shape (2, 2) (torch.float32)"
+    assert repr(through(torch.ones(2, dtype=torch.complex64))).startswith("a torch.Tensor of shape (2,)")
+
+
+def test_a_tensor_without_numbers_arrives_as_what_it_was():
+    assert repr(through(torch.empty(3, 4, device="meta"))).startswith("a torch.Tensor of shape (3, 4)")
+
+
+def test_a_seed_of_torch_arrives_as_torchs_generator():
+    expected = torch.rand(3, generator=torch.Generator().manual_seed(7))
+    assert torch.equal(torch.rand(3, generator=through(Seed(7, "torch"))), expected)
+
+
 def test_a_float_wider_than_64_bits_arrives_as_64():
     assert through(np.longdouble([1.5])).dtype == np.float64
 
@@ -74,6 +110,7 @@ def frame(header, *buffers: bytes) -> bytes:
 
 
 ARRAY = {"$": "array", "dtype": "float64", "shape": [2], "layout": "C"}
+TENSOR = {"$": "tensor", "dtype": "float32", "shape": [2], "layout": "C"}
 HOSTILE = {
     "no JSON": frame(b"{"),
     "a header of 4 GiB": struct.pack(">I", 2**32 - 1),
@@ -88,6 +125,12 @@ HOSTILE = {
     "a thousand arrays": frame([ARRAY | {"shape": [1]}] * 1000, b"\0" * 8000),
     "nested 1,000 deep": frame(b"[" * 1000 + b"]" * 1000),
     "nested 100,000 deep": frame(b"[" * 100_000 + b"]" * 100_000),
+    "a tensor of objects": frame(TENSOR | {"dtype": "object"}, b"\0" * 16),
+    "a tensor of attributes": frame(TENSOR | {"dtype": "nn"}, b"\0" * 16),
+    "a tensor of text": frame(TENSOR | {"shape": "22"}, b"\0" * 16),
+    "a tensor without end": frame(TENSOR | {"shape": [2**40, 2**40]}),
+    "a tensor without a shape": frame({"$": "tensor", "dtype": "float32"}),
+    "a served object without a handle": frame({"$": "served", "handle": "x"}),
     "a tuple without items": frame({"$": "tuple"}),
     "a dict of wrong pairs": frame({"$": "dict", "items": [[1, 2, 3]]}),
     "a seed that is no number": frame({"$": "generator", "seed": "x"}),

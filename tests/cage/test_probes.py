@@ -1,0 +1,162 @@
+"""Probes: what they see of functions, modules and objects, and what they say of what does not fit."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from autograder.cage import calling, probes, tensors
+
+
+def ask(probe, function, *args, metered=False, **kwargs):
+    return calling.call(function, list(args), kwargs, [], probe, metered)
+
+
+class TestGradients:
+    def test_they_are_those_of_a_weighted_sum(self):
+        x, y = torch.randn(2, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+        told = ask("gradients", lambda x, y=None: x * y, x, y=y)["value"]
+        weights = torch.cos(torch.arange(6, dtype=torch.float64) + 0.5).reshape(2, 3)
+        torch.testing.assert_close(told["0"], weights * y)
+        torch.testing.assert_close(told["y"], (weights * x).sum(0))
+
+    def test_a_result_that_is_cut_off_has_none(self):
+        assert ask("gradients", lambda x: x.detach() * 2, torch.ones(3))["value"] == {"0": probes.NONE}
+        assert ask("gradients", lambda x: x.tolist(), torch.ones(3))["value"] == {"0": probes.NONE}
+
+    def test_whole_numbers_have_none(self):
+        assert list(ask("gradients", lambda i, x: x[i], torch.tensor([0]), torch.ones(2))["value"]) == ["1"]
+
+    def test_writing_into_an_argument_is_no_error_of_torch(self):
+        def in_place(x):
+            x += 1
+            return x * x
+
+        told = ask("gradients", in_place, torch.ones(2))
+        assert told["error"] is None
+
+    def test_infinities_do_not_hide_the_rest(self):
+        told = ask("gradients", lambda x: torch.where(x > 0, x, -torch.inf), torch.tensor([1.0, -1.0]))[
+            "value"
+        ]
+        assert told["0"][0] == pytest.approx(np.cos(0.5))
+        assert told["0"][1] == 0
+
+
+class Scaled(nn.Module):
+    def __init__(self, size, bias=True):
+        super().__init__()
+        self.W = nn.Linear(size, size, bias=bias)
+        self.register_buffer("two", torch.tensor(2.0))
+
+    def forward(self, x, shift=None):
+        y = self.W(x) * self.two
+        return y if shift is None else y + shift
+
+
+def parameters(dtype=torch.float64):
+    return {"W.weight": torch.randn(3, 3, dtype=dtype), "W.bias": torch.randn(3, dtype=dtype)}
+
+
+class TestModules:
+    def test_parameters_are_set_in_their_dtype(self):
+        given, x = parameters(), torch.randn(2, 3, dtype=torch.float64)
+        value = ask("module", Scaled, {"size": 3}, given, x)["value"]
+        torch.testing.assert_close(value, 2 * (x @ given["W.weight"].T + given["W.bias"]))
+
+    def test_gradients_are_given_by_place_and_by_name(self):
+        x = torch.randn(2, 3, dtype=torch.float64)
+        told = ask("module_gradients", Scaled, {"size": 3}, parameters(), x, shift=x.clone())["value"]
+        assert set(told) == {"0", "shift", "W.weight", "W.bias"}
+
+    @pytest.mark.parametrize(
+        ("made", "given", "says"),
+        [
+            (Scaled, {"V.weight": torch.ones(3, 3)}, "there is no parameter `V.weight`"),
+            (Scaled, {"W.weight": torch.ones(3, 3)}, "a parameter `W.bias` that nobody asked for"),
+            (Scaled, {"W.weight": torch.ones(4, 3), "W.bias": torch.ones(3)}, "expected (4, 3)"),
+            (lambda size: {}, parameters(), "expected an nn.Module, got a dict"),
+        ],
+    )
+    def test_what_does_not_fit_is_named(self, made, given, says):
+        told = ask("module", made, {"size": 3}, given, torch.ones(1, 3))
+        assert told["error"] == "Unfit"
+        assert says in told["message"]
+
+    def test_the_sizes_of_parameters(self):
+        assert ask("parameters", Scaled, {"size": 3})["value"] == {"W.weight": [3, 3], "W.bias": [3]}
+
+
+class Counter:
+    def __init__(self, start):
+        self.count = start
+        self.seen = torch.zeros(3)
+
+    def add(self, by):
+        if by < 0:
+            raise ValueError("only upwards")
+        self.count += by
+        self.seen += by
+        return self.seen
+
+
+class TestSteps:
+    def test_results_are_those_of_their_moment(self):
+        moves = [("add", 1), ("count",), ("add", 2), ("seen",)]
+        one, count, two, seen = ask("steps", Counter, {"start": 4}, moves)["value"]
+        assert (one.tolist(), count, two.tolist(), seen.tolist()) == ([1.0] * 3, 5, [3.0] * 3, [3.0] * 3)
+
+    def test_a_value_error_is_a_result_and_the_rest_goes_on(self):
+        assert ask("steps", Counter, {"start": 4}, [("add", -1), ("count",)])["value"] == [
+            {"raised": "ValueError"},
+            4,
+        ]
+
+    def test_another_error_is_the_students(self):
+        told = ask("steps", Counter, {"start": 4}, [("add", "x")])
+        assert told["error"] == "TypeError"
+
+
+@pytest.mark.parametrize(
+    ("function", "clashes"),
+    [
+        (lambda x: x + torch.arange(3), True),
+        (lambda x: x @ torch.ones(3, 4)[:, :2], True),
+        (lambda x: torch.cat([x, torch.zeros(2, 3)]), True),
+        (lambda x: torch.ones(3, 3).tril(), True),
+        (lambda x: x.masked_fill(torch.ones(2, 3, dtype=torch.bool), 0), True),
+        (lambda x: x + torch.arange(3).float(), True),
+        (lambda x: x + torch.arange(3, device=x.device), False),
+        (lambda x: x + torch.arange(3).to(x.device), False),
+        (lambda x: x + torch.arange(3).to(x), False),
+        (lambda x: x + torch.arange(3).type_as(x), False),
+        (lambda x: x[:, torch.tensor([0, 1])], False),
+        (lambda x: torch.where(x > 0, x, torch.tensor(0.0)), False),
+        (lambda x: x * torch.ones_like(x) + x.new_zeros(3), False),
+        (lambda x: x.shape[0], False),
+    ],
+)
+def test_what_is_made_on_the_cpu_and_meets_the_input_is_seen(function, clashes):
+    told = ask("elsewhere", function, torch.ones(2, 3))
+    assert told["error"] is None
+    assert bool(told["value"]) is clashes
+
+
+def test_a_metered_call_counts_operations_and_the_largest_tensor():
+    def outer(x):
+        return (x[:, None] * x).sum()
+
+    cost = ask("call", outer, torch.ones(50), metered=True)["cost"]
+    assert cost["largest"] == 2500
+    assert cost["largest_shape"] == [50, 50]
+    assert cost["operations"] == 5000
+    assert ask("call", outer, torch.ones(50))["cost"] is None
+
+
+def test_arguments_are_told_with_what_lies_inside_them():
+    def vandal(given, x):
+        given["a"][0].zero_()
+        return x
+
+    told = ask("call", vandal, {"a": [torch.ones(2)]}, np.ones(3))
+    assert [tensors.numbers(a).tolist() for a in told["arguments"]] == [[0, 0], [1, 1, 1]]
