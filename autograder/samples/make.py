@@ -31,16 +31,24 @@ Scores = dict[str, float]
 Change = Callable[[Notebook, Scores, list[Exercise]], None]
 """Does something to a right notebook, and to the points that it is expected to get."""
 
+EVERY_ACCIDENT = "ch02_qkv"
+SOME = 6
+"""All accidents befall the class of one assignment, each sixth befalls that of any other."""
+AT_LEAST = 5
+"""Accidents strike at this exercise or an earlier one."""
+
 WRITTEN = "Because each row is a set of weights: it must sum to one, and the largest score must win."
 
 
 def make(course: Course, folder: Path) -> dict[str, dict[str, Scores]]:
     """Writes the class and what is expected of it: points by student, assignment and exercise."""
     expected: dict[str, dict[str, Scores]] = {}
-    for assignment in exercises.assignments():
+    for place, assignment in enumerate(exercises.assignments()):
         declared = exercises.of_assignment(assignment)
+        accidents = ACCIDENTS if assignment == EVERY_ACCIDENT else ACCIDENTS[place::SOME]
         for name, data in release.notebooks(course, assignment).items():
-            for number, (student, notebook, scores) in enumerate(students(json.loads(data), declared)):
+            class_of = students(json.loads(data), declared, accidents)
+            for number, (student, notebook, scores) in enumerate(class_of):
                 own = folder / "submitted" / student / assignment
                 write_atomically(own / f"{name}.ipynb", as_bytes(notebook))
                 stamp = f"2026-03-{1 + number % 28:02d} 18:00:00.000000 UTC\n"
@@ -54,8 +62,16 @@ def as_bytes(notebook: Notebook) -> bytes:
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
-def students(blank: Notebook, declared: list[Exercise]) -> Iterator[tuple[str, Notebook, Scores]]:
-    """All students of an assignment: name, notebook, expected points."""
+def students(
+    blank: Notebook, declared: list[Exercise], accidents: tuple[Change, ...] | None = None
+) -> Iterator[tuple[str, Notebook, Scores]]:
+    """The students of an assignment: name, notebook, expected points.
+
+    Args:
+        blank: the released notebook.
+        declared: its exercises.
+        accidents: what befalls notebooks; all there are if left out.
+    """
     for number in range(max(len(exercise.styles) for exercise in declared)):
         styles = {e.function_name: e.styles[number % len(e.styles)] for e in declared}
         yield f"style-{number + 1:02d}", *handed_in(blank, declared, styles)
@@ -67,10 +83,10 @@ def students(blank: Notebook, declared: list[Exercise]) -> Iterator[tuple[str, N
         yield f"mistake-{number + 1:02d}", *handed_in(blank, declared, mistakes)
     right = {e.function_name: e.styles[0] for e in declared}
     yield "blank", *handed_in(blank, declared, {})
-    for count in (1, len(declared) - 2):
+    for count in sorted({1, max(1, len(declared) - 2)}):
         some = dict(list(right.items())[:count])
         yield f"partly-done-{count}-of-{len(declared)}", *handed_in(blank, declared, some)
-    for change in ACCIDENTS:
+    for change in ACCIDENTS if accidents is None else accidents:
         notebook, scores = handed_in(blank, declared, right)
         change(notebook, scores, declared)
         yield change.__name__.replace("_", "-"), notebook, scores
