@@ -27,7 +27,7 @@ from autograder.exercise import (
 from autograder.forbidden import told
 from autograder.report import CriterionResult, Failure, Report, Status
 from autograder.shrink import shrunk, size
-from autograder.values import describe, differs, same_form, tolerance_for
+from autograder.values import describe, differs, same_form
 
 Candidate = Callable[[Case], Outcome]
 """Calls the code under examination, wherever it runs."""
@@ -147,7 +147,8 @@ class Examination:
 
     def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:
         """The first property that a trial breaks, and how."""
-        if criterion.observes == "value" and same_form(trial.value, trial.expected):
+        looks = trial.case.probe == "steps" or same_form(trial.value, trial.expected)
+        if criterion.observes == "value" and looks:
             for law in self.exercise.properties:
                 if said := _guarded(law.broken, trial):
                     return law, said
@@ -249,8 +250,11 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, Any]]:
     function = exercise.reference
     if case.probe.startswith("module"):
         parameters = ["its arguments", "", *list(inspect.signature(function.forward).parameters)[1:]]  # type: ignore[attr-defined]
-    elif case.probe == "steps":
-        parameters = ["its arguments", "the calls"]
+    elif case.probe.startswith("steps"):
+        for method, *given in case.args[1]:
+            called = inspect.signature(getattr(function, method)).parameters if given else ()
+            yield from tensors.leaves(dict(zip(list(called)[1:], given, strict=False)))
+        return
     else:
         parameters = list(inspect.signature(function).parameters)
     yield from tensors.leaves(dict(zip(parameters, case.args, strict=False)) | case.kwargs)
@@ -261,7 +265,7 @@ def _unequal(
 ) -> str | None:
     if exercise.same and not exactly and same_form(got, expected) and exercise.same(got, expected, case):
         return None
-    tolerance = criterion.tolerance or tolerance_for((*case.args, *case.kwargs.values()))
+    tolerance = criterion.tolerance or case.tolerance
     why = differs(got, expected, tolerance)
     if not why:
         return None
@@ -336,10 +340,22 @@ class _Bank:
             )
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
         if criterion.observes == "cost":
-            return bool(got == expected)
+            if got != expected or _questions(trial.outcome) != _questions(mistaken):
+                return False
+            got, expected = trial.value, mistaken.value
         if isinstance(expected, list) and isinstance(trial.expected, tuple):
             expected = tuple(expected)
         return _unequal(self.exercise, criterion, trial.case, got, expected, exactly) is None
+
+
+def _questions(outcome: Outcome) -> list[Any]:
+    """What was asked of the objects lent: names, numbers, and of tensors the shapes."""
+
+    def form(value: Any) -> Any:
+        shape = getattr(value, "shape", None)
+        return value if isinstance(value, int | float | str) else (type(value).__name__, shape)
+
+    return [(name, tensors.mapped(form, args)) for name, args in outcome.asked]
 
 
 def _complaint(outcome: Outcome) -> str:
@@ -361,12 +377,13 @@ def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: b
             return other, _fault(examination.exercise, one.criterion, other)
 
         def fails_alike(case: Case) -> bool:
+            if examination.exercise.domain and not examination.exercise.domain(case):
+                return False
             other, fault = tried(case)
             return bool(
                 fault
                 and other.outcome.error == trial.outcome.error
                 and not other.outcome.forbidden
-                and (not examination.exercise.domain or examination.exercise.domain(case))
                 and isinstance(other.expected, _Raised) == isinstance(trial.expected, _Raised)
                 and (not mistake or bank.agrees(mistake, other, one.criterion))
                 and (not law or law.broken(other))

@@ -11,11 +11,13 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
+
+from autograder.values import tolerance_for
 
 Function = Callable[..., Any]
 
@@ -73,13 +75,19 @@ class Case:
     probe: str = "call"
     metered: bool = False
 
+    @cached_property
+    def tolerance(self) -> float:
+        """How far a right answer in another style may stray; found once, asked of it for every mistake."""
+        return tolerance_for((*self.args, *self.kwargs.values()))
+
 
 @dataclass(frozen=True)
 class Outcome:
     """What one call did: its value, or its exception, its arguments afterwards, and what it cost.
 
     ``cost`` holds what the meters counted in a metered case ("operations", "calls", "largest",
-    "largest_shape", "peak_bytes"), ``asked`` what was asked of the objects lent: (attribute, arguments).
+    "largest_shape", "peak_bytes", "total_bytes"), ``asked`` what was asked of the objects lent: (attribute,
+    arguments in the order of its signature).
     """
 
     value: Any = None

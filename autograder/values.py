@@ -33,6 +33,8 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         expected: a number, an array or a tuple of them.
         tolerance: see `tolerance_for`.
     """
+    if isinstance(got, dict) and got.keys() == {"raised"} and not isinstance(expected, dict):
+        return f"your code raised a {got['raised']}"
     if isinstance(expected, tuple):
         if not isinstance(got, tuple | list) or len(got) != len(expected):
             return f"expected {len(expected)} results, got {describe(got)}"
@@ -88,13 +90,14 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
     if raised := expected.get("raised"):
         if isinstance(got, dict) and "raised" in got:
             return None if got["raised"] == raised else f"expected a {raised}, got a {got['raised']}"
-        return f"expected a {raised} to be raised; your code returned {describe(got)}"
+        return f"expected a {raised} to be raised; your code returned {describe(got):.100}"
     if not isinstance(got, dict):
         return f"expected {describe(expected)}, got {describe(got)}"
     if "raised" in got:
         return f"your code raised a {got['raised']}"
-    if got.keys() != expected.keys():
-        return f"expected {describe(expected)}, got {describe(got)}"
+    for one, other, told in ((expected, got, "is missing"), (got, expected, "should not be there")):
+        if odd := [name for name in one if name not in other]:
+            return f"{_named(odd[0])} {told}"
     for name, other in expected.items():
         one = got[name]
         if _is_none(one) or _is_none(other):

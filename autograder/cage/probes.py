@@ -7,10 +7,11 @@ in this module knows an exercise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import tensors
+from .served import unobserved
 
 Candidate = Callable[..., Any]
 NONE = "no gradient"
@@ -81,17 +82,20 @@ def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -
     Returns:
         What each move gave, as it was then; ``{"raised": NAME}`` for an exception.
     """
-    made_object = made(**init)
     seen: list[Any] = []
+    for found in _moved(made(**init), moves):
+        with unobserved():
+            seen.append(tensors.private_copy(found))
+    return seen
+
+
+def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
     for name, *given in moves:
         try:
             found = getattr(made_object, name)
-            seen.append(tensors.private_copy(found(*given) if callable(found) else found))
-        except Exception as error:
-            seen.append({"raised": type(error).__name__})
-            if not isinstance(error, ValueError):
-                raise
-    return seen
+            yield found(*given) if given else found
+        except ValueError as error:
+            yield {"raised": type(error).__name__}
 
 
 def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
@@ -104,14 +108,41 @@ def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
     return mode.clash or ("the result is made without `device=`" if stranger else "")
 
 
-def visits(function: Candidate, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
-    """How often the call visits each tensor in the lists that it is given, and how many it holds together."""
+def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:
+    """The first number that the call casts to whole numbers that cannot hold it; empty if all fit."""
+    from .casts import Casts
+
+    with Casts() as seen:
+        function(*args, **kwargs)
+    return seen.wrong
+
+
+def visits(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """What the call reads of the tensors in the lists that it is given, and how large a tensor it makes.
+
+    Returns:
+        "visits" to each tensor of each list, how many of a list are held "together", and the "largest" number
+        of elements; see `autograder.cage.visits`.
+    """
     from .visits import Visits
 
-    lists = [value for value in args if isinstance(value, list)]
-    with Visits(lists) as seen:
+    with Visits([value for value in args if isinstance(value, list)]) as seen:
         function(*args, **kwargs)
-    return [{"visits": n, "together": most} for n, most in zip(seen.counts, seen.together, strict=True)]
+    return {"visits": seen.counts, "together": seen.together, "largest": seen.largest}
+
+
+def facts(made: Candidate, init: dict[str, int], tokens: Any, asked: list[str]) -> dict[str, Any]:
+    """What can be found out about a language model; see `autograder.cage.language_models`."""
+    from . import language_models
+
+    return language_models.facts(made, init, tokens, asked)
+
+
+def trained(made: Candidate, *lesson: Any) -> dict[str, Any]:
+    """What a language model has learned from a lesson; see `autograder.cage.language_models`."""
+    from . import language_models
+
+    return language_models.trained(made, *lesson)
 
 
 def module_elsewhere(
@@ -121,18 +152,27 @@ def module_elsewhere(
     return elsewhere(build(made, init, parameters), *args, **kwargs)
 
 
+def steps_elsewhere(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> str:
+    """The same of an object that is used step by step."""
+    return elsewhere(lambda: list(_moved(made(**init), moves)))
+
+
 PROBES: dict[str, Callable[..., Any]] = {
     probe.__name__: probe
     for probe in (
         call,
         gradients,
         elsewhere,
+        casts,
         visits,
         module,
         module_gradients,
         module_elsewhere,
         parameters,
         steps,
+        steps_elsewhere,
+        facts,
+        trained,
     )
 }
 

@@ -20,10 +20,12 @@ MAX_ASKED = 5000
 MAX_BYTES = 60 << 20
 """How much may be asked of a host in all, and how large one answer may be."""
 
-ERRORS = {
+ERRORS: dict[str, type[Exception]] = {
     error.__name__: error
-    for error in (AttributeError, IndexError, KeyError, MemoryError, OverflowError, RuntimeError)
-    + (TypeError, ValueError, ZeroDivisionError)
+    for error in (
+        *(AttributeError, IndexError, KeyError, MemoryError, OverflowError),
+        *(RuntimeError, TypeError, ValueError, ZeroDivisionError),
+    )
 }
 """What a student's code may be told; any other error of an object becomes a RuntimeError."""
 

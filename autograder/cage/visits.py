@@ -1,4 +1,4 @@
-"""Sees how often each of several tensors is read, and how many are held together, as if they were far away."""
+"""Sees how often each of several tensors is read, and how many are held together, as if far apart."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ class Visits(TorchDispatchMode):
     Attributes:
         counts: for each list, how often each of its tensors was visited; reads in a row are one visit.
         together: for each list, how many of its tensors one operation read, or one tensor held, at most.
+        largest: elements of the largest tensor that was made.
     """
 
     def __init__(self, lists: list[list[torch.Tensor]]) -> None:
         super().__init__()
         self.counts = [[0] * len(tensors) for tensors in lists]
         self.together = [0] * len(lists)
+        self.largest = 0
         self._last = [-1] * len(lists)
         self._place = {
             _storage(x): (which, i) for which, tensors in enumerate(lists) for i, x in enumerate(tensors)
@@ -42,6 +44,7 @@ class Visits(TorchDispatchMode):
         for x in tree_leaves(result):
             if isinstance(x, torch.Tensor) and _storage(x) not in given:
                 self._copied.pop(_storage(x), None)  # new memory, where freed memory may have been
+                self.largest = max(self.largest, x.untyped_storage().nbytes() // x.element_size())
         name = func.overloadpacket.__name__
         if not (func.is_view or name.startswith("new_") or name.endswith("_like")):
             read = sorted({self._place[x] for x in given if x in self._place})

@@ -24,6 +24,7 @@ MAX_BUFFERS = 512
 MAX_PAYLOAD = 64 << 20
 MAX_DEPTH = 12
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
+TORCH_DTYPES = tuple(f"torch.{name}" for name in (*DTYPES, "bfloat16"))
 _CHUNK = 1 << 20
 
 
@@ -130,6 +131,8 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         return {"$": "set", "items": [_pack(_plain(v), buffers, depth + 1) for v in value]}
     if tensors.is_tensor(value) and (told := _pack_tensor(value, buffers)):
         return told
+    if type(value).__name__ == "dtype" and str(value) in TORCH_DTYPES:
+        return {"$": "dtype", "name": str(value)}
     if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
         buffers.append(np.ascontiguousarray(value).tobytes())
         layout = "C" if value.flags.c_contiguous else "strided"
@@ -140,7 +143,7 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
 
 
 def _plain(member: Any) -> Any:
-    """A member of a set with Python's numbers for numpy's, which would arrive as arrays: those have no hash."""
+    """A member of a set with Python's numbers for numpy's: those arrive as arrays, which have no hash."""
     return tensors.mapped(lambda leaf: leaf.item() if isinstance(leaf, np.generic) else leaf, member)
 
 
@@ -149,16 +152,14 @@ def _pack_tensor(value: Any, buffers: list[bytes]) -> dict[str, Any] | None:
     import torch
 
     name = str(value.dtype).removeprefix("torch.")
-    if name not in (*DTYPES, "bfloat16") or value.layout != torch.strided:
+    travels = name in (*DTYPES, "bfloat16") and value.layout == torch.strided
+    if not travels or value.device.type == "meta":
         return None
-    device = "meta" if value.device.type == "meta" else "cpu"
-    told = {"$": "tensor", "dtype": name, "shape": list(value.shape), "device": device}
-    if device == "cpu":
-        plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        plain = plain.view(torch.int16) if name == "bfloat16" else plain
-        buffers.append(plain.numpy().tobytes())
-        told["layout"] = "C" if value.is_contiguous() else "strided"
-    return told
+    plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    plain = plain.view(torch.int16) if name == "bfloat16" else plain
+    buffers.append(plain.numpy().tobytes())
+    layout = "C" if value.is_contiguous() else "strided"
+    return {"$": "tensor", "dtype": name, "shape": list(value.shape), "layout": layout}
 
 
 def _name_of(value: Any) -> str:
@@ -195,6 +196,8 @@ def _unpack(value: Any, sock: socket.socket, deadline: float | None, budget: lis
             return {_unpack(v, sock, deadline, budget, depth + 1) for v in value["items"]}
         if kind == "generator":
             return generator(int(value["seed"]), value.get("library"))
+        if kind == "dtype":
+            return _dtype(value["name"])
         if kind == "served":
             return Served.arrived(int(value["handle"]))
         if kind == "tensor":
@@ -233,17 +236,19 @@ def _tensor(told: dict[str, Any], sock: socket.socket, deadline: float | None, b
     import torch
 
     half = told["dtype"] == "bfloat16"
-    if told.get("device") == "meta":
-        if told["dtype"] not in (*DTYPES, "bfloat16") or len(told["shape"]) > 16:
-            raise WireError("a tensor of a dtype or shape that does not travel")
-        return torch.empty(
-            [int(n) for n in told["shape"]], dtype=getattr(torch, told["dtype"]), device="meta"
-        )
     array = _array({**told, "dtype": "int16"} if half else told, sock, deadline, budget)
     strided = not array.flags.c_contiguous and array.size > 1
     plain = torch.from_numpy(np.array(array, order="C"))
     plain = plain.view(torch.bfloat16) if half else plain
     return tensors.strided(plain) if strided else plain
+
+
+def _dtype(name: str) -> Any:
+    import torch
+
+    if name not in TORCH_DTYPES:
+        raise WireError("a dtype that does not travel")
+    return getattr(torch, name.removeprefix("torch."))
 
 
 def generator(seed: int, library: str | None) -> Any:

@@ -27,7 +27,10 @@ def results(trial: Trial) -> Iterator[tuple[str, Array, Array]]:
         return
     kind = "result" if isinstance(trial.expected, tuple) else "step"
     for index, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True), 1):
-        if not isinstance(expected, dict | list | tuple):
+        if isinstance(expected, tuple):
+            for place, (one, other) in enumerate(zip(got, expected, strict=True), 1):
+                yield f"result {place} of step {index}", tensors.numbers(one), tensors.numbers(other)
+        elif not isinstance(expected, dict | list):
             yield f"{kind} {index}", tensors.numbers(got), tensors.numbers(expected)
 
 
@@ -102,7 +105,7 @@ def _offset(name: str, got: Array, expected: Array) -> str | None:
 
 
 def _signs(name: str, got: Array, expected: Array) -> str | None:
-    if not near(np.abs(got), np.abs(expected)):
+    if not near(np.abs(got), np.abs(expected)) or not (got * expected < 0).any():
         return None
     return f"{name} has numbers of the right size with the wrong sign, the first{index(got * expected < 0)}"
 
@@ -158,7 +161,8 @@ def not_softmax(
     if size < 1e-12 or np.allclose(logs, factor * spread, rtol=1e-3, atol=1e-3):
         return None
     found = float((logs * spread).sum()) / size
-    if usable.sum() > 2 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-3):
+    ratios = int(np.maximum(usable.sum(axis=-1) - 1, 0).sum())
+    if ratios > 1 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-3):
         if abs(found) < 1e-2 * abs(factor):
             return f"your weights hardly follow {says}: all of a row are nearly alike"
         right = f"the factor is {named}{factor:.4g}"
@@ -215,7 +219,7 @@ def elsewhere(cases: Cases) -> Cases:
 def _probed(cases: Cases, probe: str) -> Cases:
     def drawn(rng: np.random.Generator) -> Iterator[Case]:
         for case in cases(rng):
-            yield replace(case, probe=f"module_{probe}" if case.probe == "module" else probe)
+            yield replace(case, probe=probe if case.probe == "call" else f"{case.probe}_{probe}")
 
     return drawn
 

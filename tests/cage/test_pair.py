@@ -75,7 +75,13 @@ STOPPED = {
 }
 
 
-@pytest.mark.parametrize(("source", "told"), STOPPED.values(), ids=STOPPED.keys())
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        pytest.param(*row, id=name, marks=pytest.mark.slow if "swallows" in name else ())
+        for name, row in STOPPED.items()
+    ],
+)
 def test_what_does_not_come_back_is_ended_and_told(grade_file, source, told):
     report = one(grade_file(source))
     assert report.status == "stopped"
@@ -97,7 +103,7 @@ def test_memory_is_limited_and_the_limit_told(grade_file):
         "[x]",
         "lambda: 0",
         "x.astype(object)",
-        "np.zeros(10**7 + 1)",
+        pytest.param("np.zeros(10**7 + 1)", marks=pytest.mark.slow),
         "nested()",
         "x * np.nan",
     ],
@@ -166,6 +172,7 @@ def test_nothing_passes_from_one_submission_to_the_next(grade_file):
     assert one(grade_file(find + RIGHT)).passed
 
 
+@pytest.mark.slow
 def test_many_are_graded_at_once_and_each_has_its_own_verdict():
     limits = Limits()
     sources = {"right": RIGHT, "wrong": RIGHT.replace("return e /", "return 2 * e /")}
@@ -179,6 +186,7 @@ def test_many_are_graded_at_once_and_each_has_its_own_verdict():
     assert all(one(verdict).passed == key.startswith("right") for key, verdict in got.items())
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_killed_is_started_again(pair, grade_file):
     assert one(grade_file(RIGHT)).passed
     pair._judge._process.kill()
@@ -194,6 +202,7 @@ def test_no_descriptor_is_kept_from_one_submission_to_the_next(pair, grade_file)
     assert len(os.listdir(f"/proc/{pair._zygote._process.pid}/fd")) == held
 
 
+@pytest.mark.slow
 def test_both_processes_end_when_the_driver_is_killed():
     driver = """
 import os

@@ -139,6 +139,7 @@ class AllocationMeter(_Meter):
         largest_shape: shape of the tensor that needed it.
         live_bytes: bytes allocated since the start and not freed yet.
         peak_bytes: the largest that ``live_bytes`` ever was.
+        total_bytes: bytes allocated since the start, whether freed or not.
 
     From: the method of ``torch.utils._python_dispatch``, by which torch's own flop counter works.
 
@@ -155,6 +156,7 @@ class AllocationMeter(_Meter):
         self.largest_shape: tuple[int, ...] = ()
         self.live_bytes = 0
         self.peak_bytes = 0
+        self.total_bytes = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -174,6 +176,7 @@ class AllocationMeter(_Meter):
         if elements > self.largest_elements:
             self.largest_elements, self.largest_shape = elements, tuple(x.shape)
         self.live_bytes += grown
+        self.total_bytes += grown
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         weakref.finalize(x.untyped_storage(), self._free, grown)
 
