@@ -227,12 +227,20 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
         plain = outcome.error in ("Unsendable", "Unfit")
         return outcome.message if plain else f"your code raised {outcome.message}"
     if criterion.test and (
-        criterion.measure or criterion.observes == "cost" or same_form(outcome.value, trial.expected)
+        criterion.measure or criterion.observes == "cost" or _can_be_judged(outcome.value, trial.expected)
     ):
         return criterion.test(trial)
     if criterion.observes == "arguments":
         return _changed(exercise, trial)
     return _unequal(exercise, criterion, trial.case, outcome.value, trial.expected)
+
+
+def _can_be_judged(got: Any, expected: Any) -> bool:
+    """Whether a test may take it for what it should be: of what a probe tells, each part by its own form."""
+    if isinstance(expected, dict):
+        alike = isinstance(got, dict) and got.keys() == expected.keys()
+        return alike and all(_can_be_judged(got[key], expected[key]) for key in expected)
+    return same_form(got, expected)
 
 
 def _changed(exercise: Exercise, trial: Trial) -> str | None:
@@ -296,8 +304,10 @@ class _Bank:
         Where several are, the one that agrees in most cases of the whole exercise, exactly if possible. Where
         outcomes are random, so that agreement says less, it must agree in the core as well.
         """
-        if one.criterion.observes == "cost":  # a cost says little: what is returned must be the same too
-            looked_at = [other for other in self.examined if other.criterion.observes != "cost"]
+        if one.criterion.observes == "cost" or any(t.case.probe == "trained" for t in one.trials):
+            # a cost or a lesson says little, and a lesson is long: all the rest must be the same, and first
+            looked_at = [o for o in self.examined if o is not one and o.criterion.observes != "cost"]
+            looked_at += [one] if one.criterion.observes != "cost" else []
         else:
             looked_at = [self.examined[0], one] if self.exercise.same else [one]
         matches = [
@@ -397,15 +407,19 @@ def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: b
     np.random.set_state(numpy_state)
     return Failure(
         case=trial.case.says,
-        arguments=", ".join(
-            [describe(_plain(a)) for a in trial.case.args]
-            + [f"{k}={describe(_plain(v))}" for k, v in trial.case.kwargs.items()]
-        ),
+        arguments=_call_of(trial.case),
         fault=fault,
         broken=broken,
         misconception=mistake.name if mistake else None,
         hint=mistake.says if mistake else None,
     )
+
+
+def _call_of(case: Case) -> str:
+    """The arguments of a case in a few words; of an object used step by step, those it is made with."""
+    args, kwargs = ((), case.args[0]) if case.probe.startswith("steps") else (case.args, case.kwargs)
+    named = [f"{name}={describe(_plain(value))}" for name, value in kwargs.items()]
+    return ", ".join([*(describe(_plain(value)) for value in args), *named])
 
 
 def _plain(value: Any) -> Any:

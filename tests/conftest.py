@@ -1,6 +1,18 @@
+from collections.abc import Iterator
 from typing import Any
 
-collect_ignore = ["conftest.py"]  # as a module of doctests: the other folders have one of its name
+import pytest
+
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # as modules of doctests: they share one name
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[Any]:
+    """The pair of processes that grades, kept for all tests: starting one takes seconds."""
+    from autograder.grading.pair import Pair
+
+    with Pair() as pair:
+        yield pair
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

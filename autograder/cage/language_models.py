@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 SEEN = 1e-4
 """A change of the logits above this part of their size is no rounding."""
-NEAR = 0.7
+NEAR = 1.5
 """How far, in nats, the first loss may lie above that of a guess among all tokens."""
 
 Made = Callable[..., Any]
@@ -118,18 +118,19 @@ def repeats(made: Made, init: Init, tokens: Tensor) -> str:
 
 
 @torch.no_grad()
-def sees(made: Made, init: Init, tokens: Tensor) -> dict[str, list[list[int]]]:
-    """Which pairs (i, j) break causality: place i sees a later j, or not itself or an earlier one."""
+def sees(made: Made, init: Init, tokens: Tensor) -> str:
+    """Which places see what they should not, or do not see what they should."""
     model, length = _built(made, init, raised=True), tokens.shape[1]
     before = model(tokens)
-    found: dict[str, list[list[int]]] = {"later": [], "blind": []}
+    moved = torch.zeros(length, length, dtype=torch.bool)
     for j in range(length):
         changed = tokens.clone()
         changed[:, j] = _other(tokens, init)[:, j]
-        moved = _moved(before, model(changed)).any(dim=0)
-        found["later"] += [[i, j] for i in range(j) if moved[i]]
-        found["blind"] += [[i, j] for i in range(j, length) if not moved[i]]
-    return found
+        moved[:, j] = _moved(before, model(changed)).any(dim=0)
+    past = torch.ones_like(moved).tril()
+    wrong = [f"place {i} sees token {j}, which comes after it" for i, j in (moved & ~past).nonzero().tolist()]
+    wrong += [f"place {i} does not see token {j}" for i, j in (past & ~moved).nonzero().tolist()]
+    return "; ".join(wrong) or "itself and the past"
 
 
 @torch.no_grad()

@@ -6,7 +6,10 @@ import re
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 from book_paths import ROOT
+
+pytestmark = pytest.mark.slow  # it builds the book
 
 MARKS = ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS", "autograder/exercises", "misconception(")
 

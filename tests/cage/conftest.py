@@ -1,18 +1,12 @@
-"""One pair of processes for all tests of the cage."""
+"""Grading with the pair of processes that serves all tests."""
 
 import json
 
 import pytest
 from small_course import LIMITS, SEED, released
 
-from autograder.grading.pair import Pair, file_task, notebook_task
+from autograder.grading.pair import file_task, notebook_task
 from autograder.grading.session import Limits
-
-
-@pytest.fixture(scope="session")
-def pair():
-    with Pair() as pair:
-        yield pair
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
 """How an answer is examined: what is graded, what is explained, what is left alone."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from exercise_bank import EACH, alike, cases, examined, reports, toy
+from exercise_bank import EACH, NAMES, PUBLIC_SEED, alike, cases, examined, reports, toy
 
 from autograder import exercises
 from autograder.cage.tensors import arrays, is_tensor, numbers
@@ -253,7 +254,7 @@ class TestMeasure:
         assert examine(exercise, local(lambda rng: 0.5), 0).diagnosis == "own_seed"
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_cases_are_never_changed(name):
     """Even an answer that writes into everything it gets leaves the cases as they were drawn."""
 
@@ -273,7 +274,7 @@ def test_the_cases_are_never_changed(name):
             assert alike((case.args, case.kwargs), (other.args, other.kwargs)), case.says
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 def test_strided_inputs_reach_the_student_strided(name):
     for _, case in cases(name):
         given = local(lambda *args, **kwargs: args)(replace(case, probe="call")).value
@@ -290,5 +291,5 @@ def _is_contiguous(array):
 def test_reports_survive_the_journey(name):
     from autograder.report import Report
 
-    for report in reports(name, 1).values():
-        assert Report.from_dict(report.as_dict()) == report
+    for report in reports(name, PUBLIC_SEED).values():
+        assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exercise_bank import EACH, NAMES, SEEDS, alike, answers, cases
+from exercise_bank import NAMES, alike, answers, cases
 
 from autograder import exercises
 from autograder.cage.tensors import is_array, numbers
@@ -17,7 +17,7 @@ BROADCAST = ("mask",)
 """Arguments whose axes of size 1 stand for other sizes."""
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 class TestDeclaration:
     def test_enough_mistakes_and_styles(self, name):
         exercise = exercises.find(name)
@@ -76,7 +76,7 @@ class TestDeclaration:
             assert alike((one.args, one.kwargs), (other.args, other.kwargs)), one.says
 
     def test_other_seeds_draw_other_numbers(self, name):
-        first, second = ([(case.args, case.kwargs) for _, case in cases(name, seed)] for seed in SEEDS[:2])
+        first, second = ([(case.args, case.kwargs) for _, case in cases(name, seed)] for seed in (1, 22))
         assert not alike(first, second)
 
     def test_cases_are_told_apart_and_start_small(self, name):
@@ -181,7 +181,9 @@ class TestNotebook:
     def test_what_it_gives_is_what_the_bank_is_given(self, assignment):
         code = ["".join(c["source"]) for c in self.cells(assignment) if c["cell_type"] == "code"]
         for text in {e.given_source.rstrip() for e in exercises.of_assignment(assignment) if e.given}:
-            given = [source for source in code if source.startswith(("class ", "def ")) and text.endswith(source)]
+            given = [
+                source for source in code if source.startswith(("class ", "def ")) and text.endswith(source)
+            ]
             assert len(given) == 1
 
     def test_nothing_was_run_and_tfcore_is_not_used(self, assignment):

@@ -45,7 +45,13 @@ def arguments(call: str, target):
     return tuple(None for p in needed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
-@pytest.mark.parametrize(("name", "call"), FORBIDDEN)
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        pytest.param(name, call, marks=pytest.mark.slow if call.startswith("transformers.") else ())
+        for name, call in FORBIDDEN
+    ],
+)
 def test_seen_when_it_is_called_through_an_alias(name, call):
     alias = imported(call)
     if inspect.isclass(alias):

@@ -8,6 +8,8 @@ from exercise_bank import report_on
 
 from autograder.exercises.ch03_scaling import dot_product_stats as declared
 
+pytestmark = pytest.mark.slow
+
 CASES = ((64, 90), (3, 600))
 
 

@@ -2,25 +2,24 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scratch import ASSIGNMENT, FEW, command, graded, hand_in, new_course
+from scratch import ASSIGNMENT, FEW, SEED, command, graded, hand_in, new_course
 
 from autograder import exercises
 from autograder.grading.executors import EXECUTORS
-from autograder.grading.pair import Pair
 from autograder.layout import Course
 from autograder.release import notebooks
 from autograder.samples import make
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _kept():
+def _kept(pair):
     """An executor whose pair of processes serves all tests, since starting one takes seconds."""
-    with Pair() as pair:
-        EXECUTORS["kept"] = lambda tasks, workers: ((key, pair.grade(task)) for key, task in tasks)
-        yield
+    EXECUTORS["kept"] = lambda tasks, workers: ((key, pair.grade(task)) for key, task in tasks)
+    yield
     del EXECUTORS["kept"]
 
 
@@ -35,9 +34,12 @@ def template(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def students(template):
-    """The sample students of chapter 2: name -> (notebook, expected points)."""
+    """Sample students of chapter 2, with the start of the bank: name -> (notebook, expected points)."""
     (released,) = notebooks(Course.at(template), ASSIGNMENT).values()
-    declared = exercises.of_assignment(ASSIGNMENT)
+    declared = [
+        replace(exercise, misconceptions=exercise.misconceptions[:1], styles=exercise.styles[:2])
+        for exercise in exercises.of_assignment(ASSIGNMENT)
+    ]
     return {name: (nb, scores) for name, nb, scores in make.students(json.loads(released), declared)}
 
 
@@ -55,6 +57,7 @@ def few_template(template, students, tmp_path_factory):
     for student in FEW:
         hand_in(folder, student, students[student][0], timestamp="2026-03-01 18:00:00.000000 UTC")
     graded(folder)
+    (folder / ".autograder" / "seed").write_text(f"{SEED}\n")
     return folder
 
 

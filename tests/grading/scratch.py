@@ -19,6 +19,9 @@ from autograder.samples import make
 ROOT = Path(autograder.__file__).parents[1]
 ASSIGNMENT = "ch02_qkv"
 SEED = 271828
+LIMITS = Limits(cell_seconds=3.0, call_seconds=3.0)
+AS_GRADED = ("--cell-limit", "3")
+"""The limits of `graded` on the command line: where `SEED` is the course's own, its verdicts are known."""
 FEW = ("style-01", "style-02", "mistake-01", "blank", "script-in-the-answer")
 
 
@@ -81,5 +84,5 @@ def hand_in(course, student, notebook, assignment=ASSIGNMENT, timestamp=None):
 
 def graded(course, **how):
     """Grades what is handed in, here."""
-    how = {"executor": "kept", "seed": SEED, "limits": Limits(cell_seconds=3, call_seconds=3), **how}
+    how = {"executor": "kept", "seed": SEED, "limits": LIMITS, **how}
     return grade(Course.at(course), [], course / "submitted", **how)

@@ -9,11 +9,11 @@ import sqlite3
 import subprocess
 
 import pytest
-from scratch import ASSIGNMENT, command, graded, hand_in, in_process, tree
+from scratch import AS_GRADED, ASSIGNMENT, command, graded, hand_in, in_process, tree
 
 from autograder.grading import batch, gradebook
 
-GRADE = ("grade", "--executor", "kept", "--submissions")
+GRADE = ("grade", "--executor", "kept", *AS_GRADED, "--submissions")
 
 
 def refuses(course, *args, says):
@@ -32,7 +32,7 @@ def refuses(course, *args, says):
 
 @pytest.fixture
 def handed_in(course, students):
-    hand_in(course, "ada", students["style-01"][0])
+    hand_in(course, "ada", students["blank"][0])
     return course
 
 
@@ -372,6 +372,7 @@ def test_damaged_seed(few, monkeypatch, args):
     refuses(few, *args, says=["must hold one number", "Delete it"])
 
 
+@pytest.mark.slow
 def test_a_folder_that_takes_no_page_stops_no_other(few):
     (few / "feedback" / "style-01").mkdir(parents=True)
     (few / "feedback" / "style-01" / ASSIGNMENT).write_text("in the way")
@@ -426,6 +427,7 @@ def test_broken_configuration(course):
     refuses(course, "release", says=["nbgrader_config.py cannot be read", "Correct"])
 
 
+@pytest.mark.slow
 def test_as_a_person_sees_it(handed_in):
     """The exit code and the streams of the real process."""
     done = command("grade", "ch99", "--submissions", "submitted", cwd=handed_in)
@@ -433,5 +435,6 @@ def test_as_a_person_sees_it(handed_in):
     assert done.stderr.startswith("error: no assignment is called 'ch99'. There are: ch02_qkv")
 
 
-def test_graded_helper_is_the_real_thing(handed_in):
-    assert graded(handed_in).graded[0].score == 17
+def test_graded_helper_is_the_real_thing(course, students):
+    hand_in(course, "ada", students["style-01"][0])
+    assert graded(course).graded[0].score == 17

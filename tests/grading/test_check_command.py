@@ -1,11 +1,13 @@
 """`autograder check`: one function in plain files, a line each, for people who work outside notebooks."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from scratch import command, in_process
 
 from autograder import exercises
+from autograder.grading import plain_files
 from autograder.samples import make
 
 KEYS = ["exercise", "file", "passed", "score", "max_score", "diagnosis", "forbidden", "message"]
@@ -113,14 +115,20 @@ def test_messages(checked, name):
     assert SAYS[name] in lines[name]["message"]
 
 
-def test_short_name_and_exit_code_of_a_pass(tmp_path):
+@pytest.fixture
+def kept(pair, monkeypatch):
+    """`check` with the pair of processes that serves all tests."""
+    monkeypatch.setattr(plain_files, "Pair", lambda: nullcontext(pair))
+
+
+def test_short_name_and_exit_code_of_a_pass(tmp_path, kept):
     (tmp_path / "mine.py").write_text(RIGHT)
     done = in_process("check", "softmax", tmp_path / "mine.py", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["exercise"] == "ch02_qkv/softmax"
 
 
-def test_for_a_person(tmp_path):
+def test_for_a_person(tmp_path, kept):
     (tmp_path / "mine.py").write_text(MISTAKEN)
     done = in_process("check", "softmax", tmp_path / "mine.py")
     assert done.exit_code == 1

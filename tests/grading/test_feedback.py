@@ -216,6 +216,7 @@ def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     assert "given by hand for an earlier version" in text
 
 
+@pytest.mark.slow
 def test_feedback_is_the_same_each_time(given, tmp_path):
     course = tmp_path / "course"
     shutil.copytree(given, course)

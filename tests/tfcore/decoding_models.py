@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import pytest
 import torch
 
 from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
@@ -12,6 +13,10 @@ from tfcore.testing import raise_weights
 
 V = 23
 POSITIONS = ["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
+EACH_POSITION = [
+    pytest.param(name, marks=() if name in ("learned", "t5", "rope") else pytest.mark.slow)
+    for name in POSITIONS
+]
 
 
 def config(kind="rope", window=None, layers=2, **block):

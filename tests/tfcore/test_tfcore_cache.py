@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 import torch
-from decoding_models import POSITIONS, V, decoder, draw_tokens, encoder_decoder, left_padding
+from decoding_models import EACH_POSITION, POSITIONS, V, decoder, draw_tokens, encoder_decoder, left_padding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +73,7 @@ def feed(model, tokens, sizes, cache, padding=None):
 
 
 @pytest.mark.parametrize(("kind", "window"), EXACT)
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", EACH_POSITION)
 @settings(max_examples=6)
 @given(sizes=compositions(), lengths=st.none() | st.tuples(*[st.integers(1, T)] * B))
 def test_every_chunking_gives_the_logits_of_the_whole(position, kind, window, sizes, lengths):

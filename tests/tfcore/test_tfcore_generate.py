@@ -53,7 +53,7 @@ def tables(vocab_size, seed=0, dtype=torch.float64):
 # --- greedy
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 2, 5, 9])
+@pytest.mark.parametrize("chunk", [None, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 5, 9))])
 @pytest.mark.parametrize(("position", "window"), [*((p, None) for p in POSITIONS), ("rope", 3), ("t5", 3)])
 def test_greedy_is_the_loop_without_a_cache(position, window, chunk):
     model, prompt = decoder(position, window), draw_tokens(B, T)
@@ -469,6 +469,7 @@ def gpt2():
     return raise_weights(transformers.GPT2LMHeadModel(config).eval(), seed=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.5, -1.0])
 @pytest.mark.parametrize("beams", [2, 5])
 @pytest.mark.parametrize("eos", [3, 6, 9])

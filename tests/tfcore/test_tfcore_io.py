@@ -58,6 +58,7 @@ def same_as(name, model):
 # --- there and back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_transformers_loads_what_we_save(name, tmp_path):
     c = checkpoint(name)
@@ -702,7 +703,10 @@ def family_of(name):
     return family_of_model(model)[0]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if n > 1e9 else ()) for name, n in PUBLISHED.items()],
+)
 def test_presets_have_the_published_number_of_parameters(name):
     assert count(name) == PUBLISHED[name]
 

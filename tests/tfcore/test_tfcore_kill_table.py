@@ -32,6 +32,8 @@ from tfcore.testing import format_kill_table, kill_table, raise_weights
 from tfcore.train import TrainConfig, decay_groups, train
 from tfcore.wkv import wkv
 
+pytestmark = pytest.mark.slow
+
 CHECKS: dict[str, Callable[[], None]] = {}
 
 
@@ -277,7 +279,6 @@ def table() -> dict[str, str | None]:
     return kill_table(MUTANTS, CHECKS)
 
 
-@pytest.mark.slow
 def test_every_mutant_is_caught(table, record_property) -> None:
     record_property("summary", f"{len(MUTANTS)} faults, {len(CHECKS)} checks\n{format_kill_table(table)}")
     assert [name for name, caught_by in table.items() if caught_by is None] == []

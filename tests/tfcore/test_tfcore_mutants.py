@@ -28,7 +28,7 @@ from attention_oracle import (
     reference_gradients,
 )
 
-DTYPES = [torch.float64, torch.float32, torch.bfloat16]
+DTYPES = [torch.float64, *(pytest.param(d, marks=pytest.mark.slow) for d in (torch.float32, torch.bfloat16))]
 Array = np.ndarray
 
 
@@ -280,12 +280,12 @@ def rejecting_gradients(pieces: dict[str, Callable[..., Any]], dtype: torch.dtyp
     return None
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
 def test_the_gradients_that_the_mutants_come_from_are_right(dtype):
     assert rejecting_gradients({}, dtype) is None
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
 @pytest.mark.parametrize("name", BACKWARD)
 def test_the_grid_rejects_gradients(name, dtype):
     assert rejecting_gradients(BACKWARD[name], dtype), f"no case of the grid notices: {name}"

@@ -45,6 +45,7 @@ def test_padding(name):
     assert distance(our_output(c.ours, c.kind, unpadded), theirs, where=x.padding) > 0.01  # it matters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunks", [[1] * 13, [6, 1, 1, 4, 1]], ids=["steps", "chunks"])
 @pytest.mark.parametrize("name", CACHED)
 def test_cached(name, chunks):
@@ -54,6 +55,7 @@ def test_cached(name, chunks):
     assert distance(ours, their_output(c.theirs, c.kind, x)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_kind", ["growing", "preallocated"])
 @pytest.mark.parametrize("name", LEFT_PADDED)
 def test_cached_and_padded(name, cache_kind):
@@ -113,6 +115,7 @@ def test_greedy_gpt2_padded_on_the_left():
     assert len(ours[:, T:].unique()) > 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5", "t5-v1.1"])
 def test_greedy_t5(name):
     c, x = checkpoint(name), batch("seq2seq", padded=True)
@@ -197,6 +200,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[f"{name}: {fault.name}" for name, fault in FAULTS])
 def test_a_fault_shows(name, fault):
     c = checkpoint(name)

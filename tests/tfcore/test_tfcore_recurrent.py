@@ -130,7 +130,7 @@ def test_padding_matches_packed_sequences(kind):
 
 
 @each_kind
-@each_depth
+@pytest.mark.parametrize("num_layers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_gradcheck(kind, num_layers):
     torch.manual_seed(0)
     module = raise_weights(kind(2, 3, num_layers)).double()

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from decoding_models import POSITIONS, Counted, V, decoder, draw_tokens
+from decoding_models import EACH_POSITION, Counted, V, decoder, draw_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -134,8 +134,8 @@ def test_the_rule_rejects_shapes(shapes):
 # --- the loop, greedy
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("num_draft", [1, 2, 5])
+@pytest.mark.parametrize("position", EACH_POSITION)
+@pytest.mark.parametrize("num_draft", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 5])
 @pytest.mark.parametrize("draft", ["itself", "another", "smaller"])
 def test_greedy_is_the_targets_own_text(position, num_draft, draft):
     target = decoder(position)

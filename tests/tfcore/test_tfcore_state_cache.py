@@ -208,6 +208,7 @@ def test_gradients_of_the_model(name):
     assert torch.autograd.gradcheck(run, [p.detach().requires_grad_() for p in model.parameters()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [RWKV, Mamba])
 def test_a_model_learns_to_repeat(make):
     """Each token is the one two before it."""

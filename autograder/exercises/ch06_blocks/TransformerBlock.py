@@ -1,0 +1,775 @@
+"""ch06_blocks/TransformerBlock: attention and a feed-forward network, each added to the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from autograder.cage.tensors import strided
+from autograder.exercise import Case, Criterion, Exercise, Property
+from autograder.exercises.ch06_blocks import given, reference
+from autograder.exercises.ch06_blocks.blocks import ends_normed, fits, laws, weights
+from autograder.exercises.ch06_blocks.given import MultiHeadAttention
+from autograder.exercises.ch06_blocks.tokens import tokens
+from autograder.exercises.draw import mask, sizes
+from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
+
+
+def block(
+    rng: np.random.Generator, says: str, num_heads: int, d_ff: int, x: Tensor, **more: Tensor | str
+) -> Case:
+    """A case of a block with drawn weights, in the dtype of x; `more` holds its norm or a mask."""
+    init = {"d_model": x.shape[-1], "num_heads": num_heads, "d_ff": d_ff}
+    init |= {"norm": more.pop("norm")} if "norm" in more else {}
+    own = weights(rng, x.shape[-1], d_ff, dtype=x.dtype)
+    return Case(says, (init, own, x), dict(more), probe="module")
+
+
+def any_size(rng: np.random.Generator) -> tuple[int, int, Tensor]:
+    """num_heads, d_ff and x of sizes that all differ."""
+    B, h, d_head, T = sizes(rng, (2, 4), (2, 4), (2, 5), (3, 5))
+    return h, int(rng.integers(21, 28)), tokens(rng, B, T, h * d_head)
+
+
+def pre_norm(rng: np.random.Generator) -> Iterator[Case]:
+    yield block(rng, "3 tokens, d_model = 4, 2 heads, d_ff = 7", 2, 7, tokens(rng, 1, 3, 4))
+    yield block(rng, "any sizes", *any_size(rng))
+    yield block(rng, "norm='pre', said, and a single token", 3, 5, tokens(rng, 2, 1, 6), norm="pre")
+    yield block(rng, "one head, d_ff below d_model, x not contiguous", 1, 4, strided(tokens(rng, 2, 3, 5)))
+
+
+def post_norm(rng: np.random.Generator) -> Iterator[Case]:
+    yield block(rng, "norm='post', 3 tokens, d_model = 4", 2, 7, tokens(rng, 1, 3, 4), norm="post")
+    yield block(rng, "norm='post', any sizes", *any_size(rng), norm="post")
+    yield block(rng, "norm='post', a single token", 3, 5, tokens(rng, 2, 1, 6), norm="post")
+
+
+def masked(rng: np.random.Generator) -> Iterator[Case]:
+    causal = torch.ones(3, 3, dtype=torch.bool).tril()
+    yield block(rng, "a causal mask (T, T)", 2, 7, tokens(rng, 1, 3, 4), mask=causal)
+    yield block(rng, "padding, (B, 1, 1, T)", 3, 7, tokens(rng, 2, 5, 6), mask=mask(rng, 2, 1, 1, 5))
+    x = tokens(rng, 3, 4, 8)
+    yield block(rng, "norm='post', (B, 1, T, T)", 2, 9, x, norm="post", mask=mask(rng, 3, 1, 4, 4))
+
+
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield block(rng, "GELU to five digits", 2, 7, tokens(rng, 1, 3, 4))
+    yield block(rng, "GELU to five digits, norm='post'", *any_size(rng), norm="post")
+
+
+def other_types(rng: np.random.Generator) -> Iterator[Case]:
+    yield block(rng, "float64", 2, 7, tokens(rng, 1, 3, 4, dtype=torch.float64))
+    x = tokens(rng, 2, 3, 6, dtype=torch.bfloat16)
+    yield block(rng, "bfloat16, norm='post'", 3, 7, x, norm="post")
+
+
+def one_of_each(rng: np.random.Generator) -> Iterator[Case]:
+    yield block(rng, "3 tokens, d_model = 4, 2 heads, d_ff = 7", 2, 7, tokens(rng, 1, 3, 4))
+    yield block(rng, "norm='post', any sizes", *any_size(rng), norm="post")
+    yield block(rng, "padding, (B, 1, 1, T)", 3, 7, tokens(rng, 2, 5, 6), mask=mask(rng, 2, 1, 1, 5))
+
+
+EXERCISE = Exercise(
+    name="ch06_blocks/TransformerBlock",
+    signature="TransformerBlock(d_model, num_heads, d_ff, norm='pre')",
+    goal="Add to each token what attention says and then what the feed-forward network says, with norms.",
+    reference=reference.TransformerBlock,
+    criteria=(
+        Criterion(
+            "pre-norm: each sublayer reads a normed stream and adds to it", 2, pre_norm, tolerance=5e-3
+        ),
+        Criterion("post-norm: the sum of stream and sublayer is normed", 1, post_norm, tolerance=5e-3),
+        Criterion("the mask is kept: True means may attend", 0.5, masked, tolerance=5e-3),
+        Criterion("gradients reach x and all parameters", 0.5, differentiated(one_of_each), tolerance=2e-2),
+        Criterion("the exact GELU", 0.25, exact, tolerance=1e-4),
+        Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.2),
+        Criterion("works on any device", 0.25, elsewhere(one_of_each), test=on_any_device),
+        Criterion("the inputs are left as they were", 0.25, one_of_each, observes="arguments"),
+    ),
+    properties=(*FIRST, *laws(reference.TransformerBlock), Property("ends normed", ends_normed), *LAST),
+    forbidden=(
+        "torch.nn.TransformerEncoderLayer",
+        "torch.nn.TransformerDecoderLayer",
+        "torch.nn.MultiheadAttention",
+        "torch.nn.functional.multi_head_attention_forward",
+    ),
+    given=given,
+    domain=fits,
+)
+
+
+@EXERCISE.misconception(
+    "You have pre and post exchanged. Pre-norm norms what a sublayer reads, x + f(norm(x)); post-norm norms "
+    "the sum, norm(x + f(x))."
+)
+class pre_and_post_exchanged(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "post":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    'Your block is pre-norm whatever `norm` says. Keep the argument, self.norm = norm, and for "post" norm '
+    "the sum: norm(x + f(x))."
+)
+class always_pre_norm(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        x = x + self.attention(self.norm_attention(x), mask=mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "Your block is post-norm whatever `norm` says. Pre-norm, the default, norms what a sublayer reads and "
+    "leaves the sum alone: x + f(norm(x))."
+)
+class always_post_norm(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Each sublayer replaces what came in. It should be added to it: x + f(norm(x)). That sum is the road on "
+    "which gradients get through deep stacks."
+)
+class no_residual(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = self.attention(self.norm_attention(x), mask=mask)
+            return self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(self.attention(x, mask=mask))
+        return self.norm_ffn(self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "What attention says replaces x, so a token forgets itself. Add it: x = x + self.attention(...)."
+)
+class no_residual_around_attention(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "What the ffn says replaces the stream, and what attention brought is lost. Add it: x + self.ffn(...)."
+)
+class no_residual_around_ffn(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You overwrite x by its norm and add to that. The stream itself is never normed in a pre-norm block: "
+    "only what the sublayer reads is."
+)
+class residual_from_the_normed(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = self.norm_attention(x)
+            x = x + self.attention(x, mask=mask)
+            x = self.norm_ffn(x)
+            return x + self.ffn(x)
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You use norm_attention twice, and norm_ffn never learns. Each sublayer has a norm of its own."
+)
+class one_norm_for_both(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_attention(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_attention(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "norm_ffn and norm_attention are one module here, so they share one weight. Make two: "
+    "nn.LayerNorm(d_model) for each."
+)
+class one_module_under_two_names(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = self.norm_attention
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "The two norms are exchanged: norm_attention belongs to attention, norm_ffn to the ffn."
+)
+class norms_exchanged(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_ffn(x), mask=mask)
+            return x + self.ffn(self.norm_attention(x))
+        x = self.norm_ffn(x + self.attention(x, mask=mask))
+        return self.norm_attention(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Attention reads x as it is. In a pre-norm block it reads self.norm_attention(x), or large tokens "
+    "saturate its softmax."
+)
+class attention_not_normed(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(x, mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception("The ffn reads the stream as it is. In a pre-norm block it reads self.norm_ffn(x).")
+class ffn_not_normed(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(x)
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Queries come from the normed x, keys and values from x itself. For attention to itself pass the normed "
+    "x alone; it is the memory as well."
+)
+class only_queries_normed(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), x, mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Both sublayers read x. (GPT-NeoX does that, side by side.) Here the ffn reads what attention has left: "
+    "x + attention first, then the ffn of that."
+)
+class ffn_beside_attention(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            attended = self.attention(self.norm_attention(x), mask=mask)
+            return x + attended + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You add the ffn to the x that came in, and what attention said is lost on the way. Add it to the stream "
+    "after attention."
+)
+class ffn_added_to_the_old_x(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            h = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(h))
+        h = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(h))
+
+
+@EXERCISE.misconception(
+    'Attention is pre-norm and the ffn post-norm. With norm="pre" nothing is normed after the last sum: x '
+    "+ self.ffn(self.norm_ffn(x))."
+)
+class pre_norm_that_ends_in_a_norm(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return self.norm_ffn(x + self.ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    'For "post" you norm what the sublayer says and then add. The norm comes after the sum: norm(x + f(x)).'
+)
+class norm_of_what_is_added(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = x + self.norm_attention(self.attention(x, mask=mask))
+        return x + self.norm_ffn(self.ffn(x))
+
+
+@EXERCISE.misconception(
+    'For "post" the ffn reads a normed sum but is added to the sum before the norm. The normed sum *is* '
+    "the stream from there on."
+)
+class post_norm_beside_the_stream(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = x + self.attention(x, mask=mask)
+        return self.norm_ffn(x + self.ffn(self.norm_attention(x)))
+
+
+@EXERCISE.misconception(
+    "Your ffn bends by ReLU. The original transformer does; here GELU is asked, nn.GELU()."
+)
+class relu(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You take the tanh approximation of GELU, as GPT-2 does: off by up to 0.0005. nn.GELU() without an "
+    "argument is exact."
+)
+class gelu_by_tanh(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(
+            nn.Linear(d_model, d_ff), nn.GELU(approximate="tanh"), nn.Linear(d_ff, d_model)
+        )
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Nothing bends between your two linear layers, so they are one linear layer in disguise. Put nn.GELU() "
+    "between them; ffn.2 is then the second Linear."
+)
+class nothing_bends(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.Identity(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "A second GELU at the end keeps the ffn from saying anything below -0.17. Its last layer is linear."
+)
+class bends_at_the_end(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model), nn.GELU())
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception("The mask does not reach attention. Pass it on: self.attention(..., mask=mask).")
+class mask_ignored(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x))
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You invert the mask. True means may attend, here and in attention: pass it on as it is."
+)
+class mask_inverted(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=None if mask is None else ~mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=None if mask is None else ~mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "The second argument of attention is the memory, not the mask. Name it: self.attention(..., mask=mask)."
+)
+class mask_as_memory(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You forbid the future though nobody asked. Without a mask every token sees every other; the caller "
+    "passes a causal mask where one is wanted."
+)
+class causal_unasked(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        T = x.shape[1]
+        mask = torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "`x += ...` writes into the caller's tensor, and autograd finds it changed. Write x = x + ..., which "
+    "makes a new one."
+)
+class changed_in_place(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x += self.attention(self.norm_attention(x), mask=mask)
+            x += self.ffn(self.norm_ffn(x))
+            return x
+        x += self.attention(x, mask=mask)
+        x = self.norm_attention(x)
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.style("both forms written out")
+class two_branches(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.style("a method that adds any sublayer")
+class a_method_that_adds(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def add(self, x, sublayer, norm):
+        if self.norm == "pre":
+            return x + sublayer(norm(x))
+        return norm(x + sublayer(x))
+
+    def forward(self, x, mask=None):
+        x = self.add(x, lambda h: self.attention(h, mask=mask), self.norm_attention)
+        return self.add(x, self.ffn, self.norm_ffn)
+
+
+@EXERCISE.style("with residuals kept aside, as GPT-2's code has it")
+class as_in_gpt_2(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        pre = self.norm == "pre"
+        residual = x
+        hidden = self.norm_attention(x) if pre else x
+        hidden = residual + self.attention(hidden, mask=mask)
+        hidden = hidden if pre else self.norm_attention(hidden)
+        residual = hidden
+        hidden = self.norm_ffn(hidden) if pre else hidden
+        hidden = residual + self.ffn(hidden)
+        return hidden if pre else self.norm_ffn(hidden)
+
+
+@EXERCISE.style("one expression for each form")
+class one_expression(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "post":
+            h = self.norm_attention(self.attention(x, x, mask) + x)
+            return self.norm_ffn(self.ffn(h) + h)
+        return (h := x + self.attention(self.norm_attention(x), None, mask)) + self.ffn(self.norm_ffn(h))
+
+
+@EXERCISE.style("norms before and after, of which one does nothing")
+class norms_before_and_after(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.before = norm == "pre"
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+        self.norm_ffn = nn.LayerNorm(d_model, eps=1e-5)
+        self.norm_attention = nn.LayerNorm(d_model, eps=1e-5)
+        self.attention = MultiHeadAttention(num_heads=num_heads, d_model=d_model)
+
+    def forward(self, x, mask=None):
+        for norm, sublayer in ((self.norm_attention, self.attend), (self.norm_ffn, self.ffn)):
+            nothing = nn.Identity()
+            before, after = (norm, nothing) if self.before else (nothing, norm)
+            x = after(x + sublayer(before(x), *([mask] if norm is self.norm_attention else [])))
+        return x
+
+    def attend(self, h, mask):
+        return self.attention(h, mask=mask)
+
+
+@EXERCISE.style("the ffn applied layer by layer, sums by torch.add")
+class layer_by_layer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def feed(self, h):
+        return self.ffn[2](F.gelu(self.ffn[0](h)))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = torch.add(x, self.attention(self.norm_attention(x), mask=mask))
+            return torch.add(x, self.feed(self.norm_ffn(x)))
+        x = self.norm_attention(torch.add(x, self.attention(x, mask=mask)))
+        return self.norm_ffn(torch.add(x, self.feed(x)))

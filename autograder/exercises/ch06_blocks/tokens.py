@@ -1,0 +1,67 @@
+"""Tokens for the norms: each with a mean and a spread of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autograder.exercise import Case, Trial
+from autograder.exercises.draw import tensor
+from autograder.exercises.laws import near
+
+
+def tokens(
+    rng: np.random.Generator, *shape: int, spread: float = 1.0, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """(..., d); the spreads lie between a half and three times `spread`, the means within two of them."""
+    each = rng.uniform(0.5, 3, size=(*shape[:-1], 1))
+    x = spread * each * (rng.normal(size=shape) + rng.uniform(-2, 2, size=(*shape[:-1], 1)))
+    return torch.from_numpy(x).to(dtype)
+
+
+def gains(rng: np.random.Generator, d: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Weights of a norm, far from ones, none near zero."""
+    signs = torch.from_numpy(rng.choice([-1.0, 1.0, 1.0], size=d))
+    return (signs * torch.from_numpy(rng.uniform(0.4, 2.5, size=d))).to(dtype)
+
+
+def shifts(rng: np.random.Generator, d: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Biases of a norm, far from zeros."""
+    return tensor(rng, d, dtype=dtype)
+
+
+def plain(trial: Trial) -> Tensor:
+    """What came out, with the weight and the bias taken off again; in float64."""
+    weight, *bias = (a.double() for a in trial.case.args[1:])
+    return (trial.value.double() - (bias[0] if bias else 0)) / weight
+
+
+def eps(trial: Trial, default: float) -> float:
+    return float(trial.case.kwargs.get("eps", default))
+
+
+def first_wrong_token(trial: Trial) -> tuple[int, ...] | None:
+    """Where the first token stands that came out wrong; None if all are right."""
+    off = (trial.value.double() - trial.expected.double()).abs().amax(dim=-1)
+    wrong = torch.nonzero(~(off < 1e-4))
+    return tuple(int(n) for n in wrong[0]) if len(wrong) else None
+
+
+def called(place: tuple[int, ...]) -> str:
+    return f"token {list(place)}" if place else "the token"
+
+
+def tokens_are_apart(trial: Trial) -> str | None:
+    """A token that is wrong among others and right alone."""
+    x, *rest = trial.case.args
+    place = first_wrong_token(trial)
+    if not place:
+        return None
+    alone = trial.call(Case("a token alone", (x[place].clone(), *rest), trial.case.kwargs)).value
+    if not near(alone.double().numpy(), trial.expected[place].double().numpy()):
+        return None
+    return (
+        f"{called(place)} comes out right when it is passed alone, and wrong among others: take mean and "
+        "spread along the last axis, dim=-1, with keepdim=True"
+    )

@@ -1,0 +1,3 @@
+"""Chapter 7: causal masking and generation. Exercises in the order of the notebook."""
+
+ORDER = ("causal_mask", "combine_masks", "next_token_loss", "find_leaks", "filter_logits", "generate")

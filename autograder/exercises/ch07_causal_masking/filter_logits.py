@@ -1,0 +1,638 @@
+"""ch07_causal_masking/filter_logits: rule out unlikely tokens before one is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from autograder.cage.tensors import is_tensor, numbers, strided
+from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.draw import sizes
+from autograder.exercises.laws import differentiated, elsewhere, on_any_device
+from autograder.values import differs, tolerance_for
+from tfcore.generate import sampling
+
+Array = np.ndarray
+CLEAR = 0.2
+"""How far p stays from the sums at which another token would stay, as a part of the token that crosses it."""
+
+
+def filter_logits(logits, top_k=None, top_p=None):
+    """The reference, under the names that the notebook uses."""
+    return sampling.filter_logits(logits, top_k, top_p)
+
+
+def shares(logits: Array, top_k: int | None = None) -> Array:
+    """The probabilities of each row (..., V), largest first, among the k largest."""
+    p = -np.sort(-np.exp(logits - logits.max(axis=-1, keepdims=True)), axis=-1)[..., :top_k]
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+def crossing(p: Array, top_p: float) -> int | None:
+    """How many of the sorted probabilities p (n,) make up `top_p`; None where rounding might decide."""
+    after = p.cumsum()
+    last = int(np.searchsorted(after, top_p))
+    if last == len(p):
+        return None
+    before = after[last] - p[last]
+    room = CLEAR * p[last]
+    return last + 1 if before + room < top_p < after[last] - room else None
+
+
+def rows(
+    rng: np.random.Generator, count: int, V: int, fits: Callable[[Array], bool], spread: float = 1.5
+) -> Array:
+    """Rows of logits (count, V), each drawn anew until it fits."""
+    found: list[Array] = []
+    while len(found) < count:
+        row = rng.normal(scale=spread, size=V) + rng.normal()
+        if fits(row):
+            found.append(row)
+    return np.stack(found)
+
+
+def keeps(top_p: float, low: int, high: int, top_k: int | None = None) -> Callable[[Array], bool]:
+    """Rows of which between `low` and `high` tokens stay, clearly."""
+    return lambda row: low <= (crossing(shares(row, top_k), top_p) or 0) <= high
+
+
+def tensor(array: Array, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.from_numpy(array).to(dtype)
+
+
+def by_number(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("the 2 likeliest of 4", (tensor(rng.permutation([0.5, -1.0, 2.0, 1.0]))[None],), {"top_k": 2})
+    B, V, k = sizes(rng, (2, 4), (7, 11), (3, 6))
+    logits = rng.normal(size=(B, V)) + 3 * np.arange(B)[:, None]
+    yield Case(f"B = {B}, V = {V}, top_k = {k}", (tensor(logits),), {"top_k": k})
+    yield Case("the likeliest alone", (tensor(logits),), {"top_k": 1})
+    yield Case("top_k = V keeps all", (tensor(logits),), {"top_k": V})
+    yield Case("neither top_k nor top_p", (tensor(logits),))
+    yield Case("V = 300, top_k = 40", (tensor(rng.normal(size=(2, 300))),), {"top_k": 40})
+
+
+def by_share(rng: np.random.Generator) -> Iterator[Case]:
+    half = np.log([0.5, 0.3, 0.15, 0.05])
+    yield Case(
+        "p = 0.5, 0.3, 0.15, 0.05 in some order", (tensor(rng.permutation(half))[None],), {"top_p": 0.6}
+    )
+    p = float(rng.uniform(0.65, 0.75))
+    yield Case(f"3 rows, V = 8, top_p = {p:.3f}", (tensor(rows(rng, 3, 8, keeps(p, 2, 4))),), {"top_p": p})
+    uneven = np.concatenate([rows(rng, 1, 9, keeps(0.8, 2, 2), 2.0), rows(rng, 1, 9, keeps(0.8, 5, 8), 0.5)])
+    yield Case("a sharp row and a flat one, top_p = 0.8", (tensor(uneven),), {"top_p": 0.8})
+    yield Case("top_p = 1 keeps all", (tensor(rng.normal(size=(2, 6))),), {"top_p": 1.0})
+    yield Case("V = 300, top_p = 0.9", (tensor(rows(rng, 2, 300, keeps(0.9, 50, 250), 1.0)),), {"top_p": 0.9})
+
+
+def sharp(rng: np.random.Generator) -> Iterator[Case]:
+    """The first token alone has more than p."""
+    sure = np.log([0.9, 0.06, 0.04])
+    yield Case("one token has 0.9", (tensor(rng.permutation(sure))[None],), {"top_p": 0.5})
+    V = int(rng.integers(5, 9))
+    yield Case("sharp rows, top_p = 0.1", (tensor(rows(rng, 3, V, keeps(0.1, 1, 1), 2.5)),), {"top_p": 0.1})
+    far = 1e4 * rng.permuted(np.tile(np.linspace(-1, 1, 6), (2, 1)), axis=-1)
+    yield Case("logits spread over 20,000", (tensor(far),), {"top_p": 0.7})
+
+
+def order_matters(p: float, k: int) -> Callable[[Array], bool]:
+    """Rows of which fewer tokens stay if k is applied first: their shares grow when others are out."""
+
+    def fits(row: Array) -> bool:
+        first, alone = crossing(shares(row, k), p), crossing(shares(row), p)
+        return bool(first and alone and first < min(alone, k))
+
+    return fits
+
+
+def both(rng: np.random.Generator) -> Iterator[Case]:
+    flat = np.log([0.3, 0.22, 0.2, 0.15, 0.13])
+    yield Case(
+        "top_k = 2, then top_p = 0.45",
+        (tensor(rng.permutation(flat))[None],),
+        {"top_k": 2, "top_p": 0.45},
+    )
+    V, k = sizes(rng, (9, 12), (4, 6))
+    some = tensor(rows(rng, 3, V, order_matters(0.7, k), 0.7))
+    yield Case(f"V = {V}, top_k = {k}, top_p = 0.7", (some,), {"top_k": k, "top_p": 0.7})
+    yield Case("by position", (some, k, 0.7))
+
+
+def tied(rng: np.random.Generator) -> Iterator[Case]:
+    """Equal logits: how many stay is asked, not which."""
+    yield Case("three equal logits, top_k = 2", (torch.full((1, 3), 0.5),), {"top_k": 2})
+    three = np.array([2.0, 1.0, 1.0, 1.0, 0.0])
+    ties = np.stack([rng.permutation(three) for _ in range(2)])
+    yield Case("a tie at the second place, top_k = 2", (tensor(ties),), {"top_k": 2})
+    yield Case("four equal logits, top_p = 0.6", (torch.full((1, 4), -1.5),), {"top_p": 0.6})
+    ties = np.log(np.stack([rng.permutation([0.4, 0.2, 0.2, 0.2]) for _ in range(3)]))
+    yield Case("a tie where p is crossed, top_p = 0.5", (tensor(ties),), {"top_p": 0.5})
+
+
+def forms(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("one row without a batch, top_k", (tensor(rng.normal(size=7)),), {"top_k": 3})
+    yield Case(
+        "one row without a batch, top_p", (tensor(rows(rng, 1, 6, keeps(0.7, 2, 4))[0]),), {"top_p": 0.7}
+    )
+    deep = rows(rng, 6, 7, order_matters(0.7, 4), 0.7).reshape(2, 3, 7)
+    yield Case("(B, T, V) = (2, 3, 7)", (tensor(deep),), {"top_k": 4, "top_p": 0.7})
+    yield Case("float64", (tensor(rows(rng, 2, 5, keeps(0.6, 2, 3)), torch.float64),), {"top_p": 0.6})
+    coarse = tensor(
+        np.stack([rng.permutation(np.log([0.5, 0.3, 0.12, 0.08])) for _ in range(3)]), torch.bfloat16
+    )
+    yield Case("bfloat16", (coarse,), {"top_k": 3, "top_p": 0.7})
+    yield Case(
+        "not contiguous",
+        (strided(tensor(rows(rng, 3, 8, keeps(0.7, 2, 5, top_k=6)))),),
+        {"top_k": 6, "top_p": 0.7},
+    )
+
+
+def soft(rng: np.random.Generator) -> Iterator[Case]:
+    yield from by_number(rng)
+    yield from by_share(rng)
+    yield from both(rng)
+
+
+def _options(case: Case) -> tuple[Array, int | None, float | None]:
+    """The logits (N, V) as numbers, top_k and top_p of a case."""
+    given = dict(zip(("logits", "top_k", "top_p"), case.args, strict=False)) | case.kwargs
+    logits = numbers(given["logits"]).astype(np.float64)
+    return logits.reshape(-1, logits.shape[-1]), given.get("top_k"), given.get("top_p")
+
+
+def clear_cut(case: Case) -> bool:
+    """Whether every row crosses p clearly, so that no rounding decides."""
+    logits, top_k, top_p = _options(case)
+    return top_p in (None, 1) or all(crossing(shares(row, top_k), top_p) for row in logits)
+
+
+def as_many_of_the_likeliest(got: Any, expected: Any, case: Case) -> bool:
+    """The same logits stay, at their own places; which of several equal ones do is not judged."""
+    if not is_tensor(got) or got.dtype != expected.dtype:
+        return False
+    tolerance, logits = tolerance_for(case.args), case.args[0]
+    stays = got != -math.inf
+    return bool(
+        not differs(torch.where(stays, got, 0), torch.where(stays, logits, 0), tolerance)
+        and not differs(got.sort(dim=-1).values, expected.sort(dim=-1).values, tolerance)
+    )
+
+
+def _kept(trial: Trial) -> Iterator[tuple[str, Array, Array, Array]]:
+    """Row by row: what to call it, its logits, what stays of them, and what should."""
+    logits = _options(trial.case)[0]
+    got, expected = (
+        numbers(x).astype(np.float64).reshape(logits.shape) for x in (trial.value, trial.expected)
+    )
+    for index, row in enumerate(logits):
+        yield f"row {index}", row, got[index], expected[index]
+
+
+def something_stays(trial: Trial) -> str | None:
+    for name, row, got, _ in _kept(trial):
+        if np.isneginf(got).all():
+            return (
+                f"nothing stays of {name}, whose likeliest token has the probability {shares(row)[0]:.3g}; "
+                "the likeliest always stays"
+            )
+    return None
+
+
+def removed_means_minus_infinity(trial: Trial) -> str | None:
+    for name, row, got, expected in _kept(trial):
+        wrong = np.isneginf(expected) & ~np.isneginf(got) & (got != row)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            return f"token {i} of {name} holds {got[i]:.4g}; a token that is removed holds -inf, nothing else"
+    return None
+
+
+def what_stays_is_unchanged(trial: Trial) -> str | None:
+    for name, row, got, _ in _kept(trial):
+        wrong = ~np.isneginf(got) & ~(np.abs(got - row) < 0.02 + 1e-2 * np.abs(row))
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            return (
+                f"the logit of token {i} of {name} was {row[i]:.4g}, and is {got[i]:.4g} now; what stays is "
+                "not changed"
+            )
+    return None
+
+
+def the_likeliest_stay(trial: Trial) -> str | None:
+    for name, row, got, _ in _kept(trial):
+        stays = ~np.isneginf(got)
+        if stays.any() and not stays.all() and row[stays].min() < row[~stays].max():
+            out, kept = row[~stays].max(), row[stays].min()
+            return f"in {name} a logit of {kept:.3g} stays and one of {out:.3g} is removed; the larger stays"
+    return None
+
+
+def as_many_as_top_k(trial: Trial) -> str | None:
+    _, top_k, top_p = _options(trial.case)
+    for name, _, got, expected in _kept(trial):
+        count, wanted = int((~np.isneginf(got)).sum()), int((~np.isneginf(expected)).sum())
+        if top_k and count > top_k:
+            return f"{count} tokens of {name} stay; top_k={top_k} keeps {wanted if top_p else top_k} of them"
+        if top_k and not top_p and count != wanted:
+            return f"{count} token{'s' * (count != 1)} of {name} stay, not {wanted}; top_k={top_k}"
+        if not top_k and not top_p and count != wanted:
+            return f"{count} tokens of {name} stay; without top_k and top_p all {wanted} do"
+    return None
+
+
+def as_many_as_make_up_p(trial: Trial) -> str | None:
+    _, top_k, top_p = _options(trial.case)
+    if not top_p:
+        return None
+    for name, row, got, expected in _kept(trial):
+        p = shares(row, top_k)
+        count, wanted = int((~np.isneginf(got)).sum()), int((~np.isneginf(expected)).sum())
+        if count == wanted:
+            continue
+        among = f" (among the top_k={top_k})" if top_k else ""
+        have, need = p[:count].sum(), p[:wanted].sum()
+        if count < wanted:
+            return (
+                f"what stays of {name} holds {have:.3f} of the probability{among}, less than "
+                f"top_p={top_p:.3g}; the token that crosses it stays as well"
+            )
+        return (
+            f"{count} tokens of {name} stay, where {wanted} hold {need:.3f} of the probability{among}: that "
+            f"makes up top_p={top_p:.3g} already"
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    name="ch07_causal_masking/filter_logits",
+    signature="filter_logits(logits, top_k=None, top_p=None)",
+    goal="Remove unlikely tokens: all but the k likeliest, then all beyond the share p of what is left.",
+    reference=filter_logits,
+    same=as_many_of_the_likeliest,
+    domain=clear_cut,
+    criteria=(
+        Criterion("top_k: the k likeliest stay, as they are", 1, by_number),
+        Criterion("top_p: the likeliest stay until they make up p", 1, by_share),
+        Criterion("one token always stays", 0.5, sharp),
+        Criterion("top_k first, then top_p among what is left", 0.25, both),
+        Criterion("of equal logits no more stay than asked for", 0.25, tied),
+        Criterion("any leading axes, any type of logits", 0.25, forms),
+        Criterion("gradients reach the logits that stay", 0.25, differentiated(soft)),
+        Criterion("works on any device", 0.25, elsewhere(soft), test=on_any_device),
+        Criterion("the logits are left as they were", 0.25, soft, observes="arguments"),
+    ),
+    properties=(
+        Property("one token stays", something_stays),
+        Property("what is removed is -inf", removed_means_minus_infinity),
+        Property("what stays is not changed", what_stays_is_unchanged),
+        Property("the likeliest stay", the_likeliest_stay),
+        Property("top_k tokens stay", as_many_as_top_k),
+        Property("what stays makes up p", as_many_as_make_up_p),
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You drop the token that crosses p. Those before it do not make up p yet: a token goes if the sum "
+    "*before* it has reached p, which is cumsum less its own probability."
+)
+def crossing_token_dropped(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) > top_p
+        out[..., 0] = False
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "Where the likeliest token alone has more than p, nothing is left, and softmax of a row of -inf is NaN. "
+    "Compare the sum *before* each token with p: it is 0 for the first, which therefore stays."
+)
+def no_token_left(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) > top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You keep one token too many: after the one that crosses p the next stays as well. A token goes if the "
+    "sum of those before it has reached p."
+)
+def one_too_many(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = F.pad(p.cumsum(dim=-1), (2, 0))[..., :-2] >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You compare with the k-th largest value, so all logits equal to it stay, and there may be more than k. "
+    "Keep the k *places* that topk returns as indices."
+)
+def ties_stay(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        smallest = logits.topk(top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < smallest, -math.inf)
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "`logits[...] = -inf` writes into the caller's tensor. masked_fill, without an underscore at the end, "
+    "makes a new one."
+)
+def changed_in_place(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits[torch.ones_like(logits, dtype=torch.bool).scatter(-1, kept, False)] = -math.inf
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You add up the probabilities in the order of the vocabulary. Sort them first, likeliest first: top_p is "
+    "about the likeliest tokens that make up p."
+)
+def not_sorted(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p = logits.softmax(dim=-1)
+        logits = logits.masked_fill(p.cumsum(dim=-1) - p >= top_p, -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You sort the least likely first, so it is the likeliest tokens that are cut off. Sort with "
+    "descending=True."
+)
+def sorted_upwards(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "Your decision is about the *sorted* tokens, and you apply it to the unsorted logits. Bring it back to "
+    "their places first: `scatter` with the order that sort returned."
+)
+def not_scattered_back(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p = logits.softmax(dim=-1).sort(dim=-1, descending=True).values
+        logits = logits.masked_fill(p.cumsum(dim=-1) - p >= top_p, -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You return the sorted logits, so the columns are no longer the tokens. Put each back in its place: "
+    "`scatter` with the order that sort returned."
+)
+def returned_sorted(logits, top_k=None, top_p=None):
+    values = logits.sort(dim=-1, descending=True).values
+    if top_k is not None:
+        values = values.masked_fill(torch.arange(values.shape[-1], device=values.device) >= top_k, -math.inf)
+    if top_p is not None and top_p < 1:
+        p = values.softmax(dim=-1)
+        values = values.masked_fill(p.cumsum(dim=-1) - p >= top_p, -math.inf)
+    return values
+
+
+@EXERCISE.misconception(
+    "You apply top_p first. The order is top_k, then top_p among what is left: with the others out, the "
+    "shares of the k grow, and fewer of them make up p."
+)
+def top_p_first(logits, top_k=None, top_p=None):
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    return logits
+
+
+@EXERCISE.misconception(
+    "With `elif` top_p is not looked at where top_k is given. Both may be: write `if` twice."
+)
+def one_or_the_other(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    elif top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You set removed tokens to 0. A logit of 0 is not unlikely at all, it may be the largest: -inf is what "
+    "softmax turns into a probability of 0."
+)
+def removed_to_zero(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.zeros_like(logits).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), 0.0)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You return probabilities. Asked for are logits, those that stay unchanged and the others -inf: whoever "
+    "calls will take the softmax."
+)
+def probabilities_for_logits(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits.softmax(dim=-1)
+
+
+@EXERCISE.misconception(
+    "You compare each single probability with p. top_p is about the sum: add up the likeliest until they "
+    "make up p."
+)
+def each_compared_with_p(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p = logits.softmax(dim=-1)
+        logits = logits.masked_fill(p < top_p, -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You add up logits. Only probabilities have a sum of which p is a share: take the softmax first."
+)
+def logits_added_up(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        values, order = logits.sort(dim=-1, descending=True)
+        out = values.cumsum(dim=-1) - values >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You keep k + 1 tokens: index k of the sorted values is the one *after* the k largest. The k-th is at "
+    "k - 1, or -1 of what topk returns."
+)
+def one_more_than_k(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(min(top_k + 1, logits.shape[-1]), dim=-1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(-1, kept, logits.gather(-1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You look for the k largest of the whole batch. Each row keeps k of its own: topk along the last axis, "
+    "dim=-1."
+)
+def k_of_the_whole_batch(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        smallest = logits.flatten().topk(top_k).values[-1]
+        logits = logits.masked_fill(logits < smallest, -math.inf)
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.misconception(
+    "You write dim=1, which is the vocabulary for a batch (B, V) only. The vocabulary is the last axis: "
+    "dim=-1 is right for any number of axes before it."
+)
+def second_axis(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=1).indices
+        logits = torch.full_like(logits, -math.inf).scatter(1, kept, logits.gather(1, kept))
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=1).sort(dim=1, descending=True)
+        out = p.cumsum(dim=1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.style("places of the k largest; sums before each token compared with p")
+def places(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        kept = logits.topk(top_k, dim=-1).indices
+        out = torch.ones_like(logits, dtype=torch.bool).scatter(-1, kept, False)
+        logits = logits.masked_fill(out, -math.inf)
+    if top_p is not None and top_p < 1:
+        p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        out = p.cumsum(dim=-1) - p >= top_p
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+    return logits
+
+
+@EXERCISE.style("the least likely first, as in transformers' TopPLogitsWarper")
+def least_likely_first(logits, top_k=None, top_p=None):
+    if top_k is not None:
+        top_k = min(top_k, logits.size(-1))
+        values, indices = torch.topk(logits, top_k, dim=-1)
+        logits = torch.full_like(logits, -float("inf")).scatter(-1, indices, values)
+    if top_p is not None and top_p < 1.0:
+        sorted_logits, sorted_indices = torch.sort(logits, descending=False, dim=-1)
+        cumulative_probs = sorted_logits.softmax(dim=-1).cumsum(dim=-1)
+        sorted_to_remove = cumulative_probs <= (1 - top_p)
+        sorted_to_remove[..., -1:] = False
+        to_remove = sorted_to_remove.scatter(-1, sorted_indices, sorted_to_remove)
+        logits = logits.masked_fill(to_remove, -float("inf"))
+    return logits
+
+
+@EXERCISE.style("shifted by one, so that the token that crosses p stays")
+def shifted_by_one(logits, top_k=None, top_p=None):
+    values, order = torch.sort(logits, descending=True, dim=-1)
+    out = torch.zeros_like(values, dtype=torch.bool)
+    if top_k is not None:
+        out[..., top_k:] = True
+    if top_p is not None:
+        p = values.masked_fill(out, -math.inf).double().softmax(dim=-1)
+        over = p.cumsum(dim=-1) > top_p
+        out[..., 1:] |= over[..., :-1]
+    values = values.masked_fill(out, -math.inf)
+    return torch.empty_like(values).scatter(-1, order, values)
+
+
+@EXERCISE.style("ranks, by sorting twice")
+def ranks(logits, top_k=None, top_p=None):
+    rank = logits.argsort(dim=-1, descending=True).argsort(dim=-1)
+    if top_k is not None:
+        logits = torch.where(rank < top_k, logits, torch.full_like(logits, -math.inf))
+    if top_p is not None:
+        likeliest_first = logits.softmax(dim=-1).sort(dim=-1, descending=True).values
+        number = 1 + (likeliest_first.cumsum(dim=-1) < top_p).sum(dim=-1, keepdim=True)
+        logits = torch.where(rank < number, logits, torch.full_like(logits, -math.inf))
+    return logits
+
+
+@EXERCISE.style("row by row, in loops")
+def row_by_row(logits, top_k=None, top_p=None):
+    V = logits.shape[-1]
+    rows = []
+    for row in logits.reshape(-1, V):
+        order = torch.argsort(row, descending=True)[: V if top_k is None else top_k]
+        if top_p is not None:
+            p = torch.softmax(row[order], dim=0)
+            total, number = 0.0, 0
+            while number < len(order) and total < top_p:
+                total += float(p[number])
+                number += 1
+            order = order[:number]
+        kept = torch.full_like(row, -math.inf)
+        kept[order] = row[order]
+        rows.append(kept)
+    return torch.stack(rows).reshape(logits.shape)

@@ -1,0 +1,572 @@
+"""ch07_causal_masking/find_leaks: which outputs of a model depend on a later token.
+
+The models are tables, so that what leaks into what is planted: nothing, the next token, one number of one
+token. Every planted leak moves some output by 4e-4 or more, whichever other token stands in; what is no leak
+moves it by 3e-5 or less, as rounding does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
+from autograder.exercises.draw import sizes
+from autograder.values import differs
+from tfcore.testing import probes
+
+Array = np.ndarray
+Pairs = set[tuple[int, int]]
+
+
+def find_leaks(model, tokens, vocab_size):
+    """The reference, at its tolerance of 1e-4."""
+    return probes.find_leaks(model, tokens, vocab_size)
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """Maps tokens (B, T) to logits (B, T, V) that add up what each position sees of the others.
+
+    Attributes:
+        past: how strongly position i sees j, (T, T); zero for j > i.
+        codes: what a token adds to the logits of those that see it, (V, V).
+        leaks: the same for what should be hidden, (T, T); zero for j <= i.
+        leaked: what a token adds there, (V, V).
+    """
+
+    past: Tensor
+    codes: Tensor
+    leaks: Tensor
+    leaked: Tensor
+
+    serves = ("__call__",)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        vocab_size = len(self.codes)
+        if tokens.is_floating_point():
+            raise TypeError(f"tokens are whole numbers; got {tokens.dtype}")
+        if tokens.ndim != 2:
+            raise ValueError(f"expected tokens of shape (1, T), got shape {tuple(tokens.shape)}")
+        if tokens.shape[1] != len(self.past):
+            raise ValueError(f"expected {len(self.past)} tokens, got {tokens.shape[1]}")
+        if not 0 <= int(tokens.min()) <= int(tokens.max()) < vocab_size:
+            raise IndexError(f"the vocabulary has the tokens 0 to {vocab_size - 1}, and none beyond")
+        seen = self.past @ self.codes[tokens.long()]
+        peeked = self.leaks @ self.leaked[tokens.long()]
+        return (20 + seen + peeked).float()
+
+
+def in_all_logits(rng: np.random.Generator, V: int) -> Array:
+    """What each of V tokens leaks, (V, V): any two tokens differ in every logit, by 1 or more."""
+    return (rng.permutation(V)[:, None] + 1.0) * (1 + rng.random(V)) * rng.choice([-1, 1], size=V)
+
+
+def in_one_logit(rng: np.random.Generator, V: int) -> Array:
+    """The same in a single logit, which is not the first."""
+    leaked = np.zeros((V, V))
+    leaked[:, rng.integers(1, V)] = rng.permutation(V)
+    return leaked
+
+
+def up_and_down(rng: np.random.Generator, V: int) -> Array:
+    """The same in two logits, of which one falls by as much as the other rises."""
+    leaked = np.zeros((V, V))
+    up, down = rng.permutation(V)[:2]
+    leaked[:, up] = rng.permutation(V)
+    leaked[:, down] = -leaked[:, up]
+    return leaked
+
+
+def all_alike(rng: np.random.Generator, V: int) -> Array:
+    """The same in all logits, which move together."""
+    return np.repeat(rng.permutation(V)[:, None], V, axis=1).astype(float)
+
+
+def tokens_for(rng: np.random.Generator, T: int, V: int) -> Tensor:
+    """Tokens (T,) with the first and the last of the vocabulary among them, though not at the start."""
+    tokens = rng.integers(V, size=T)
+    if T > 2:
+        tokens[1 + rng.permutation(T - 1)[:2]] = [0, V - 1]
+    return torch.from_numpy(tokens)
+
+
+def lent(
+    rng: np.random.Generator,
+    V: int,
+    leaks: Array,
+    leaked: Callable[[np.random.Generator, int], Array] = in_all_logits,
+) -> tuple[Lent, Tensor, int]:
+    """A model of V tokens with leaks of this strength (T, T) planted, tokens for it, and V."""
+    T = len(leaks)
+    tables = (np.tril(rng.normal(size=(T, T))), rng.normal(size=(V, V)), np.triu(leaks, 1), leaked(rng, V))
+    model = TableModel(*(torch.from_numpy(table.astype(float)) for table in tables))
+    return Lent(f"a model of {T} tokens", lambda: model), tokens_for(rng, T, V), V
+
+
+def plain(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("a causal model, 3 tokens", lent(rng, 5, np.zeros((3, 3))))
+    yield Case("a model that sees the next token", lent(rng, 6, np.eye(4, k=1)))
+    T, V = sizes(rng, (5, 6), (7, 9))
+    yield Case(f"a model without a mask, {T} tokens", lent(rng, V, np.ones((T, T))))
+    some = rng.permuted(np.arange(T * T) % 2).reshape(T, T)
+    some[0, T - 1] = some[T - 2, T - 1] = 1
+    yield Case("some pairs leak", lent(rng, V, some))
+
+
+def hidden(rng: np.random.Generator) -> Iterator[Case]:
+    T, V = sizes(rng, (4, 5), (10, 14))
+    one = np.zeros((T, T))
+    one[0, T - 1] = 1.0
+    yield Case("the last token leaks into the first output", lent(rng, V, one, in_one_logit))
+    earlier = np.zeros((T, T))
+    earlier[0, 1] = earlier[1, 2] = 1.0
+    yield Case("the last token does not leak, earlier ones do", lent(rng, V, earlier))
+    small = 5e-4 * np.ones((T, T))
+    yield Case("every later token moves one logit a little", lent(rng, V, small, in_one_logit))
+    yield Case("one logit rises by as much as another falls", lent(rng, V, 0.1 * np.eye(T, k=1), up_and_down))
+    yield Case("a leak moves all logits alike", lent(rng, V, 0.02 * np.eye(T, k=2), all_alike))
+    yield Case("a vocabulary of 2 tokens", lent(rng, 2, np.eye(3, k=1)))
+
+
+def none(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("a single token", lent(rng, 4, np.zeros((1, 1))))
+    T, V = sizes(rng, (5, 6), (8, 11))
+    yield Case(f"a causal model, {T} tokens", lent(rng, V, np.zeros((T, T))))
+    rounding = 1e-5 / V * np.ones((T, T))
+    yield Case("a causal model that rounds differently each time", lent(rng, V, rounding))
+    yield Case("the next token leaks, the rest is rounding", lent(rng, V, 0.2 * np.eye(T, k=1) + rounding))
+
+
+def _pairs(value: Any) -> Pairs | None:
+    """The value as pairs of plain numbers, or None."""
+    try:
+        return {(int(i), int(j)) for i, j in value}
+    except (TypeError, ValueError):
+        return None
+
+
+def pairs_of_numbers(trial: Trial) -> str | None:
+    if (found := _pairs(trial.value)) is None:
+        member = next(iter(trial.value))
+        return f"your set holds {member!r}; it should hold pairs of numbers (i, j), such as (0, 2)"
+    if found == trial.expected:
+        return (
+            "your pairs hold tensors, which are never equal to each other in a set: use int(...) or .tolist()"
+        )
+    return None
+
+
+def later_tokens_only(trial: Trial) -> str | None:
+    wrong = sorted((i, j) for i, j in _pairs(trial.value) or () if j <= i)
+    if not wrong:
+        return None
+    i, j = wrong[0]
+    who = "its own token" if i == j else "an earlier token"
+    return f"({i}, {j}) is no leak: output {i} may depend on {who}; a leak (i, j) has j > i"
+
+
+def repeatable(trial: Trial) -> str | None:
+    if trial.call(trial.case).value == trial.value:
+        return None
+    return (
+        "the same call gives other pairs each time; is the other token drawn at random? Then it may be the "
+        "very one that stands there already"
+    )
+
+
+def _moved(trial: Trial, i: int, j: int) -> float:
+    """How far the output at i moves with another token at j."""
+    lent, tokens, vocab_size = trial.case.args
+    model, other = lent.make(), tokens.clone()
+    other[j] = (tokens[j] + 1) % vocab_size
+    return float((model(other[None])[0, i] - model(tokens[None])[0, i]).abs().max())
+
+
+def every_leak(trial: Trial) -> str | None:
+    missing = sorted(trial.expected - (_pairs(trial.value) or set()))
+    if not missing:
+        return None
+    i, j = missing[0]
+    size = trial.case.args[2]
+    return (
+        f"({i}, {j}) is missing: with another token below {size} at {j}, the output at {i} moves by "
+        f"{_moved(trial, i, j):.2g}; more than 1e-4 is a leak"
+    )
+
+
+def no_other(trial: Trial) -> str | None:
+    extra = sorted((_pairs(trial.value) or set()) - trial.expected)
+    if not extra:
+        return None
+    i, j = extra[0]
+    moved = _moved(trial, i, j)
+    why = f"by {moved:.0e}, which is rounding" if moved else "not at all"
+    return f"({i}, {j}) is no leak: with another token at {j} alone, the output at {i} moves {why}"
+
+
+def _questions(trial: Trial) -> list[list[int]]:
+    """The tokens that the model was asked about, in order."""
+    return [[int(n) for n in args[0].flatten()] for _, args in trial.outcome.asked]
+
+
+def asked_about_every_token(trial: Trial) -> str | None:
+    tokens = [int(n) for n in trial.case.args[1]]
+    asked = _questions(trial)
+    if any(len(one) != len(tokens) for one in asked):
+        return None
+    for j in range(1, len(tokens)):
+        if not any(one[j] != tokens[j] for one in asked):
+            return f"the model was never shown another token at {j}, so nobody can tell whether it leaks"
+    alone = [
+        {j for j, (a, b) in enumerate(zip(one, tokens, strict=True)) if a != b}
+        for one in asked
+        if one != tokens
+    ]
+    if alone and min(map(len, alone)) > 1:
+        return (
+            f"you change {min(map(len, alone))} tokens or more at once; then nobody can tell which of them "
+            "the output depends on"
+        )
+    return None
+
+
+def the_same_pairs(got: Any, expected: Any, case: Case) -> bool:
+    """Pairs are the same or not. (A mistake that explains a failure must then explain the core as well.)"""
+    return differs(got, expected, 0) is None
+
+
+EXERCISE = Exercise(
+    name="ch07_causal_masking/find_leaks",
+    signature="find_leaks(model, tokens, vocab_size)",
+    goal="Find every pair (i, j) with j > i where another token at j moves the output at i.",
+    reference=find_leaks,
+    same=the_same_pairs,
+    criteria=(
+        Criterion("names exactly the pairs that leak", 1.5, plain),
+        Criterion("small, single and far-off leaks are found too", 0.75, hidden),
+        Criterion("rounding is no leak", 0.5, none),
+        Criterion("the tokens are left as they were", 0.25, plain, observes="arguments"),
+    ),
+    properties=(
+        Property("pairs of plain numbers", pairs_of_numbers),
+        Property("leaks come from later tokens", later_tokens_only),
+        Property("the same call gives the same pairs", repeatable),
+        Property("each token is changed, by itself", asked_about_every_token),
+        Property("every leak is found", every_leak),
+        Property("nothing else is reported", no_other),
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You change the last token alone. A leak can come from any token but the first: change each in turn, and "
+    "look at the outputs before it."
+)
+def last_token_only(model, tokens, vocab_size):
+    before, j = model(tokens[None])[0], len(tokens) - 1
+    other = tokens.clone()
+    other[j] = (tokens[j] + 1) % vocab_size
+    moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+    return {(i, j) for i in range(j) if moved[i]}
+
+
+@EXERCISE.misconception(
+    "You look at the output of the last position, which may see every token. Leaks go to the outputs "
+    "*before* the token that you changed: compare all i < j."
+)
+def last_output_only(model, tokens, vocab_size):
+    before, leaks, last = model(tokens[None])[0], set(), len(tokens) - 1
+    for j in range(last):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        if ((model(other[None])[0, last] - before[last]).abs() > 1e-4).any():
+            leaks.add((last, j))
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You compare the first logit alone. A leak may move any of them: compare the whole row, .abs().max()."
+)
+def first_logit_only(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0, :, 0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0, :, 0] - before).abs() > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You look one position back alone. A token may leak into every output before it: compare all i < j."
+)
+def neighbours_only(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        if ((model(other[None])[0, j - 1] - before[j - 1]).abs() > 1e-4).any():
+            leaks.add((j - 1, j))
+    return leaks
+
+
+@EXERCISE.misconception(
+    "Your tolerance lets small leaks through. Training finds them and makes them large: a change of more "
+    "than 1e-4 counts."
+)
+def tolerance_too_large(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0]
+        leaks |= {(i, j) for i in range(j) if not torch.allclose(after[i], before[i], atol=1e-2)}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You take any difference for a leak. Two runs of one model may differ in the last digit, by the order in "
+    "which sums are made: count changes above 1e-4."
+)
+def rounding_counts(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0]
+        leaks |= {(i, j) for i in range(j) if not torch.equal(after[i], before[i])}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You report outputs *after* the changed token as well. They may depend on it, that is what the past is "
+    "for: only i < j is a leak."
+)
+def past_reported(model, tokens, vocab_size):
+    before, leaks, T = model(tokens[None])[0], set(), len(tokens)
+    for j in range(T):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(T) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You report (j, j) too. An output may depend on the token at its own position, which it has read: only "
+    "i < j is a leak."
+)
+def itself_reported(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j + 1) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "Your pairs stand the wrong way round. The output comes first, then the token that it must not see: "
+    "(i, j) with j > i."
+)
+def pairs_turned_round(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(j, i) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "`tokens[j] = ...` changes the caller's tokens, and each change is still there when you make the next. "
+    "Change a copy: other = tokens.clone(), anew for each j."
+)
+def changes_pile_up(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        tokens[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(tokens[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You make one copy for all j, so the changes pile up, and an output that moves may have moved for an "
+    "earlier one. Copy the tokens anew for each j."
+)
+def one_copy_for_all(model, tokens, vocab_size):
+    before, leaks, other = model(tokens[None])[0], set(), tokens.clone()
+    for j in range(1, len(tokens)):
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You put the same token everywhere. Where it stands already nothing is changed, and no leak can show: "
+    "take one that differs, such as (tokens[j] + 1) % vocab_size."
+)
+def always_token_0(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = 0
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "The token after the last one of the vocabulary does not exist. Begin again at 0: (tokens[j] + 1) % "
+    "vocab_size."
+)
+def beyond_the_vocabulary(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = tokens[j] + 1
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You compare the token that the model would choose. Most leaks move the logits and not yet the largest "
+    "of them: compare all the numbers."
+)
+def choices_compared(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0].argmax(dim=-1), set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0].argmax(dim=-1)
+        leaks |= {(i, j) for i in range(j) if after[i] != before[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You compare the mean over the vocabulary, in which a change of one logit is lost, and changes of "
+    "opposite sign cancel. Compare every number: .abs().max()."
+)
+def means_compared(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0].mean(dim=-1), set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0].mean(dim=-1)
+        leaks |= {(i, j) for i in range(j) if abs(after[i] - before[i]) > 1e-4}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You compare probabilities. A leak that moves all logits alike does not show in them, and a small one "
+    "hardly: compare the outputs themselves."
+)
+def probabilities_compared(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0].softmax(dim=-1), set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0].softmax(dim=-1) - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You leave the loop at the first leak of a token. It may leak into several outputs: report them all."
+)
+def first_leak_only(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0]
+        for i in range(j):
+            if (after[i] - before[i]).abs().max() > 1e-4:
+                leaks.add((i, j))
+                break
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You change all tokens after i together, and then blame each of them. Change one token at a time: only "
+    "then you know which of them the output depends on."
+)
+def all_later_tokens_at_once(model, tokens, vocab_size):
+    before, leaks, T = model(tokens[None])[0], set(), len(tokens)
+    for i in range(T - 1):
+        other = tokens.clone()
+        other[i + 1 :] = (tokens[i + 1 :] + 1) % vocab_size
+        if (model(other[None])[0, i] - before[i]).abs().max() > 1e-4:
+            leaks |= {(i, j) for j in range(i + 1, T)}
+    return leaks
+
+
+@EXERCISE.style("each token changed in turn, all outputs before it compared")
+def each_in_turn(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.style("with torch.allclose, pair by pair")
+def pair_by_pair(model, tokens, vocab_size):
+    leaks = set()
+    with torch.no_grad():
+        original = model(tokens.unsqueeze(0)).squeeze(0)
+        for i in range(len(tokens)):
+            for j in range(i + 1, len(tokens)):
+                changed = tokens.clone()
+                changed[j] = 0 if tokens[j] else 1
+                output = model(changed.unsqueeze(0)).squeeze(0)
+                if not torch.allclose(output[i], original[i], rtol=0, atol=1e-4):
+                    leaks.add((i, j))
+    return leaks
+
+
+@EXERCISE.style("all changed sequences as one batch")
+def one_batch(model, tokens, vocab_size):
+    T = len(tokens)
+    step = torch.eye(T, dtype=tokens.dtype, device=tokens.device)
+    outputs = model((tokens + step) % vocab_size)
+    moved = (outputs - model(tokens[None])).abs().amax(dim=-1) > 1e-4
+    return {(i, j) for j, i in moved.nonzero().tolist() if j > i}
+
+
+@EXERCISE.style("every other token of the vocabulary tried")
+def every_other_token(model, tokens, vocab_size):
+    before = model(tokens[None])[0]
+    leaks = set()
+    for j in range(1, len(tokens)):
+        for token in range(vocab_size):
+            other = torch.cat([tokens[:j], tokens.new_tensor([token]), tokens[j + 1 :]])
+            change = (model(other[None])[0, :j] - before[:j]).abs().max(dim=-1).values
+            leaks.update((i, j) for i in range(j) if change[i] > 1e-4)
+    return leaks
+
+
+@EXERCISE.style("changed in place on a copy, and changed back; compared in numpy")
+def changed_back(model, tokens, vocab_size):
+    work, leaks = tokens.clone(), set()
+    before = model(work[None])[0].detach().numpy()
+    for j in range(len(work)):
+        kept = int(work[j])
+        work[j] = vocab_size - 1 if kept != vocab_size - 1 else 0
+        after = model(work[None])[0].detach().numpy()
+        work[j] = kept
+        leaks |= {(i, j) for i in range(j) if not np.allclose(after[i], before[i])}
+    return leaks

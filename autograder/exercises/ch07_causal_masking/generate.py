@@ -1,0 +1,674 @@
+"""ch07_causal_masking/generate: choose a token, append it, read it, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from autograder.exercise import Case, Criterion, Exercise, Lent, Outcome, Property, Seed, Trial
+from autograder.exercises.draw import sizes
+from autograder.values import differs
+from tfcore import generate as generation
+
+ROWS = 101
+"""Rows of a model's table; a prime, so that any other token seen means another row."""
+
+
+def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    """The reference, without the arguments that the notebook does not ask for."""
+    return generation.generate(model, prompt, max_new_tokens, temperature, generator, context_len)
+
+
+@dataclass(frozen=True)
+class HashedModel:
+    """Maps tokens (B, T) to logits (B, T, V), each row of them picked by all tokens up to there.
+
+    Whatever is left out, added or moved among the tokens that it reads picks another row.
+
+    Attributes:
+        table: the rows, (ROWS, V).
+        steps: by how many rows a token moves on, at each position, (most,).
+    """
+
+    table: Tensor
+    steps: Tensor
+
+    serves = ("__call__",)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        most, vocab_size = len(self.steps), self.table.shape[1]
+        if tokens.is_floating_point():
+            raise TypeError(f"tokens are whole numbers; got {tokens.dtype}")
+        if tokens.ndim != 2:
+            raise ValueError(f"expected tokens of shape (B, T), got shape {tuple(tokens.shape)}")
+        if tokens.shape[1] > most:
+            raise IndexError(f"the model has positions for {most} tokens, and was given {tokens.shape[1]}")
+        if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocab_size:
+            raise IndexError(f"the vocabulary has the tokens 0 to {vocab_size - 1}, and none beyond")
+        rows = ((tokens + 1) * self.steps[: tokens.shape[1]]).cumsum(dim=1) % ROWS
+        return self.table[rows]
+
+
+def lent(rng: np.random.Generator, V: int, most: int = 64, dtype: torch.dtype = torch.float32) -> Lent:
+    """A model of V tokens that reads at most so many."""
+    table = torch.from_numpy(1.5 * rng.normal(size=(ROWS, V))).to(dtype)
+    model = HashedModel(table, torch.from_numpy(rng.integers(1, ROWS, size=most)))
+    return Lent(f"a model of {V} tokens", lambda: model)
+
+
+def prompts(rng: np.random.Generator, B: int, T: int, V: int) -> Tensor:
+    return torch.from_numpy(rng.integers(V, size=(B, T)))
+
+
+def seed(rng: np.random.Generator) -> Seed:
+    return Seed(int(rng.integers(1, 2**31)), "torch")
+
+
+def greedy(rng: np.random.Generator) -> Iterator[Case]:
+    """A generator is passed too: at temperature 0 nobody asks it."""
+    yield Case("a prompt of 2 tokens, 3 new ones", (lent(rng, 7), prompts(rng, 1, 2, 7), 3, 0.0, seed(rng)))
+    B, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (11, 14))
+    some = (lent(rng, V), prompts(rng, B, T, V))
+    yield Case(f"B = {B}, a prompt of {T} tokens, {n} new ones", (*some, n), {"generator": seed(rng)})
+    yield Case("one new token", (*some, 1, 0.0, seed(rng)))
+    yield Case("a prompt of 1 token", (lent(rng, V), prompts(rng, B, 1, V), n, 0.0, seed(rng)))
+
+
+def sampled(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("temperature 0.7", (lent(rng, 6), prompts(rng, 1, 3, 6), 7, 0.7, seed(rng)))
+    B, T, n, V = sizes(rng, (2, 4), (5, 6), (7, 8), (11, 14))
+    some = (lent(rng, V), prompts(rng, B, T, V), n)
+    yield Case(f"B = {B}, temperature 1.6", some, {"temperature": 1.6, "generator": seed(rng)})
+    yield Case(f"B = {B}, temperature 1", some, {"temperature": 1.0, "generator": seed(rng)})
+    wide = (lent(rng, V, dtype=torch.float64), prompts(rng, B, 1, V), n, 0.4, seed(rng))
+    yield Case("logits in float64, temperature 0.4", wide)
+    yield Case("temperature 0.01", (lent(rng, V), prompts(rng, B, T, V), n, 0.01, seed(rng)))
+
+
+def long(rng: np.random.Generator) -> Iterator[Case]:
+    """Texts that grow longer than what the model can read."""
+    yield Case(
+        "context_len=3, a prompt of 2 tokens",
+        (lent(rng, 7, most=3), prompts(rng, 1, 2, 7), 4),
+        {"context_len": 3},
+    )
+    B, context, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (8, 9), (11, 14))
+    case = (lent(rng, V, most=context), prompts(rng, B, T, V), n)
+    yield Case(f"context_len={context}, a prompt of {T} tokens", case, {"context_len": context})
+    yield from roomy(rng)
+
+
+def roomy(rng: np.random.Generator) -> Iterator[Case]:
+    """The model could read more than it is to."""
+    B, context, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (8, 9), (11, 14))
+    case = (lent(rng, V), prompts(rng, B, T, V), n)
+    yield Case(f"context_len={context} for a model that could read more", case, {"context_len": context})
+    yield Case(f"context_len={T + n + 10}, which is never reached", case, {"context_len": T + n + 10})
+    yield Case("no context_len", case)
+
+
+def everything(rng: np.random.Generator) -> Iterator[Case]:
+    yield from greedy(rng)
+    yield from roomy(rng)
+
+
+def drawn_from(rng: np.random.Generator) -> Iterator[Case]:
+    """Calls that are made three times; see `same_and_other`."""
+    V = int(rng.integers(12, 16))
+    yield Case(
+        "the same generator twice, then another", (lent(rng, V), prompts(rng, 4, 3, V), 7, 1.2, seed(rng))
+    )
+
+
+def same_and_other(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Calls twice with the same generator and once with another.
+
+    Returns:
+        Whether the first two gave the same tokens, and whether the third did.
+    """
+    model, prompt, count, temperature, generator = case.args
+    other = replace(case, args=(model, prompt, count, temperature, Seed(generator.value + 1, "torch")))
+    outcomes = [call(case), call(case), call(other)]
+    if failed := next((o for o in outcomes if o.error or o.forbidden), None):
+        return failed
+    first, again, third = (o.value for o in outcomes)
+    return Outcome((differs(again, first, 0) is None, differs(third, first, 0) is None))
+
+
+def follows_the_generator(trial: Trial) -> str | None:
+    again, other = trial.value
+    if not again:
+        return (
+            "two calls with the same generator give other tokens; pass it on: torch.multinomial(p, 1, "
+            "generator=generator)"
+        )
+    return "another generator gives the very same tokens; draw with the one that is passed" if other else None
+
+
+def _options(trial: Trial) -> tuple[HashedModel, Tensor, int, float, Seed | None, int | None]:
+    """The arguments in full, and the model itself."""
+    names = ("model", "prompt", "max_new_tokens", "temperature", "generator", "context_len")
+    given: dict[str, Any] = dict(zip(names, trial.case.args, strict=False)) | trial.case.kwargs
+    model, prompt, count = (given[name] for name in names[:3])
+    temperature, generator, context_len = (given.get(name) for name in names[3:])
+    return model.make(), prompt, count, temperature or 0.0, generator, context_len
+
+
+def begins_with_the_prompt(trial: Trial) -> str | None:
+    _, prompt, *_ = _options(trial)
+    start = trial.value[:, : prompt.shape[1]]
+    if torch.equal(start.long(), prompt):
+        return None
+    return (
+        f"the result begins with {start[0].tolist()}; it should begin with the prompt, {prompt[0].tolist()}, "
+        "and go on with the new tokens"
+    )
+
+
+def model_was_shown_the_text(trial: Trial) -> str | None:
+    """What the model was asked to read, against the text so far."""
+    _, prompt, count, _, _, context_len = _options(trial)
+    if len(trial.outcome.asked) != count:
+        return None
+    for step, (_, args) in enumerate(trial.outcome.asked):
+        shown = args[0]
+        text = trial.value[:, : prompt.shape[1] + step]
+        wanted = text if context_len is None else text[:, -context_len:]
+        if shown.ndim == 2 and shown.tolist() != wanted.tolist():
+            which = "the text so far" if context_len is None else f"the last {context_len} tokens of the text"
+            return (
+                f"for new token {step} the model was shown {shown[0].tolist()}; it should read "
+                f"{wanted[0].tolist()}, {which}"
+            )
+    return None
+
+
+def _first_wrong(trial: Trial) -> tuple[int, int] | None:
+    """Sequence and place of the first wrong token in time."""
+    wrong = (trial.value != trial.expected).T.nonzero()
+    return (int(wrong[0, 1]), int(wrong[0, 0])) if len(wrong) else None
+
+
+def likeliest_at_0(trial: Trial) -> str | None:
+    model, _, _, temperature, _, context_len = _options(trial)
+    place = _first_wrong(trial)
+    if temperature or place is None:
+        return None
+    b, t = place
+    read = trial.expected[:, :t] if context_len is None else trial.expected[:, :t][:, -context_len:]
+    logits = model(read)[b, -1]
+    got, best = int(trial.value[b, t]), int(logits.argmax())
+    logit = f", whose logit is {logits[got]:.3g}" if 0 <= got < len(logits) else ""
+    return (
+        f"sequence {b} goes on with {got}{logit}; at temperature 0 the largest logit of the last position "
+        f"wins, token {best} with {logits[best]:.3g}"
+    )
+
+
+TEMPERATURES: tuple[tuple[str, Callable[[float], float]], ...] = (
+    ("1: the temperature has no effect", lambda t: 1.0),
+    ("1/temperature: divide the logits by it, do not multiply", lambda t: 1 / t),
+    ("0: the likeliest token each time", lambda t: 0.0),
+    ("temperature squared: it is applied twice", lambda t: t * t),
+)
+"""What may be made of a temperature, in words and as a function."""
+
+
+def drawn_at_the_right_temperature(trial: Trial) -> str | None:
+    """Whether the draws are those of another temperature, here and at 1.7."""
+    model, prompt, count, temperature, generator, context_len = _options(trial)
+    if not temperature or generator is None or _first_wrong(trial) is None:
+        return None
+    warm = trial.call(Case("warm", (trial.case.args[0], prompt, 12, 1.7, generator, context_len))).value
+    for says, other in TEMPERATURES:
+        one, two = (torch.Generator().manual_seed(generator.value) for _ in range(2))
+        here = generate(model, prompt, count, other(temperature), one, context_len)
+        if torch.equal(here, trial.value) and torch.equal(
+            generate(model, prompt, 12, other(1.7), two, context_len), warm
+        ):
+            return f"these are the tokens for a temperature of {says}"
+    return None
+
+
+def drawn_by_multinomial(trial: Trial) -> str | None:
+    _, _, _, temperature, generator, _ = _options(trial)
+    place = _first_wrong(trial)
+    if not temperature or generator is None or place is None:
+        return None
+    b, t = place
+    return (
+        f"with this generator, one multinomial a step over softmax(logits / {temperature:g}) of the last "
+        f"position, (B, V), draws token {int(trial.expected[b, t])} at place {t} of sequence {b}; yours is "
+        f"{int(trial.value[b, t])}"
+    )
+
+
+def the_same_tokens(got: Any, expected: Any, case: Case) -> bool:
+    """Tokens are the same or not. (A mistake that explains a failure must then explain the core as well.)"""
+    return differs(got, expected, 0) is None
+
+
+EXERCISE = Exercise(
+    name="ch07_causal_masking/generate",
+    signature="generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None)",
+    goal="Go on with a text: choose the next token, append it, read the longer text, and again.",
+    reference=generate,
+    same=the_same_tokens,
+    criteria=(
+        Criterion("at temperature 0, the likeliest token each time", 1, greedy),
+        Criterion("above 0, a draw from softmax(logits / temperature)", 0.75, sampled),
+        Criterion(
+            "every draw comes from the generator that is passed",
+            0.5,
+            drawn_from,
+            measure=same_and_other,
+            test=follows_the_generator,
+        ),
+        Criterion("the model reads the last context_len tokens at most", 0.5, long),
+        Criterion("the prompt is left as it was", 0.25, everything, observes="arguments"),
+    ),
+    properties=(
+        Property("the result begins with the prompt", begins_with_the_prompt),
+        Property("the model reads the text so far", model_was_shown_the_text),
+        Property("the likeliest token at temperature 0", likeliest_at_0),
+        Property("draws at the right temperature", drawn_at_the_right_temperature),
+        Property("one multinomial a step", drawn_by_multinomial),
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You sample at temperature 0 as if it were 1. As the temperature falls to 0 the likeliest token takes "
+    "all: there, take the argmax."
+)
+def samples_at_0(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        read = tokens if context_len is None else tokens[:, -context_len:]
+        p = torch.softmax(model(read)[:, -1] / (temperature or 1.0), dim=-1)
+        tokens = torch.cat([tokens, torch.multinomial(p, 1, generator=generator)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You divide by a temperature of 0, and softmax of inf and NaN is NaN. At 0 take the argmax, without "
+    "dividing."
+)
+def divides_by_0(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        read = tokens if context_len is None else tokens[:, -context_len:]
+        p = torch.softmax(model(read)[:, -1] / temperature, dim=-1)
+        tokens = torch.cat([tokens, torch.multinomial(p, 1, generator=generator)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You always take the likeliest token. Above temperature 0 the next token is drawn: "
+    "torch.multinomial(p, 1, generator=generator)."
+)
+def always_greedy(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        read = tokens if context_len is None else tokens[:, -context_len:]
+        chosen = model(read)[:, -1].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You read the logits of the *first* position. They are about the second token; what comes after the text "
+    "stands at the last one: logits[:, -1]."
+)
+def first_position(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, 0]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "Your logits do not know what you have chosen: every step reads the prompt alone. Append the new token "
+    "and read the longer text."
+)
+def reads_the_prompt_alone(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(prompt if context_len is None else prompt[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You show the model its last token alone, so it has forgotten the text. Without a cache it must read the "
+    "whole text again at each step."
+)
+def reads_the_last_token_alone(
+    model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None
+):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens[:, -1:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You do not use the generator that is passed, so nobody can repeat your text. Hand it on: "
+    "torch.multinomial(p, 1, generator=generator)."
+)
+def global_randomness(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            chosen = torch.multinomial(torch.softmax(logits / temperature, dim=-1), 1)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You make a generator of your own, so every call draws the same, whatever generator it is given. Use the "
+    "one that is passed."
+)
+def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens, generator = prompt, torch.Generator().manual_seed(0)
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You multiply by the temperature, so that a hot model gets sure of itself. Divide the logits by it: "
+    "below 1 the likely tokens become likelier."
+)
+def temperature_multiplied(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits * temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "Your temperature has no effect. Dividing the *probabilities* by it changes no proportion, and "
+    "multinomial normalises: divide the logits, before the softmax."
+)
+def temperature_after_softmax(
+    model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None
+):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits, dim=-1) / temperature
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You draw from the logits themselves, which can be negative and do not stand as the probabilities do. "
+    "Take the softmax first."
+)
+def draws_from_logits(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            chosen = torch.multinomial(logits / temperature, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "Your softmax runs over the batch. The probabilities of all tokens of *one* sequence sum to 1: dim=-1."
+)
+def softmax_over_the_batch(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=0)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You ignore `context_len`. A model with learned positions has no row for a longer text: let it read the "
+    "last ones alone, tokens[:, -context_len:]."
+)
+def context_not_cut(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens)[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You keep the *first* context_len tokens, so the model never reads what it has just written. Keep the "
+    "last: tokens[:, -context_len:]."
+)
+def first_tokens_kept(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens[:, :context_len])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You cut the text itself, and its beginning is lost from the result. Cut only what the model reads, and "
+    "append to the whole."
+)
+def text_cut(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        tokens = tokens if context_len is None else tokens[:, -context_len:]
+        logits = model(tokens)[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You return the new tokens alone. Asked for is the whole text, the prompt in front: (B, T + n)."
+)
+def new_tokens_alone(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens[:, prompt.shape[1] :]
+
+
+@EXERCISE.misconception(
+    "`max_new_tokens` counts the tokens that you add. You stop when the whole text is so long, prompt and "
+    "all: go round max_new_tokens times."
+)
+def length_of_the_whole(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    while tokens.shape[1] < max_new_tokens:
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You choose for the first sequence and give its token to all. Each sequence of the batch goes on by "
+    "itself: argmax and multinomial over (B, V)."
+)
+def first_sequence_for_all(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[0, -1]
+        if temperature == 0:
+            chosen = logits.argmax().reshape(1)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen.expand(len(tokens), 1)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "tokens[:, -context_len:] is a view: moving it on in place overwrites the caller's prompt. Cut anew from "
+    "the whole text at each step."
+)
+def window_moved_in_place(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    window = prompt if context_len is None else prompt[:, -context_len:]
+    for _ in range(max_new_tokens):
+        logits = model(window)[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+        if window.shape[1] != context_len:
+            window = torch.cat([window, chosen], dim=1)
+        else:
+            window[:, :-1] = window[:, 1:].clone()
+            window[:, -1:] = chosen
+    return tokens
+
+
+@EXERCISE.style("choose, append, read again")
+def plain(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.style("as in nanoGPT, with the model in evaluation mode and without gradients")
+def as_in_nanogpt(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    model.eval()
+    idx = prompt.to(next(model.parameters()).device)
+    with torch.no_grad():
+        for _ in range(max_new_tokens):
+            short = context_len is None or idx.size(1) <= context_len
+            idx_cond = idx if short else idx[:, -context_len:]
+            logits = model(idx_cond)[:, -1, :]
+            if temperature > 0:
+                probs = F.softmax(logits / temperature, dim=-1)
+                idx_next = torch.multinomial(probs, num_samples=1, generator=generator)
+            else:
+                _, idx_next = torch.topk(logits, k=1, dim=-1)
+            idx = torch.cat((idx, idx_next), dim=1)
+    return idx
+
+
+@EXERCISE.style("into a tensor that has room for all, from unnormalised weights in float64")
+def room_for_all(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    B, T = prompt.shape
+    tokens = torch.zeros(B, T + max_new_tokens, dtype=prompt.dtype)
+    tokens[:, :T] = prompt
+    for t in range(T, T + max_new_tokens):
+        start = 0 if context_len is None else max(0, t - context_len)
+        logits = model(tokens[:, start:t])[:, -1].double()
+        if temperature == 0.0:
+            tokens[:, t] = torch.max(logits, dim=-1).indices
+        else:
+            z = logits / temperature
+            weights = torch.exp(z - z.max(dim=-1, keepdim=True).values)
+            tokens[:, t] = torch.multinomial(weights, 1, generator=generator).squeeze(1)
+    return tokens
+
+
+@EXERCISE.style("a hair above 0 for 0, and exp of log_softmax")
+def a_hair_above_0(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt.clone()
+    for _ in range(max_new_tokens):
+        logits = model(tokens[:, -(context_len or tokens.shape[1]) :])[:, -1]
+        p = torch.log_softmax(logits / max(temperature, 1e-6), dim=-1).exp()
+        tokens = torch.hstack([tokens, torch.multinomial(p, 1, generator=generator)])
+    return tokens
+
+
+@EXERCISE.style("new tokens in a list, joined at the end")
+def in_a_list(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    columns = list(prompt.unbind(dim=1))
+    for _ in range(max_new_tokens):
+        seen = columns if context_len is None else columns[-context_len:]
+        logits = model(torch.stack(seen, dim=1))[:, -1, :]
+        if not temperature:
+            columns.append(logits.argsort(dim=-1, descending=True)[:, 0])
+        else:
+            p = (logits / temperature).softmax(dim=-1)
+            columns.append(torch.multinomial(p, 1, generator=generator)[:, 0])
+    return torch.stack(columns, dim=1)

@@ -1,0 +1,489 @@
+"""ch08_kv_cache/generate_cached: a text goes on, and every token of it is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autograder.cage.tensors import numbers
+from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
+from autograder.exercises.draw import sizes
+from autograder.exercises.laws import repeatable
+from tfcore.generate import generate
+
+STATES = 97
+MOST_TOKENS = 10_000
+
+
+class Cache:
+    """What the model remembers: of each sequence, the tokens it has read."""
+
+    serves = ("length", "max_len")
+
+    def __init__(self, batch: int, max_len: int) -> None:
+        self.batch, self.max_len = batch, max_len
+        self.tokens = torch.zeros(batch, 0, dtype=torch.long)
+
+    @property
+    def length(self) -> int:
+        return self.tokens.shape[1]
+
+
+class Model:
+    """A language model whose logits depend on all tokens before and on their places.
+
+    Args:
+        table: (STATES, V), the logits in each state that a text can leave it in.
+    """
+
+    serves = ("__call__", "new_cache")
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table
+
+    def new_cache(self, batch: int, max_len: int) -> Cache:
+        return Cache(int(batch), int(max_len))
+
+    def __call__(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        if not isinstance(tokens, Tensor) or tokens.ndim != 2 or not tokens.shape[1]:
+            raise ValueError("the model reads token ids of shape (B, T), T of 1 or more")
+        if tokens.numel() > MOST_TOKENS:
+            raise ValueError(f"the model reads at most {MOST_TOKENS} tokens at once")
+        seen = tokens[:, :0] if cache is None else cache.tokens
+        if len(seen) != len(tokens):
+            raise ValueError(f"the cache is made for a batch of {len(seen)}; {len(tokens)} sequences came")
+        text = torch.cat([seen, tokens], dim=1)
+        if cache is not None:
+            if text.shape[1] > cache.max_len:
+                raise ValueError(
+                    f"the cache has room for {cache.max_len} tokens; {seen.shape[1]} are in it and "
+                    f"{tokens.shape[1]} more came"
+                )
+            cache.tokens = text
+        return self.table[states(text)[:, seen.shape[1] :]]
+
+
+def states(text: Tensor) -> Tensor:
+    """The state after each token (B, T): another token, order or place anywhere before gives another."""
+    state = torch.zeros_like(text[:, 0])
+    after = []
+    for place, token in enumerate(text.unbind(1)):
+        state = (31 * state + 7 * token + place + 1) % STATES
+        after.append(state)
+    return torch.stack(after, dim=1)
+
+
+def generate_cached(model, prompt, max_new_tokens):
+    """The reference: `tfcore`'s loop, which uses a cache where the model has one."""
+    return generate(model, prompt, max_new_tokens)
+
+
+def story(rng: np.random.Generator, says: str, B: int, T: int, n: int, V: int) -> Case:
+    """A case with a model of its own, whose logits lie far apart, and a prompt (B, T)."""
+    table = torch.from_numpy(rng.permuted(np.tile(np.linspace(-3, 3, V), (STATES, 1)), axis=1)).float()
+    prompt = torch.from_numpy(rng.integers(V, size=(B, T)))
+    return Case(says, (Lent(f"a model of {V} tokens", lambda: Model(table)), prompt, n))
+
+
+def texts(rng: np.random.Generator) -> Iterator[Case]:
+    yield story(rng, "a prompt of 2 tokens, 2 more", B=1, T=2, n=2, V=5)
+    yield story(rng, "a single new token", B=1, T=3, n=1, V=7)
+    yield story(rng, "prompts of a single token, 4 more", B=2, T=1, n=4, V=6)
+    T, n, V = sizes(rng, (3, 6), (7, 10), (11, 15))
+    yield story(rng, f"a prompt of {T} tokens, {n} more", 1, T, n, V)
+    B, T, n, V = sizes(rng, (2, 3), (4, 6), (7, 9), (10, 14))
+    yield story(rng, f"{B} prompts of {T} tokens, {n} more each", B, T, n, V)
+
+
+def counted(rng: np.random.Generator) -> Iterator[Case]:
+    yield story(rng, "a prompt of 4 tokens, 3 more", B=1, T=4, n=3, V=6)
+    B, T, n, V = sizes(rng, (2, 3), (5, 8), (9, 12), (13, 16))
+    yield story(rng, f"{B} prompts of {T} tokens, {n} more each", B, T, n, V)
+
+
+def calls(trial: Trial) -> list[int]:
+    """How many tokens of each sequence the model was given, call by call."""
+    return [
+        args[0].shape[1]
+        for name, args in trial.outcome.asked
+        if name == "__call__" and isinstance(args[0], Tensor) and args[0].ndim == 2
+    ]
+
+
+def sizes_of(trial: Trial) -> tuple[int, int, int]:
+    _, prompt, n = trial.case.args
+    return (*prompt.shape, n)
+
+
+def reads_each_token_once(trial: Trial) -> str | None:
+    _, T, n = sizes_of(trial)
+    read = calls(trial)
+    if sum(read) <= T + n:
+        return None
+    return (
+        f"the model was given {sum(read)} tokens of a sequence, in calls of {_listed(read)}. The prompt has "
+        f"{T}, and of the {n} new ones the last is not read: {T + n - 1} are enough"
+    )
+
+
+def reads_the_prompt_at_once(trial: Trial) -> str | None:
+    _, T, n = sizes_of(trial)
+    read = calls(trial)
+    if len(read) <= n + 1:
+        return None
+    return (
+        f"the model was called {len(read)} times, with {_listed(read)} tokens. One call for the {T} tokens "
+        f"of the prompt and one for each new token but the last make {n}"
+    )
+
+
+def asks_for_fitting_room(trial: Trial) -> str | None:
+    _, T, n = sizes_of(trial)
+    asked = [args for name, args in trial.outcome.asked if name == "new_cache"]
+    if not asked:
+        return "you never call model.new_cache(batch, max_len): nothing is remembered"
+    if len(asked) > 1:
+        return f"you make {len(asked)} caches; one, made before the loop, remembers the whole text"
+    _, max_len = asked[0]
+    if not T + n - 1 <= max_len <= 2 * (T + n):
+        return (
+            f"you ask for room for {max_len} tokens; the prompt has {T} and {n} will come, so ask for {T + n}"
+        )
+    return None
+
+
+def _listed(read: list[int]) -> str:
+    shown = [str(n) for n in read]
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:5], "...", shown[-1]])
+
+
+def keeps_the_prompt(trial: Trial) -> str | None:
+    _, T, _ = sizes_of(trial)
+    if torch.equal(trial.value[:, :T], trial.case.args[1]):
+        return None
+    return f"the first {T} tokens of your result are not the prompt"
+
+
+def first_wrong_token(trial: Trial) -> str | None:
+    """Where the texts part, and what the model had been given by then."""
+    _, T, _ = sizes_of(trial)
+    wrong = numbers(trial.value) != numbers(trial.expected)
+    if wrong.shape != trial.expected.shape or not wrong.any():
+        return None
+    place = int(np.flatnonzero(wrong.any(axis=0))[0])
+    row = int(np.flatnonzero(wrong[:, place])[0])
+    which = place - T + 1
+    fed = calls(trial)[:which]
+    read = "the whole prompt" if which == 1 else "all tokens before it, once each,"
+    return (
+        f"new token {which} of sequence {row} is {int(trial.value[row, place])}, where a model that has read "
+        f"{read} says {int(trial.expected[row, place])}; yours comes after calls with these numbers of "
+        f"tokens: {_listed(fed)}"
+    )
+
+
+EXERCISE = Exercise(
+    name="ch08_kv_cache/generate_cached",
+    signature="generate_cached(model, prompt, max_new_tokens)",
+    goal="Go on with a text greedily, so that the model reads every token once.",
+    reference=generate_cached,
+    criteria=(
+        Criterion("the tokens that the model says, each after all before it", 1.5, texts),
+        Criterion("no token is read twice", 1, counted, observes="cost", test=reads_each_token_once),
+        Criterion(
+            "the prompt is read in one call", 0.5, counted, observes="cost", test=reads_the_prompt_at_once
+        ),
+        Criterion(
+            "one cache, with room for the text", 0.5, counted, observes="cost", test=asks_for_fitting_room
+        ),
+        Criterion("the prompt is left as it was", 0.5, texts, observes="arguments"),
+    ),
+    properties=(
+        Property("the same call gives the same text", repeatable),
+        Property("the prompt comes first", keeps_the_prompt),
+        Property("each token follows from all before it", first_wrong_token),
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You hand the whole text to the model at each step, though the cache holds most of it: those tokens are "
+    "read twice. Hand over the newest token alone."
+)
+def whole_text_into_the_cache(model, prompt, max_new_tokens):
+    tokens = prompt
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    for _ in range(max_new_tokens):
+        logits = model(tokens, cache)
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "The tokens are right, but the whole text is read anew at each step, without a cache. Make one with "
+    "model.new_cache, and pass it along."
+)
+def without_a_cache(model, prompt, max_new_tokens):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens)
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You make a new cache in every step, so the whole text has to be read into it again. Make one before the "
+    "loop."
+)
+def new_cache_each_step(model, prompt, max_new_tokens):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+        logits = model(tokens, cache)
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "After the prompt you call the model without its cache, so it sees a single token and knows nothing of "
+    "the text. Pass the cache in every call."
+)
+def cache_forgotten_in_the_loop(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    tokens = prompt
+    logits = model(prompt, cache)
+    for step in range(max_new_tokens):
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+        if step < max_new_tokens - 1:
+            logits = model(tokens[:, -1:])
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You read the prompt and throw its logits away; then the loop hands the last token of the prompt over a "
+    "second time. The logits of the prompt's last token already say the first new one."
+)
+def last_prompt_token_twice(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    model(prompt, cache)
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens[:, -1:], cache)
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "The prompt never gets into the cache: only its last token is read. Hand over the whole prompt in the "
+    "first call."
+)
+def prompt_not_read(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens[:, -1:], cache)
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "Every step reads the last token of the *prompt* again. The token to hand over is the one just chosen."
+)
+def same_token_each_step(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    tokens = prompt
+    logits = model(prompt, cache)
+    for step in range(max_new_tokens):
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+        if step < max_new_tokens - 1:
+            logits = model(prompt[:, -1:], cache)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "The prompt is read token by token, one call for each. One call can read all of it: model(prompt, "
+    "cache), and the last logits say what comes next."
+)
+def prompt_token_by_token(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    for t in range(prompt.shape[1]):
+        logits = model(prompt[:, t : t + 1], cache)
+    tokens = prompt
+    for step in range(max_new_tokens):
+        tokens = torch.cat([tokens, logits[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
+        if step < max_new_tokens - 1:
+            logits = model(tokens[:, -1:], cache)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "The last token is chosen and never appended, so the text is one token short. Append first, then decide "
+    "whether to read on."
+)
+def last_token_forgotten(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    tokens = prompt
+    new = model(prompt, cache)[:, -1].argmax(dim=-1, keepdim=True)
+    for _ in range(max_new_tokens - 1):
+        tokens = torch.cat([tokens, new], dim=1)
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You append one token too many: the prompt's logits give the first new token, so the loop has "
+    "max_new_tokens - 1 left to choose."
+)
+def one_token_too_many(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    new = model(prompt, cache)[:, -1].argmax(dim=-1, keepdim=True)
+    tokens = torch.cat([prompt, new], dim=1)
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You read the logits of the *first* token. What comes next stands at the last one: logits[:, -1]."
+)
+def logits_of_the_first_token(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    tokens, new = prompt, prompt
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, 0].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You return the new tokens without the prompt. Asked for is the whole text: torch.cat([prompt, new], "
+    "dim=1)."
+)
+def prompt_left_out(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    chosen, new = [], prompt
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+        chosen.append(new)
+    return torch.cat(chosen, dim=1)
+
+
+@EXERCISE.misconception(
+    "Your cache has room for the new tokens alone, but the prompt is read into it too: max_len is "
+    "prompt.shape[1] + max_new_tokens."
+)
+def no_room_for_the_prompt(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), max_new_tokens)
+    tokens, new = prompt, prompt
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You ask for a fixed room, whatever the text. The memory of a cache is reserved in full: ask for "
+    "prompt.shape[1] + max_new_tokens places."
+)
+def fixed_room(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), 1024)
+    tokens, new = prompt, prompt
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "Your cache is made for a single sequence. The prompts come as a batch: new_cache(prompt.shape[0], ...)."
+)
+def batch_of_one(model, prompt, max_new_tokens):
+    cache = model.new_cache(1, prompt.shape[1] + max_new_tokens)
+    tokens, new = prompt, prompt
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "`prompt[:, -1] = ...` writes into the caller's prompt. Keep the new tokens in a tensor of their own."
+)
+def prompt_overwritten(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+    tokens = prompt.clone()
+    logits = model(prompt, cache)
+    for step in range(max_new_tokens):
+        prompt[:, -1] = logits[:, -1].argmax(dim=-1)
+        tokens = torch.cat([tokens, prompt[:, -1:]], dim=1)
+        if step < max_new_tokens - 1:
+            logits = model(prompt[:, -1:], cache)
+    return tokens
+
+
+@EXERCISE.style("what to read next: first the prompt, then the new token")
+def feed(model, prompt, max_new_tokens):
+    cache = model.new_cache(prompt.shape[0], prompt.shape[1] + max_new_tokens)
+    tokens, new = prompt, prompt
+    for _ in range(max_new_tokens):
+        logits = model(new, cache)
+        new = logits[:, -1].argmax(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens
+
+
+@EXERCISE.style("room for the text made first, the last new token not read")
+def written_into_place(model, prompt, max_new_tokens):
+    B, T = prompt.shape
+    tokens = torch.empty(B, T + max_new_tokens, dtype=prompt.dtype, device=prompt.device)
+    tokens[:, :T] = prompt
+    cache = model.new_cache(batch=B, max_len=T + max_new_tokens - 1)
+    logits = model(prompt, cache=cache)
+    for t in range(T, T + max_new_tokens):
+        tokens[:, t] = torch.max(logits[:, -1, :], dim=-1).indices
+        if t + 1 < tokens.shape[1]:
+            logits = model(tokens[:, t : t + 1], cache=cache)
+    return tokens
+
+
+@EXERCISE.style("a list of columns; the last token is read as well")
+@torch.no_grad()
+def columns(model, prompt, max_new_tokens):
+    model.eval()
+    cache = model.new_cache(max_len=prompt.size(1) + max_new_tokens, batch=prompt.size(0))
+    scores = model(prompt, cache)
+    text = [prompt]
+    while len(text) <= max_new_tokens:
+        text.append(torch.topk(scores[:, -1], 1, dim=-1)[1])
+        scores = model(text[-1], cache)
+    return torch.hstack(text)
+
+
+@EXERCISE.style("whatever the cache has not seen is read next")
+def unread(model, prompt, max_new_tokens):
+    tokens = prompt.clone()
+    total = prompt.shape[1] + max_new_tokens
+    cache = model.new_cache(len(prompt), total)
+    with torch.inference_mode():
+        while tokens.shape[1] < total:
+            logits = model(tokens[:, cache.length :], cache)
+            probabilities = torch.softmax(logits[:, -1], dim=-1)
+            tokens = torch.cat((tokens, probabilities.argmax(-1)[:, None]), dim=-1)
+    return tokens
+
+
+@EXERCISE.style("step by step, as a function that calls itself")
+def recursive(model, prompt, max_new_tokens):
+    cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
+
+    def more(new, left):
+        if not left:
+            return []
+        chosen = model(new, cache)[:, -1].argmax(-1, keepdim=True)
+        return [chosen, *more(chosen, left - 1)]
+
+    return torch.cat([prompt, *more(prompt, max_new_tokens)], dim=1)

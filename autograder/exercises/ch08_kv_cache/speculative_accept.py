@@ -1,0 +1,579 @@
+"""ch08_kv_cache/speculative_accept: which guesses of a small model stand, and what follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from autograder.cage.tensors import numbers, strided
+from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
+from autograder.exercises.laws import FIRST, elsewhere, on_any_device
+from autograder.values import as_array, describe
+from tfcore import generate
+
+GRID = 8
+"""In the exact sums over u, ratios are multiples of 1/GRID and u lies half way between two of them."""
+
+
+def speculative_accept(p_target, p_draft, draft_tokens, u):
+    """The reference."""
+    return generate.speculative_accept(p_target, p_draft, draft_tokens, u)
+
+
+def distributions(rng: np.random.Generator, n: int, V: int) -> np.ndarray:
+    """n distributions over V tokens, none of them flat and none with a zero."""
+    drawn = rng.uniform(0.2, 1, size=(n, V)) ** 3
+    return drawn / drawn.sum(axis=1, keepdims=True)
+
+
+def guesses(
+    rng: np.random.Generator, says: str, V: int, stand: list[bool], dtype: torch.dtype = torch.float32
+) -> Case:
+    """A case in which guess i by itself stands or falls as asked, far from the limit."""
+    n = len(stand)
+    while True:
+        p, q = distributions(rng, n + 1, V), distributions(rng, n, V)
+        if ((p[:n] / q).min(axis=1) < 0.9).all():
+            break
+    tokens, u = np.zeros(n, dtype=np.int64), np.zeros(n)
+    for i, stands in enumerate(stand):
+        ratio = p[i] / q[i]
+        tokens[i] = rng.choice(np.flatnonzero(ratio < 0.9))
+        limit = ratio[tokens[i]]
+        u[i] = limit * rng.uniform(0.1, 0.9) if stands else limit + (1 - limit) * rng.uniform(0.1, 0.9)
+    drawn = [torch.from_numpy(x).to(dtype) for x in (p, q, u)]
+    return Case(says, (drawn[0], drawn[1], torch.from_numpy(tokens), drawn[2]))
+
+
+def with_certain(rng: np.random.Generator, says: str, V: int, place: int) -> Case:
+    """Two guesses, of which one has a token that the large model likes better than the small one."""
+    case = guesses(rng, says, V, [True, True])
+    p, q, tokens, u = (x.clone() for x in case.args)
+    tokens[place] = int((p[place] / q[place]).argmax())
+    u[place] = 0.99
+    return replace(case, args=(p, q, tokens, u))
+
+
+def some_fall(rng: np.random.Generator) -> Iterator[Case]:
+    yield guesses(rng, "one guess, which falls", 3, [False])
+    yield guesses(rng, "the second of 3 guesses falls", 5, [True, False, True])
+    yield guesses(rng, "the first of 4 guesses falls, and others stand", 6, [False, True, True, True])
+    n = int(rng.integers(5, 8))
+    first = int(rng.integers(2, n - 1))
+    fallen = [i < first or (i > first and bool(rng.random() < 0.5)) for i in range(n)]
+    yield guesses(rng, f"of {n} guesses, number {first} (counted from 0) falls first", 12, fallen)
+    yield guesses(rng, "the last of 4 guesses falls", 7, [True, True, True, False])
+    p, q = (torch.from_numpy(distributions(rng, rows, 4)).float() for rows in (2, 1))
+    p[0, 2], q[0, 2] = 0, 0.5
+    p[0] /= p[0].sum()
+    q[0] /= q[0].sum()
+    yield Case("a guess that the large model excludes", (p, q, torch.tensor([2]), torch.tensor([0.01])))
+
+
+def all_stand(rng: np.random.Generator) -> Iterator[Case]:
+    yield guesses(rng, "one guess, which stands", 4, [True])
+    yield guesses(rng, "3 guesses, which all stand", 6, [True] * 3)
+    yield with_certain(rng, "the large model likes the first guess even better", 5, 0)
+    yield with_certain(rng, "the large model likes the last guess even better", 7, 1)
+    case = guesses(rng, "both models say the same", 5, [True] * 2)
+    p, _, tokens, _ = case.args
+    yield replace(case, args=(p, p[:2].clone(), tokens, torch.tensor([0.97, 0.99])))
+
+
+def every(rng: np.random.Generator) -> Iterator[Case]:
+    yield from some_fall(rng)
+    yield from all_stand(rng)
+    yield guesses(rng, "float64", 7, [True, False, True], dtype=torch.float64)
+    case = guesses(rng, "tensors that are not contiguous", 6, [True, False])
+    p, q, tokens, u = case.args
+    yield replace(case, args=(strided(p), strided(q), strided(tokens), strided(u)))
+
+
+def one_guess(rng: np.random.Generator) -> Iterator[Case]:
+    """p_target and p_draft for a single guess, with ratios that the grid of u cuts exactly."""
+    V = 4
+    q = distributions(rng, 1, V)[0]
+    too_fond = rng.permutation(V) < V // 2
+    ratio = rng.choice(np.arange(1, GRID), size=V, replace=False) / GRID
+    share = rng.uniform(0.3, 1, size=V) * ~too_fond
+    p = np.where(too_fond, q * ratio, q)
+    p += (1 - p.sum()) * share / share.sum()
+    target = torch.from_numpy(np.stack([p, distributions(rng, 1, V)[0]]))
+    guess, u = torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.float64)
+    yield Case("every token as the guess, every u", (target, torch.from_numpy(q[None]), guess, u))
+
+
+def clear_cut(case: Case) -> bool:
+    """Whether these are distributions, with guesses that the small model can make, none of them on the edge."""
+    p, q, tokens, u = (numbers(x) for x in case.args)
+    n, V = q.shape
+    if p.shape != (n + 1, V) or tokens.shape != (n,) or u.shape != (n,) or tokens.max() >= V:
+        return False
+    sums = np.concatenate([p.sum(axis=1), q.sum(axis=1)])
+    p_guess, q_guess = (x[np.arange(n), tokens] for x in (p[:n], q))
+    clear = (q_guess > 0.01).all() and (np.abs(p_guess - u * q_guess) > 1e-3).all()
+    return bool(np.allclose(sums, 1, atol=1e-4) and clear and p.min() >= 0 and q.min() >= 0)
+
+
+def marginal(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """The distribution of the first token that comes out, (V,): an exact sum over guesses and u.
+
+    The small model guesses x with probability q(x), u is uniform. Where the guess stands it comes out, where
+    it falls the next distribution decides.
+    """
+    p, q = case.args[:2]
+    V = q.shape[1]
+    came = np.zeros(V)
+    for x in range(V):
+        for step in range(GRID):
+            u = torch.tensor([(step + 0.5) / GRID], dtype=q.dtype)
+            outcome = call(replace(case, args=(p, q, torch.tensor([x]), u)))
+            found = _parts(outcome.value, V)
+            if found is None:
+                return outcome
+            count, following = found
+            weight = float(q[0, x]) / GRID
+            came += weight * (np.eye(V)[x] if count >= 1 else following)
+    return Outcome(came)
+
+
+def _parts(value: object, V: int) -> tuple[float, np.ndarray] | None:
+    """The count and the distribution, if the value is made of them."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return None
+    count, following = as_array(value[0]), as_array(value[1])
+    if count is None or count.size != 1 or following is None or following.shape != (V,):
+        return None
+    return float(count.reshape(())), following.astype(np.float64)
+
+
+def as_the_large_model(trial: Trial) -> str | None:
+    p = numbers(trial.case.args[0])[0]
+    if not isinstance(trial.value, np.ndarray):
+        return f"expected a count and a distribution (V,), got {describe(trial.value)}"
+    off = np.abs(trial.value - p)
+    if off.max() < 1e-6:
+        return None
+    worst = int(off.argmax())
+    return (
+        f"over all guesses and all u, token {worst} comes out first with probability "
+        f"{trial.value[worst]:.3f}; "
+        f"the large model gives it {p[worst]:.3f}, and speculation must not change that"
+    )
+
+
+def right_count(trial: Trial) -> str | None:
+    """How many guesses stood, and at which the count went wrong."""
+    if not isinstance(trial.value, tuple | list):
+        return None
+    p, q, tokens, u = (numbers(x) for x in trial.case.args)
+    got, wanted = float(as_array(trial.value[0]).reshape(())), int(trial.expected[0])  # type: ignore[union-attr]
+    if got == wanted:
+        return None
+    i = int(min(max(got, 0), wanted, len(u) - 1))
+    x = tokens[i]
+    stands = "stands" if u[i] * q[i, x] < p[i, x] else "falls"
+    after = " and nothing behind it counts" if stands == "falls" and got > wanted else ""
+    return (
+        f"you accept {got:g} of {len(u)}, right is {wanted}. Guess {i} (counted from 0) is token {x}: p/q = "
+        f"{p[i, x]:.3f}/{q[i, x]:.3f} = {p[i, x] / q[i, x]:.3f} and u = {u[i]:.3f}, so it {stands}{after}"
+    )
+
+
+def is_a_distribution(trial: Trial) -> str | None:
+    if not isinstance(trial.value, tuple | list):
+        return None
+    following = numbers(trial.value[1]).astype(np.float64)
+    if (following < -1e-6).any():
+        worst = int(following.argmin())
+        return f"the next distribution gives token {worst} the probability {following[worst]:.3f}, below 0"
+    if abs(following.sum() - 1) > 1e-3:
+        return f"the next distribution sums to {following.sum():.4g}; probabilities sum to 1"
+    return None
+
+
+def right_residual(trial: Trial) -> str | None:
+    """Which token of the next distribution is wrong, with the numbers that it is made of."""
+    if not isinstance(trial.value, tuple | list):
+        return None
+    p, q, _, u = (numbers(x).astype(np.float64) for x in trial.case.args)
+    count, wanted = int(trial.expected[0]), numbers(trial.expected[1]).astype(np.float64)
+    got = numbers(trial.value[1]).astype(np.float64)
+    wrong = np.abs(got - wanted) > 1e-4
+    if not wrong.any():
+        return None
+    x = int(np.flatnonzero(wrong)[0])
+    if count == len(u):
+        return (
+            f"all {count} guesses stand, so the next token follows p_target[{count}]: token {x} has "
+            f"{p[count, x]:.3f} there, yours has {got[x]:.3f}"
+        )
+    rest = np.maximum(p[count] - q[count], 0)
+    return (
+        f"guess {count} falls. Token {x} has max(p - q, 0) = max({p[count, x]:.3f} - {q[count, x]:.3f}, 0) = "
+        f"{rest[x]:.3f} there; divided by their sum over all tokens, {rest.sum():.3f}, that is "
+        f"{wanted[x]:.3f}; yours is {got[x]:.3f}"
+    )
+
+
+def counts(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """The number of accepted guesses alone."""
+    outcome = call(case)
+    found = outcome.value[0] if isinstance(outcome.value, tuple | list) and outcome.value else outcome.value
+    number = as_array(found)
+    plain = number is not None and number.shape == () and float(number) == round(float(number))
+    return replace(outcome, value=int(number) if plain and number is not None else found)
+
+
+def counts_right(trial: Trial) -> str | None:
+    if isinstance(trial.value, int):
+        return right_count(replace(trial, outcome=Outcome((trial.value,)), expected=(trial.expected,)))
+    return f"expected the number of accepted guesses first, got {describe(trial.value)}"
+
+
+EXERCISE = Exercise(
+    name="ch08_kv_cache/speculative_accept",
+    signature="speculative_accept(p_target, p_draft, draft_tokens, u)",
+    goal="Decide how many guesses of the small model stand, and which distribution the next token has.",
+    reference=speculative_accept,
+    criteria=(
+        Criterion("guesses stand up to the first that falls", 1, every, measure=counts, test=counts_right),
+        Criterion("after a guess that falls: what the small model left over", 0.5, some_fall),
+        Criterion("after guesses that all stand: p_target behind the last", 0.5, all_stand),
+        Criterion(
+            "what comes out has the distribution of the large model",
+            0.5,
+            one_guess,
+            measure=marginal,
+            test=as_the_large_model,
+        ),
+        Criterion("works on any device", 0.25, elsewhere(some_fall), test=on_any_device),
+        Criterion("the inputs are left as they were", 0.25, every, observes="arguments"),
+    ),
+    properties=(
+        *FIRST,
+        Property("the number of guesses that stand", right_count),
+        Property("the next distribution is one", is_a_distribution),
+        Property("what is left over", right_residual),
+    ),
+    domain=clear_cut,
+)
+
+
+@EXERCISE.misconception(
+    "Your ratio is upside down. A guess stands with probability p_target/p_draft: the small model may be too "
+    "fond of a token, and then it is often turned down."
+)
+def ratio_inverted(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_draft[rows, draft_tokens] / p_target[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "You compare u with p_target alone. A guess was made with probability p_draft already; what is left to "
+    "decide is the ratio p_target/p_draft."
+)
+def draft_forgotten(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    count = int((u < p_target[rows, draft_tokens]).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "Your comparison is the wrong way round: a guess stands while u is *below* the ratio, so that a ratio of "
+    "0.9 lets it stand nine times out of ten."
+)
+def stands_above_the_ratio(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u > ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "You count every guess that passes its own test. Behind the first one that falls the text is another, so "
+    "nothing there counts: stop at the first rejection."
+)
+def goes_on_after_a_rejection(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "argmax finds the first rejection, but says 0 as well when there is none. Treat the case that all "
+    "guesses stand apart: `.all()`."
+)
+def argmax_of_no_rejection(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u >= ratio).int().argmax())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "You count the guess that fell as accepted. The count is that of the guesses before it."
+)
+def counts_the_fallen(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    for i in range(n):
+        x = draft_tokens[i]
+        if u[i] >= p_target[i, x] / p_draft[i, x]:
+            rest = (p_target[i] - p_draft[i]).clamp(min=0)
+            return i + 1, rest / rest.sum()
+    return n, p_target[n]
+
+
+@EXERCISE.misconception(
+    "You let a guess stand only if it is the likeliest token of the large model. That is right for greedy "
+    "decoding; a sampled token stands with probability p_target/p_draft."
+)
+def greedy_test(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    count = int((p_target[:n].argmax(dim=1) == draft_tokens).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "p_target - p_draft is negative where the small model was too fond of a token. Such a token has had its "
+    "share: clamp at 0 before you normalise."
+)
+def not_clamped(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    return count, p_target[count] - p_draft[count]
+
+
+@EXERCISE.misconception(
+    "You take the size of the difference without its sign. A token of which the small model offers too much "
+    "has had its share: clamp at 0, no abs."
+)
+def absolute_difference(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).abs()
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "What is left over sums to less than 1. Divide it by its sum, and it is a distribution."
+)
+def not_renormalised(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    return count, (p_target[count] - p_draft[count]).clamp(min=0)
+
+
+@EXERCISE.misconception(
+    "You normalise with a softmax, which gives weight to tokens that have nothing left. Divide by the sum."
+)
+def softmax_of_the_rest(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    return count, torch.softmax((p_target[count] - p_draft[count]).clamp(min=0), dim=0)
+
+
+@EXERCISE.misconception(
+    "The difference is turned round. What the large model still has to give is p_target - p_draft."
+)
+def draft_minus_target(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_draft[count] - p_target[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "After a rejection you draw from p_target itself. Tokens that the small model likes have had a chance "
+    "already, and would come out too often: draw from what is left, max(p - q, 0)."
+)
+def target_after_a_rejection(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    return count, p_target[count]
+
+
+@EXERCISE.misconception(
+    "You only take the rejected token out of p_target. Other tokens that the small model likes too much "
+    "would still come out too often: subtract all of p_draft, and clamp."
+)
+def rejected_token_taken_out(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = p_target[count].clone()
+    rest[draft_tokens[count]] = 0
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "You look at the place behind the guess that fell. What replaces it stands at its own place: p_target "
+    "and p_draft at num_accepted."
+)
+def one_place_too_late(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count + 1] - p_draft[min(count + 1, n - 1)]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "When all guesses stand you give back what was left over at the last of them. The large model has looked "
+    "one place further: return p_target[n], a token for free."
+)
+def no_token_for_free(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    last = min(count, n - 1)
+    rest = (p_target[last] - p_draft[last]).clamp(min=0)
+    return count, rest / rest.sum() if rest.sum() > 0 else p_target[last]
+
+
+@EXERCISE.misconception(
+    "When all guesses stand you give back p_target at the last guess, p_target[n - 1]. The next token "
+    "follows it: p_target[n]."
+)
+def last_guess_again(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n - 1]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "`sub_`, `clamp_` and `-=` write into the caller's p_target. Write p_target[i] - p_draft[i], which "
+    "makes a new tensor."
+)
+def changed_in_place(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    following = p_target[count]
+    if count < n:
+        following -= p_draft[count]
+        following.clamp_(min=0)
+        following /= following.sum()
+    return count, following
+
+
+@EXERCISE.style("guess by guess, with an early return")
+def guess_by_guess(p_target, p_draft, draft_tokens, u):
+    for i, x in enumerate(draft_tokens):
+        if u[i] >= p_target[i, x] / p_draft[i, x]:
+            rest = torch.clamp(p_target[i] - p_draft[i], min=0)
+            return i, rest / rest.sum()
+    return len(draft_tokens), p_target[-1]
+
+
+@EXERCISE.style("gather, and a product that stays 0 after the first rejection")
+def cumulative_product(p_target, p_draft, draft_tokens, u):
+    n = draft_tokens.shape[0]
+    guessed = draft_tokens[:, None]
+    p, q = p_target[:n].gather(1, guessed)[:, 0], p_draft.gather(1, guessed)[:, 0]
+    count = (u * q < p).long().cumprod(0).sum()
+    if count == n:
+        return count, p_target[count]
+    rest = torch.relu(p_target[count] - p_draft[count])
+    return count, rest / rest.sum(-1, keepdim=True)
+
+
+@EXERCISE.style("a sum of rejections below 1, the draft padded with a row of zeros")
+def padded_draft(p_target, p_draft, draft_tokens, u):
+    n, V = p_draft.shape
+    rows = torch.arange(n, device=p_target.device)
+    rejected = ~(u < (p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]).clamp(max=1))
+    count = (rejected.cumsum(dim=-1) < 1).sum()
+    padded = torch.cat([p_draft, p_draft.new_zeros(1, V)])
+    rest = (p_target[count] - padded[count]).clamp_min(0)
+    return count, rest / rest.sum()
+
+
+@EXERCISE.style("in logarithms, and the first rejection by nonzero")
+def logarithms(p_target, p_draft, draft_tokens, u):
+    n = len(u)
+    i = torch.arange(n, device=u.device)
+    log_ratio = torch.log(p_target[i, draft_tokens]) - torch.log(p_draft[i, draft_tokens])
+    rejected = torch.nonzero(torch.log(u) >= log_ratio)
+    if len(rejected) == 0:
+        return n, p_target[n].clone()
+    first = rejected[0].item()
+    rest = torch.maximum(p_target[first], p_draft[first]) - p_draft[first]
+    return first, rest / rest.sum()
+
+
+@EXERCISE.style("plain numbers, in a while loop")
+def plain_numbers(p_target, p_draft, draft_tokens, u):
+    tokens, n = draft_tokens.tolist(), len(draft_tokens)
+    i = 0
+    while i < n and u[i].item() * p_draft[i, tokens[i]].item() < p_target[i, tokens[i]].item():
+        i += 1
+    if i == n:
+        return i, p_target[i]
+    left = [max(0.0, p - q) for p, q in zip(p_target[i].tolist(), p_draft[i].tolist(), strict=True)]
+    total = sum(left)
+    return i, p_target.new_tensor([x / total for x in left])

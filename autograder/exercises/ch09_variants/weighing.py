@@ -1,0 +1,156 @@
+"""The weights inside a function that returns only weighted means of values, and laws about them.
+
+Such a function is linear in its values. So the weight of a token is what comes out when its value is 1 and
+that of every other token 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from autograder.cage.tensors import arrays, is_floating, numbers
+from autograder.exercise import Test, Trial
+from autograder.exercises.laws import index, not_softmax
+
+Array = np.ndarray
+LONG = 25
+"""Tokens from which on weights are not read one by one."""
+
+
+def weights_of(trial: Trial, place: int) -> Array:
+    """The weight that output i gives to token j, (..., T, T).
+
+    Args:
+        trial: a call whose result is linear in one argument, a tensor (..., T, d) or a list of shards of one.
+        place: the place of that argument.
+
+    Raises:
+        ValueError: a long sequence, for which that takes too many calls; the law is then left unasked.
+    """
+    values = trial.case.args[place]
+    shards = values if isinstance(values, list) else [values]
+    lengths = [shard.shape[-2] for shard in shards]
+    if sum(lengths) > LONG:
+        raise ValueError("too long")
+    columns = []
+    for j in range(sum(lengths)):
+        unit = torch.zeros_like(torch.cat(shards, dim=-2))
+        unit[..., j, :] = 1
+        given: Any = list(unit.split(lengths, dim=-2)) if isinstance(values, list) else unit
+        args = (*trial.case.args[:place], given, *trial.case.args[place + 1 :])
+        columns.append(joined(trial.call(replace(trial.case, args=args)).value)[..., 0])
+    return np.stack(columns, axis=-1)
+
+
+def joined(value: Any) -> Array:
+    """The result as one array, its shards one after another."""
+    if isinstance(value, list | tuple):
+        return np.concatenate([numbers(shard) for shard in value], axis=-2)
+    return numbers(value)
+
+
+def causal(trial: Trial) -> bool:
+    """Whether the call asked for causality."""
+    return bool(trial.case.kwargs.get("causal", False))
+
+
+def slack(trial: Trial) -> float:
+    """How far a weight may stray before a law speaks of it: more where the inputs are in half precision."""
+    narrow = any(is_floating(a) and a.element_size() == 2 for a in arrays(trial.case.args))
+    return 0.05 if narrow else 1e-3
+
+
+def sum_to_one(place: int) -> Test:
+    """The weights of a token sum to 1."""
+
+    def broken(trial: Trial) -> str | None:
+        sums = weights_of(trial, place).sum(axis=-1)
+        wrong = ~(np.abs(sums - 1) < slack(trial))
+        if not wrong.any():
+            return None
+        return (
+            f"give every token the value 1 and your output is {sums[wrong][0]:.3g}{index(wrong)}; it is a "
+            "weighted mean, whose weights sum to 1, so it must be 1"
+        )
+
+    return broken
+
+
+def nothing_from_the_future(place: int, is_causal: Callable[[Trial], bool] = causal) -> Test:
+    """Where the call is causal, the weight of a later token is 0."""
+
+    def broken(trial: Trial) -> str | None:
+        if not is_causal(trial):
+            return None
+        found = weights_of(trial, place)
+        wrong = np.triu(np.abs(found) > 1e-6, 1)
+        if not wrong.any():
+            return None
+        *_, i, j = (int(n) for n in np.argwhere(wrong)[0])
+        return (
+            f"token {i} gives the weight {found[wrong][0]:.3g} to token {j}, which comes after it; a causal "
+            "token sees itself and what came before"
+        )
+
+    return broken
+
+
+def something_from(place: int, is_causal: Callable[[Trial], bool] = causal) -> Test:
+    """No token that may be seen is left out, where its right weight is not small."""
+
+    def broken(trial: Trial) -> str | None:
+        found = weights_of(trial, place)
+        seen = np.tril(np.ones(found.shape[-2:], bool)) if is_causal(trial) else True
+        typical = 1 / found.shape[-1]
+        wrong = (np.abs(found) < 1e-3 * typical) & seen
+        if not wrong.any() or np.abs(numbers_in(trial)).max() > 50:
+            return None
+        *_, i, j = (int(n) for n in np.argwhere(wrong)[0])
+        whose = "itself" if i == j else f"token {j}"
+        return f"token {i} gives no weight to {whose}, which it may see; every token that is seen has a share"
+
+    return broken
+
+
+def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> str | None:
+    """Two weights of one token that stand to each other otherwise than they should; None if there are none.
+
+    Args:
+        found: weights that a call gave, (..., T, T).
+        right: the right ones, normalised or not; 0 where nothing may be seen.
+        says: what the right ones are, in words.
+        slack: how far they may stray, as a part of themselves.
+    """
+    for place in np.ndindex(*found.shape[:-1]):
+        i, seen = place[-1], np.flatnonzero(right[place] > 1e-12)
+        row, wanted = found[place][seen], right[place][seen]
+        if (row < -1e-6).any():
+            least = row.argmin()
+            return f"token {i} gives token {seen[least]} the weight {row[least]:.3g}; no weight is negative"
+        ratio = row / wanted
+        if ratio.max() > (1 + slack) * ratio.min():
+            a, b = sorted((int(ratio.argmin()), int(ratio.argmax())))
+            return (
+                f"the weights of token {i} for tokens {seen[a]} and {seen[b]} stand as "
+                f"{row[a] / row[b]:.4g} to 1; {says} makes it {wanted[a] / wanted[b]:.4g} to 1"
+            )
+    return None
+
+
+def softmax_of_scores(trial: Trial) -> str | None:
+    """The weights stand to each other as the exponentials of q . k / sqrt(d)."""
+    q, k = (joined(shards) for shards in trial.case.args[:2])
+    found = weights_of(trial, place=2)
+    allowed = np.tril(np.ones(found.shape[-2:], bool)) if causal(trial) else None
+    scores = q @ k.swapaxes(-1, -2)
+    return not_softmax(found, scores, "q . k", q.shape[-1] ** -0.5, "1/sqrt(d) = ", allowed)
+
+
+def numbers_in(trial: Trial) -> Array:
+    """All floating numbers among the arguments, in one row."""
+    return np.concatenate([numbers(a).ravel() for a in arrays(trial.case.args) if is_floating(a)])

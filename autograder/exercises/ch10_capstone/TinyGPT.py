@@ -1,0 +1,830 @@
+"""ch10_capstone/TinyGPT: everything together, a language model that learns.
+
+Nobody can name the parameters of a student's model, so it is judged by what it does: whom a place sees, what
+moves with a row of the embedding, what another layer adds, what it learns in a hundred steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from autograder.exercise import Case, Criterion, Exercise, Trial
+from autograder.exercises.ch10_capstone import given
+from autograder.exercises.ch10_capstone.given import Block
+from autograder.exercises.ch10_capstone.lesson import FORM, SETTINGS, SIZES, lesson, sentence
+from autograder.exercises.draw import sizes
+from tfcore.models import Decoder
+from tfcore.models.presets import gpt2
+
+FLOOR = 0.5
+"""Nats per token: less than the best possible loss, so that a model below it has seen the answer."""
+BOUND = 1.2
+"""Nats per token: out of reach for a model that knows which word comes after which, and nothing else."""
+IN_FORM = 0.25
+"""The part of its texts that must have the form of a sentence."""
+
+
+class TinyGPT(Decoder):
+    """The reference: `tfcore`'s decoder, in the sizes of the exercise."""
+
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__(gpt2(d_model, num_heads, num_layers, vocab_size, max_len))
+        for embedding in (m for m in self.modules() if isinstance(m, nn.Embedding)):
+            nn.init.normal_(embedding.weight, std=0.02)
+
+    def forward(self, tokens):
+        return super().forward(tokens)
+
+
+def tokens(rng: np.random.Generator, B: int, T: int, vocab_size: int) -> Tensor:
+    """Tokens of which a row has no two alike, and from which the largest are absent."""
+    return torch.from_numpy(np.stack([1 + rng.permutation(vocab_size - 4)[:T] for _ in range(B)]))
+
+
+def asked(*facts: str) -> Callable[[np.random.Generator], Iterator[Case]]:
+    """Cases that ask for these facts, of two models of different sizes."""
+
+    def drawn(rng: np.random.Generator) -> Iterator[Case]:
+        for layers in (1, 2):
+            h, d_head, B, T = sizes(rng, (2, 3), (4, 5), (2, 3), (4, 7))
+            d_model, vocab_size, max_len = h * d_head, int(rng.integers(17, 23)), int(rng.integers(11, 13))
+            init = {
+                "vocab_size": vocab_size + (vocab_size == d_model),
+                "d_model": d_model,
+                "num_heads": h,
+                "num_layers": layers,
+                "max_len": max_len + (max_len == d_model),
+            }
+            says = f"{layers} layer{'s' * (layers > 1)}, {h} heads, d_model = {d_model}, {T} tokens"
+            yield Case(says, (init, tokens(rng, B, T, init["vocab_size"]), list(facts)), probe="facts")
+
+    return drawn
+
+
+def any_length(rng: np.random.Generator) -> Iterator[Case]:
+    yield from asked("logits", "repeats")(rng)
+    init = {"vocab_size": 19, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 9}
+    for says, T in (("a single token", 1), ("as long as it gets, max_len = 9", 9)):
+        yield Case(says, (init, tokens(rng, 2, T, 19), ["logits"]), probe="facts")
+
+
+def lessons(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("a lesson on the coreference grammar", (SIZES, *lesson(rng), SETTINGS), probe="trained")
+
+
+PLAIN = {
+    "logits": "what comes back should be logits, (B, T, vocab_size); it is {}",
+    "repeats": "the same tokens get {} logits: nothing here is random, so leave out dropout",
+    "sees": "{}: a place sees itself and what came before, and nothing that comes",
+    "order": "exchange two earlier tokens, and the last logits stay as they were: the order is lost",
+    "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not meet",
+    "layers": "another layer adds {}; each layer needs an attention and a feed-forward network of its own",
+    "heads": "one head or several give the same logits: num_heads is not used",
+    "residual": "with every matrix inside the layers at zero a token {}; a sublayer adds: x = x + ...",
+    "gradient": "the loss reaches {} of the parameters; one that it does not reach cannot learn",
+    "start": "before training, the loss is {}: the first logits are too large. Start the embedding small",
+}
+"""What a fact that is not as it should be means."""
+
+
+def plainly(trial: Trial) -> str | None:
+    """The first fact that is not the reference's, in words."""
+    for fact, wanted in trial.expected.items():
+        found = trial.value.get(fact)
+        if found != wanted:
+            return PLAIN[fact].format(str(found).partition(";")[0])
+    return None
+
+
+def one_matrix(trial: Trial) -> str | None:
+    found = trial.value["embedding"]
+    if found["matrices"] > 1:
+        copied = ", alike at first, that training would pull apart" if found["alike at first"] else ""
+        return f"there are {found['matrices']} matrices with a row for each token{copied}; tied means: one"
+    if not found["matrices"]:
+        return "no parameter has a row for each token: where is the embedding?"
+    if not found["writes"]:
+        return "a row of the embedding does not move that token's logit: the head should use the same matrix"
+    return (
+        None if found["reads"] else "a row of the embedding does not move what its token says: it is not read"
+    )
+
+
+def learns(trial: Trial) -> str | None:
+    loss, texts = float(trial.value["loss"]), trial.value["texts"]
+    if not loss < BOUND:
+        return f"after its lesson the held-out loss is {loss:.2f} nats a token; it should be below {BOUND}"
+    if loss < FLOOR:
+        return f"the held-out loss is {loss:.2f}, below {FLOOR}: only who sees what comes gets there"
+    told = [sentence(row) for row in texts.tolist()]
+    bad = [text for text in told if not FORM.fullmatch(text)]
+    if len(bad) > (1 - IN_FORM) * len(told):
+        return f"{len(bad)} of {len(told)} texts are no sentences after its lesson, such as {bad[0]!r}"
+    return None
+
+
+EXERCISE = Exercise(
+    name="ch10_capstone/TinyGPT",
+    signature="TinyGPT(vocab_size, d_model, num_heads, num_layers, max_len)",
+    goal="Write a language model: logits (B, T, vocab_size) for tokens (B, T), with a tied embedding.",
+    reference=TinyGPT,
+    criteria=(
+        Criterion("logits for every place, at any length", 2, any_length, test=plainly),
+        Criterion("a place sees itself and what came before", 2, asked("sees"), test=plainly),
+        Criterion("the order of the words matters", 1, asked("order"), test=plainly),
+        Criterion("sequences of a batch are kept apart", 0.5, asked("batch"), test=plainly),
+        Criterion("one embedding reads tokens and writes logits", 1.5, asked("embedding"), test=one_matrix),
+        Criterion("as many layers and heads as asked for", 1, asked("layers", "heads"), test=plainly),
+        Criterion("a stream that layers add to", 1, asked("residual", "gradient"), test=plainly),
+        Criterion("it starts near the loss of a guess", 1, asked("start"), test=plainly),
+        Criterion("it learns, and does not cheat", 2, lessons, test=learns),
+    ),
+    given=given,
+    forbidden=(
+        "torch.nn.Transformer",
+        "torch.nn.TransformerEncoder",
+        "torch.nn.TransformerEncoderLayer",
+        "torch.nn.TransformerDecoderLayer",
+        "torch.nn.MultiheadAttention",
+        "torch.nn.functional.multi_head_attention_forward",
+    ),
+)
+
+
+@EXERCISE.misconception(
+    "You give the blocks no mask, so that every place sees the whole text, the answer too. Pass a "
+    "causal mask: torch.ones(T, T, dtype=torch.bool).tril()."
+)
+class no_mask(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your mask is upside down: a place sees what comes and not what came. True means may attend, so "
+    "keep the lower triangle, tril."
+)
+class mask_upside_down(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).triu()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your mask leaves out the diagonal. The first token may then attend to nothing, and its softmax is "
+    "0/0. A token sees itself: tril() with its diagonal."
+)
+class mask_without_itself(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril(-1)
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your mask lets a place see the next token, which is the very one that it has to guess: tril(), not "
+    "tril(1)."
+)
+class one_token_too_many(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril(1)
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You mask the first block alone. In every other block the future leaks back: pass the mask to each "
+    "of them."
+)
+class first_block_alone_masked(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+            mask = None
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You add no positions, and attention does not know the order of its keys. Add "
+    "self.position.weight[:T] to the embedded tokens."
+)
+class no_positions(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens)
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You add all max_len positions, whatever the length of the text. Take the first T of them: "
+    "self.position.weight[:T]."
+)
+class positions_not_cut(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You add the position of the last token to all of them. Each place needs its own: rows 0 to T - 1."
+)
+class one_position_for_all(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[T - 1]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your positions run along the batch: every sequence gets one number for all its places. They belong "
+    "to the time axis: self.position.weight[:T]."
+)
+class positions_along_the_batch(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[: len(tokens), None]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your head has a matrix of its own. Tied means that the logits are dot products with the "
+    "embedding's rows: x @ self.embedding.weight.T."
+)
+class untied(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+        nn.init.normal_(self.head.weight, std=0.02)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.head(self.norm(x))
+
+
+@EXERCISE.misconception(
+    "You copy the embedding into the head. From the first step on they are two matrices again. Assign "
+    "the parameter itself, self.head.weight = self.embedding.weight, or use it in forward."
+)
+class tied_by_a_copy(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.head.weight = nn.Parameter(self.embedding.weight.detach().clone())
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.head(self.norm(x))
+
+
+@EXERCISE.misconception(
+    "You detach the embedding in the head, so that the logits teach it nothing. Use "
+    "self.embedding.weight itself."
+)
+class head_cut_off(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.detach().T
+
+
+@EXERCISE.misconception(
+    "You return the logits of the last place alone. Every place guesses its next token: (B, T, vocab_size)."
+)
+class last_place_alone(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x[:, -1]) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You return the hidden states. Logits have a number for each token of the vocabulary: multiply by "
+    "the embedding, transposed."
+)
+class hidden_states(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x)
+
+
+@EXERCISE.misconception(
+    "You return probabilities. Cross-entropy takes the softmax itself and wants logits: leave the "
+    "softmax out."
+)
+class probabilities(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return (self.norm(x) @ self.embedding.weight.T).softmax(dim=-1)
+
+
+@EXERCISE.misconception(
+    "nn.Embedding starts with standard normal numbers. Used as the head, it makes logits as large as "
+    "sqrt(d_model), and the first loss is far above that of a guess: start it small, std=0.02."
+)
+class large_embedding(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You use the same block num_layers times. Each layer has parameters of its own: make a new Block "
+    "for each in the ModuleList."
+)
+class one_block_again_and_again(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList([Block(d_model, num_heads, 4 * d_model)] * num_layers)
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception("You make a single block, whatever num_layers says. Make num_layers of them.")
+class a_single_block(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(1))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception("You build the blocks with a single head. Pass num_heads on.")
+class heads_ignored(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, 1, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your layers have attention and no feed-forward network. A block adds both to the stream: x = "
+    "block(x, mask)."
+)
+class attention_alone(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        for block in self.blocks:
+            del block.ffn, block.norm_ffn
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = x + block.attention(block.norm_attention(x), mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your sublayers replace the stream instead of adding to it. What a layer does not pass on is lost: "
+    "x = x + sublayer(norm(x))."
+)
+class stream_cut(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block.attention(block.norm_attention(x), mask)
+            x = block.ffn(block.norm_ffn(x))
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Dropout is on, so that the same tokens get other logits each time. Nobody asked for it here: leave "
+    "it out."
+)
+class dropout(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = F.dropout(self.embedding(tokens) + self.position.weight[:T], 0.1)
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You exchange batch and time before the blocks, so that sequences of the batch attend to each "
+    "other. Keep (B, T, d_model)."
+)
+class batch_for_time(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        for block in self.blocks:
+            x = block(x.transpose(0, 1)).transpose(0, 1)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "A plain list hides the blocks from PyTorch: their parameters are not found, so they never learn. "
+    "Use nn.ModuleList."
+)
+class blocks_in_a_list(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = [Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers)]
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.style("learned positions, a mask for each length")
+class as_asked(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.style("sines and cosines for positions")
+class sines(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        angle = torch.arange(max_len)[:, None] / 10_000 ** (torch.arange(0, d_model, 2) / d_model)
+        waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+        self.register_buffer("waves", 0.02 * waves)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.waves[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.style("one mask kept as a buffer, positions by their numbers, a tied linear head")
+class tied_linear_head(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("mask", torch.ones(max_len, max_len).tril().bool())
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position(torch.arange(T, device=tokens.device))
+        for block in self.blocks:
+            x = block(x, self.mask[:T, :T])
+        return self.head(self.norm(x))
+
+
+@EXERCISE.style("no final norm, F.linear for the head")
+class no_final_norm(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return F.linear(x, self.embedding.weight)
+
+
+@EXERCISE.style("the embedding scaled by the root of the width, as in the first Transformer")
+class scaled_embedding(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.05)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.style("everything written out: fused attention, heads, a SiLU network")
+class written_out(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.num_heads = num_heads
+        self.E = nn.Parameter(0.02 * torch.randn(vocab_size, d_model))
+        self.P = nn.Parameter(0.02 * torch.randn(max_len, d_model))
+        self.qkv = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
+        self.out = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(num_layers))
+        self.up = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
+        self.down = nn.ModuleList(nn.Linear(3 * d_model, d_model) for _ in range(num_layers))
+
+    def forward(self, tokens):
+        B, T = tokens.shape
+        x = self.E[tokens] + self.P[:T]
+        for qkv, out, up, down in zip(self.qkv, self.out, self.up, self.down, strict=True):
+            y = F.layer_norm(x, x.shape[-1:])
+            q, k, v = qkv(y).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + out(y.transpose(1, 2).reshape(B, T, -1))
+            x = x + down(F.silu(up(F.layer_norm(x, x.shape[-1:]))))
+        return F.layer_norm(x, x.shape[-1:]) @ self.E.T

@@ -1,0 +1,385 @@
+"""Blocks: what is published gets full marks, and a mistake that no bank knows is told where it lies."""
+
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exercise_bank import NAMES, report_on
+from torch import nn
+
+from autograder import exercises
+from autograder.exercises.ch06_blocks import reference
+from autograder.exercises.ch06_blocks.given import MultiHeadAttention
+from autograder.grading.pair import file_task
+from autograder.grading.session import Limits
+
+
+def llama_rms_norm(x, weight, eps=1e-6):
+    """transformers' module with the weight put in."""
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    return torch.func.functional_call(LlamaRMSNorm(x.shape[-1], eps), {"weight": weight}, (x,))
+
+
+def t5_layer_norm(x, weight, eps=1e-6):
+    from transformers.models.t5.modeling_t5 import T5LayerNorm
+
+    return torch.func.functional_call(T5LayerNorm(x.shape[-1], eps), {"weight": weight}, (x,))
+
+
+def llama_mlp(x, W_g, W_u, W_d):
+    """transformers' module, whose weights are those of nn.Linear."""
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    d_model, d_ff = W_g.shape
+    config = SimpleNamespace(hidden_size=d_model, intermediate_size=d_ff, mlp_bias=False, hidden_act="silu")
+    weights = {"gate_proj.weight": W_g.T, "up_proj.weight": W_u.T, "down_proj.weight": W_d.T}
+    return torch.func.functional_call(LlamaMLP(config), weights, (x,))
+
+
+def llama_2_hidden_size(d_model, multiple_of=1):
+    """Meta's code, in the order of its lines."""
+    hidden_dim = 4 * d_model
+    hidden_dim = int(2 * hidden_dim / 3)
+    return multiple_of * ((hidden_dim + multiple_of - 1) // multiple_of)
+
+
+def annotated_layer_norm(x, weight, bias, eps=1e-5):
+    """As tutorials write it, with an unbiased variance put right."""
+    d = x.size(-1)
+    mean = x.mean(-1, keepdim=True)
+    variance = x.var(-1, keepdim=True) * (d - 1) / d if d > 1 else torch.zeros_like(mean)
+    return weight * (x - mean) / (variance + eps).sqrt() + bias
+
+
+class Gpt2Parts(nn.Module):
+    """What GPT2Block asks of itself, under the names of this course."""
+
+    gradient_checkpointing = False
+    ln_1 = property(lambda self: self.norm_attention)
+    ln_2 = property(lambda self: self.norm_ffn)
+    ln_cross_attn = property(lambda self: self.norm_cross)
+    mlp = property(lambda self: self.ffn)
+
+    def attn(self, h, attention_mask=None, **more):
+        return self.attention(h, mask=attention_mask), None
+
+    def crossattention(self, h, encoder_hidden_states=None, encoder_attention_mask=None, **more):
+        return self.cross_attention(h, encoder_hidden_states, encoder_attention_mask), None
+
+
+class Gpt2Block(Gpt2Parts):
+    """transformers' GPT2Block; BertLayer's order for post-norm, which GPT-2 has not."""
+
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+        if self.norm == "post":
+            attended = self.norm_attention(self.attention(x, mask=mask) + x)
+            return self.norm_ffn(self.ffn(attended) + attended)
+        return GPT2Block.forward(self, x, attention_mask=mask)
+
+
+class Gpt2DecoderBlock(Gpt2Parts):
+    """transformers' GPT2Block with cross-attention."""
+
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+        masks = {"attention_mask": self_mask, "encoder_attention_mask": memory_mask}
+        return GPT2Block.forward(self, x, encoder_hidden_states=memory, **masks)
+
+
+PUBLISHED = {
+    "layer_norm": [annotated_layer_norm],
+    "rms_norm": [llama_rms_norm, t5_layer_norm],
+    "swiglu": [llama_mlp],
+    "swiglu_hidden_size": [llama_2_hidden_size],
+    "TransformerBlock": [Gpt2Block],
+    "DecoderBlock": [Gpt2DecoderBlock],
+}
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize(("name", "answer"), [(n, a) for n, every in PUBLISHED.items() for a in every])
+def test_what_is_published_gets_full_marks(name, answer, seed):
+    for family in ("gpt2", "llama", "t5"):  # before anything is watched, which takes time
+        import_module(f"transformers.models.{family}.modeling_{family}")
+    report = report_on(f"ch06_blocks/{name}", answer, seed)
+    assert report.passed, report
+
+
+def test_the_attention_that_is_given_solves_chapter_4():
+    name = "ch04_multi_head/MultiHeadAttention"
+    if name not in NAMES:
+        pytest.skip("chapter 4 is not there")
+    report = report_on(name, MultiHeadAttention)
+    assert report.passed, report
+
+
+def torchs_layer(block, **more):
+    """torch's encoder or decoder layer with the weights of a block."""
+    kind = nn.TransformerDecoderLayer if hasattr(block, "cross_attention") else nn.TransformerEncoderLayer
+    d_ff, d_model = block.ffn[0].weight.shape
+    layer = kind(
+        d_model, block.attention.num_heads, d_ff, dropout=0.0, activation="gelu", batch_first=True, **more
+    )
+    named = {"self_attn": "attention", "multihead_attn": "cross_attention"}
+    with torch.no_grad():
+        for theirs, ours in named.items():
+            if not hasattr(layer, theirs):
+                continue
+            attention, own = getattr(layer, theirs), getattr(block, ours)
+            for kind in ("weight", "bias"):
+                joined = torch.cat([getattr(p, kind) for p in (own.W_q, own.W_k, own.W_v)])
+                getattr(attention, f"in_proj_{kind}").copy_(joined)
+            attention.out_proj.load_state_dict(own.W_o.state_dict())
+        layer.linear1.load_state_dict(block.ffn[0].state_dict())
+        layer.linear2.load_state_dict(block.ffn[2].state_dict())
+    return layer
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_reference_is_torchs_encoder_layer(norm):
+    torch.manual_seed(0)
+    block, x = reference.TransformerBlock(12, 3, 20, norm), torch.randn(2, 5, 12)
+    layer = torchs_layer(block, norm_first=norm == "pre")
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    torch.testing.assert_close(block(x, causal), layer(x, src_mask=~causal), atol=1e-5, rtol=1e-5)
+
+
+def test_the_reference_is_torchs_decoder_layer():
+    torch.manual_seed(0)
+    block, x, memory = reference.DecoderBlock(12, 3, 20), torch.randn(2, 4, 12), torch.randn(2, 5, 12)
+    layer = torchs_layer(block, norm_first=True)
+    causal, padding = (
+        torch.ones(4, 4, dtype=torch.bool).tril(),
+        torch.tensor([[1, 1, 1, 0, 0], [1] * 5]).bool(),
+    )
+    got = block(x, memory, causal, padding[:, None, None])
+    right = layer(x, memory, tgt_mask=~causal, memory_key_padding_mask=~padding)
+    torch.testing.assert_close(got, right, atol=1e-5, rtol=1e-5)
+
+
+FILE = """
+from torch import nn
+
+class TransformerBlock(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention, self.norm_ffn = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "post":
+            h = self.norm_attention(x + self.attention(x, mask=mask))
+            return self.norm_ffn(h + self.ffn(h))
+        h = x + self.attention(self.norm_attention(x), mask=mask)
+        return h + self.ffn(self.norm_ffn(h))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [False, True], ids=["as given", "its own"])
+def test_a_plain_file_may_use_the_attention_that_is_given_or_bring_its_own(own):
+    from autograder.grading.pair import Pair
+
+    attention = exercises.find("TransformerBlock").given_source if own else ""
+    with Pair() as pair:
+        task = file_task("ch06_blocks/TransformerBlock", (attention + FILE).encode(), False, 5, Limits())
+        verdict = pair.grade(task)
+    assert verdict.score == 5, verdict.cells[0].report
+
+
+def changed(exercise, style, *edits):
+    """A right answer of the bank with some of its text changed."""
+    declared = exercises.find(exercise)
+    source = next(s for s in declared.styles if s.name == style).source(exercise)
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    namespace = {"torch": torch, "nn": nn, "F": F, "MultiHeadAttention": MultiHeadAttention}
+    exec(source, namespace)
+    return namespace[exercise]
+
+
+def block(*edits):
+    return changed("TransformerBlock", "two_branches", *edits)
+
+
+def decoder(*edits):
+    return changed("DecoderBlock", "three_lines", *edits)
+
+
+def normed(x, d=-1):
+    return (x - x.mean(d, keepdim=True)) / (x.var(d, keepdim=True, correction=0) + 1e-5).sqrt()
+
+
+WRONG = {
+    "layer_norm: between least and largest": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-5: (
+            (x - x.amin(-1, keepdim=True))
+            / (x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True) + eps)
+            * weight
+            + bias
+        ),
+        "subtract its mean, then it is 0",
+    ),
+    "layer_norm: twice as large": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-5: 2 * normed(x) * weight + bias,
+        "has the variance",
+    ),
+    "layer_norm: over two axes from the front": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-5: (
+            normed(x.flatten(1)).view(x.shape) * weight + bias if x.dim() > 2 else normed(x) * weight + bias
+        ),
+        "comes out right when it is passed alone",
+    ),
+    "layer_norm: sums of squares": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-5: (
+            (x - x.mean(-1, keepdim=True))
+            * (
+                ((x * x).sum(-1, keepdim=True) - x.sum(-1, keepdim=True) ** 2 / x.shape[-1]) / x.shape[-1]
+                + eps
+            )
+            .clamp(min=eps)
+            .rsqrt()
+            * weight
+            + bias
+        ),
+        "loses the digits that count",
+    ),
+    "layer_norm: the bias taken off": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-5: normed(x) * weight - bias,
+        "the bias is subtracted; add it",
+    ),
+    "rms_norm: the largest": (
+        "rms_norm",
+        lambda x, weight, eps=1e-6: x / (x.abs().amax(-1, keepdim=True) + eps) * weight,
+        "has the mean square",
+    ),
+    "rms_norm: divided by the weight": (
+        "rms_norm",
+        lambda x, weight, eps=1e-6: x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() / weight,
+        "should be x times one number",
+    ),
+    "swiglu: tanh": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: (torch.tanh(x @ W_g) * (x @ W_u)) @ W_d,
+        "y = SiLU(2) * 2 = 3.523; yours is 1.928",
+    ),
+    "swiglu: softmax": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: ((x @ W_g).softmax(-1) * (x @ W_u)) @ W_d,
+        "every gate is SiLU(0) = 0 and lets nothing through",
+    ),
+    "swiglu: bent once more": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: F.silu((F.silu(x @ W_g) * (x @ W_u)) @ W_d),
+        "twice W_u should give twice y",
+    ),
+    "swiglu_hidden_size: three times": (
+        "swiglu_hidden_size",
+        lambda d_model, multiple_of=1: 3 * d_model,
+        "which leaves room for",
+    ),
+    "block: half of the stream": (
+        "TransformerBlock",
+        block(("x = x + self.attention", "x = 0.5 * x + self.attention")),
+        "a pre-norm block hands x on unchanged",
+    ),
+    "block: dropout": (
+        "TransformerBlock",
+        block(("self.ffn(self.norm_ffn(x))", "F.dropout(self.ffn(self.norm_ffn(x)), 0.1)")),
+        "the same call gives another result each time",
+    ),
+    "block: the ffn twice": (
+        "TransformerBlock",
+        block(("self.ffn(self.norm_ffn(x))", "2 * self.ffn(self.norm_ffn(x))")),
+        "what `ffn` adds is wrong already",
+    ),
+    "block: names of GPT-2": (
+        "TransformerBlock",
+        block(("norm_attention", "ln_1")),
+        "there is no parameter `norm_attention.weight`",
+    ),
+    "block: tokens moved by one": (
+        "TransformerBlock",
+        block(("self.attention(self.norm_attention(x)", "self.attention(self.norm_attention(x.roll(1, 1))")),
+        "the tokens in reverse do not give the results in reverse",
+    ),
+    "block: the mean of all tokens taken off": (
+        "TransformerBlock",
+        block(("self.ffn(self.norm_ffn(x))", "self.ffn(self.norm_ffn(x) - x.mean(1, keepdim=True))")),
+        "norms and ffn work on each token alone",
+    ),
+    "block: a mask of numbers": (
+        "TransformerBlock",
+        block(("mask=mask", "mask=mask if mask is None else mask.float()")),
+        "the mask forbids query",
+    ),
+    "block: post-norm that stays large": (
+        "TransformerBlock",
+        block(("self.norm_ffn(x + self.ffn(x))", "2 * self.norm_ffn(x + self.ffn(x))")),
+        "is wrong already",
+    ),
+    "decoder: the mean of the memory": (
+        "DecoderBlock",
+        decoder(("memory, memory_mask", "memory.mean(1, keepdim=True)")),
+        "what `cross_attention` adds is wrong already",
+    ),
+    "decoder: memory_mask inverted": (
+        "DecoderBlock",
+        decoder(("memory, memory_mask", "memory, None if memory_mask is None else ~memory_mask")),
+        "to see memory token",
+    ),
+    "decoder: the ffn not normed": (
+        "DecoderBlock",
+        decoder(("self.ffn(self.norm_ffn(x))", "self.ffn(x)")),
+        "what `ffn` adds is wrong already",
+    ),
+    "decoder: no cross-attention": (
+        "DecoderBlock",
+        decoder(("self.cross_attention(self.norm_cross(x), memory, memory_mask)", "0")),
+        "another memory gives the same result",
+    ),
+    "decoder: the first tokens of the memory": (
+        "DecoderBlock",
+        decoder(("memory, memory_mask", "memory[:, :1]")),
+        "the memory in reverse gives another result",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), WRONG.values(), ids=WRONG.keys())
+def test_a_sentence_to_act_on(name, answer, words):
+    report = report_on(f"ch06_blocks/{name}", answer)
+    assert not report.passed
+    assert report.diagnosis is None, "the bank knows this one: take another"
+    assert words in str(report), report

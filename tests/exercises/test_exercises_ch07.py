@@ -1,0 +1,395 @@
+"""Chapter 7: published ways are right, wrong ones are told why, and what leaks is what was planted."""
+
+import math
+import socket
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from exercise_bank import PUBLIC_SEED, report_on
+from torch import nn
+
+from autograder import exercises
+from autograder.cage import wire
+from autograder.exercises.ch07_causal_masking.filter_logits import clear_cut
+from autograder.values import differs, same_form
+
+CHAPTER = "ch07_causal_masking"
+SEEDS = (PUBLIC_SEED, 7, 77)
+
+
+def name(exercise: str) -> str:
+    return f"{CHAPTER}/{exercise}"
+
+
+def cases_of(exercise: str, seed: int):
+    return [case for _, drawn in exercises.find(name(exercise)).draw(seed) for case in drawn]
+
+
+class Published:
+    """As transformers, nanoGPT and others write it, with the names and the shapes of the exercises."""
+
+    @staticmethod
+    def causal_mask__buffer(q_len, k_len=None):
+        k_len = q_len if k_len is None else k_len
+        bias = torch.tril(torch.ones((64, 64), dtype=torch.bool)).view(1, 1, 64, 64)
+        return bias[:, :, k_len - q_len : k_len, :k_len][0, 0]
+
+    @staticmethod
+    def causal_mask__filled(q_len, k_len=None):
+        past = 0 if k_len is None else k_len - q_len
+        mask = torch.full((q_len, q_len), torch.finfo(torch.float32).min)
+        place = torch.arange(q_len)
+        mask.masked_fill_(place < (place + 1).view(q_len, 1), 0)
+        mask = torch.cat([torch.zeros(q_len, past), mask], dim=-1)
+        return mask == 0
+
+    @staticmethod
+    def causal_mask__cache_position(q_len, k_len=None):
+        k_len = q_len if k_len is None else k_len
+        cache_position = torch.arange(k_len - q_len, k_len)
+        return torch.arange(k_len) <= cache_position.reshape(-1, 1)
+
+    @staticmethod
+    def combine_masks__expanded(causal, padding):
+        batch, k_len = padding.shape
+        expanded = padding[:, None, None, :].expand(batch, 1, causal.shape[0], k_len)
+        lowest = torch.finfo(torch.float32).min
+        added = torch.zeros_like(expanded, dtype=torch.float32).masked_fill(~expanded, lowest)
+        added = added.masked_fill(~causal, lowest)
+        return added == 0
+
+    @staticmethod
+    def next_token_loss__gpt2(logits, tokens, ignore_index=-100):
+        shift_logits = logits[..., :-1, :].contiguous()
+        shift_labels = tokens[..., 1:].contiguous()
+        loss_fct = nn.CrossEntropyLoss(ignore_index=ignore_index, reduction="sum")
+        loss = loss_fct(shift_logits.view(-1, shift_logits.size(-1)), shift_labels.view(-1))
+        return loss / (shift_labels != ignore_index).sum().clamp(min=1)
+
+    @staticmethod
+    def next_token_loss__padded_labels(logits, tokens, ignore_index=-100):
+        labels = F.pad(tokens, (0, 1), value=ignore_index)[..., 1:].contiguous().view(-1)
+        if bool((labels == ignore_index).all()):
+            return logits.sum() * 0.0
+        flat = logits.float().view(-1, logits.shape[-1]) if logits.is_contiguous() else logits.flatten(0, 1)
+        return F.cross_entropy(flat.float(), labels, ignore_index=ignore_index, reduction="mean")
+
+    @staticmethod
+    def next_token_loss__nanogpt(logits, tokens, ignore_index=-100):
+        x, y = logits[:, :-1], tokens[:, 1:]
+        if not (y != ignore_index).any():
+            return x.sum() * 0
+        return F.cross_entropy(x.reshape(-1, x.size(-1)), y.reshape(-1), ignore_index=ignore_index)
+
+    @staticmethod
+    def filter_logits__warpers(logits, top_k=None, top_p=None):
+        if top_k is not None:
+            indices = torch.topk(logits, min(top_k, logits.size(-1)))[1]
+            remove = torch.ones_like(logits, dtype=torch.bool).scatter(-1, indices, False)
+            logits = logits.masked_fill(remove, -float("Inf"))
+        if top_p is not None and top_p < 1.0:
+            sorted_logits, sorted_indices = torch.sort(logits, descending=False)
+            cumulative = sorted_logits.softmax(dim=-1).cumsum(dim=-1)
+            remove = cumulative <= (1 - top_p)
+            remove[..., -1:] = 0
+            remove = remove.scatter(-1, sorted_indices, remove)
+            logits = logits.masked_fill(remove, -float("Inf"))
+        return logits
+
+    @staticmethod
+    def filter_logits__gist(logits, top_k=None, top_p=None):
+        logits = logits.clone()
+        if top_k is not None:
+            order = torch.argsort(logits, dim=-1, descending=True)
+            logits.scatter_(-1, order[..., top_k:], -math.inf)
+        if top_p is not None and top_p < 1:
+            sorted_logits, sorted_indices = torch.sort(logits, descending=True)
+            remove = torch.cumsum(F.softmax(sorted_logits, dim=-1), dim=-1) > top_p
+            remove[..., 1:] = remove[..., :-1].clone()
+            remove[..., 0] = 0
+            logits[remove.scatter(-1, sorted_indices, remove)] = -math.inf
+        return logits
+
+    @staticmethod
+    def generate__nanogpt(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+        idx = prompt
+        for _ in range(max_new_tokens):
+            cut = context_len is not None and idx.size(1) > context_len
+            idx_cond = idx[:, -context_len:] if cut else idx
+            logits = model(idx_cond)[:, -1, :]
+            if temperature == 0:
+                idx_next = torch.argmax(logits, dim=-1)[:, None]
+            else:
+                probs = F.softmax(logits / temperature, dim=-1)
+                idx_next = torch.multinomial(probs, num_samples=1, generator=generator)
+            idx = torch.cat((idx, idx_next), dim=1)
+        return idx
+
+    @staticmethod
+    @torch.no_grad()
+    def generate__sequences(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+        model.eval()
+        device = next(model.parameters()).device
+        out = prompt.clone().to(device)
+        for _ in range(max_new_tokens):
+            start = 0 if context_len is None else max(0, out.shape[1] - context_len)
+            scores = model(out[:, start:])[:, -1].to(copy=True, dtype=torch.float32)
+            if temperature:
+                token = torch.multinomial((scores / temperature).softmax(-1), 1, generator=generator)
+            else:
+                token = scores.topk(1).indices
+            out = torch.cat([out, token], dim=-1)
+        return out
+
+    @staticmethod
+    def find_leaks__one_batch(model, tokens, vocab_size):
+        model.eval()
+        T = len(tokens)
+        with torch.no_grad():
+            base = model(tokens.unsqueeze(0))
+            changed = tokens.repeat(T, 1)
+            changed.diagonal().copy_((tokens + 1) % vocab_size)
+            delta = (model(changed) - base).abs().amax(-1)
+        return {tuple(pair) for pair in (delta > 1e-4).T.triu(1).nonzero().tolist()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("way", [way for way in vars(Published) if "__" in way.strip("_")])
+def test_published_ways_get_full_marks(way, seed):
+    report = report_on(name(way.split("__")[0]), getattr(Published, way), seed)
+    assert report.passed, report
+
+
+def right_loss(logits, tokens, ignore_index=-100):
+    return Published.next_token_loss__gpt2(logits, tokens, ignore_index)
+
+
+def right_filter(logits, top_k=None, top_p=None):
+    return Published.filter_logits__warpers(logits, top_k, top_p)
+
+
+def leaks_by(changed, moved):
+    """A search for leaks that changes and compares in its own way."""
+
+    def find_leaks(model, tokens, vocab_size):
+        before = model(tokens[None])[0]
+        return {
+            (i, j)
+            for j in range(1, len(tokens))
+            for i in range(j)
+            if moved(model(changed(tokens.clone(), j, vocab_size)[None])[0][i] - before[i])
+        }
+
+    return find_leaks
+
+
+def other(tokens, j, vocab_size):
+    tokens[j] = (tokens[j] + 1) % vocab_size
+    return tokens
+
+
+def two_others(tokens, j, vocab_size):
+    return other(other(tokens, j, vocab_size), (j + 1) % len(tokens), vocab_size)
+
+
+def writes(choose):
+    """A loop that chooses in its own way from (logits of all positions, temperature, generator)."""
+
+    def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+        tokens = prompt
+        for _ in range(max_new_tokens):
+            read = tokens if context_len is None else tokens[:, -context_len:]
+            tokens = torch.cat([tokens, choose(model(read), temperature, generator)], dim=1)
+        return tokens
+
+    return generate
+
+
+def drawn(logits, temperature, generator):
+    if temperature == 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator)
+
+
+WRONG = {
+    "a window": (
+        "causal_mask",
+        lambda q_len, k_len=None: (
+            torch.ones(q_len, k_len or q_len)
+            .tril((k_len or q_len) - q_len)
+            .triu((k_len or q_len) - q_len - 1)
+            .bool()
+        ),
+        "the key is the query's own or an earlier one",
+    ),
+    "a mask of numpy": (
+        "causal_mask",
+        lambda q_len, k_len=None: np.tri(q_len, k_len or q_len, (k_len or q_len) - q_len, dtype=bool),
+        "expected a tensor of shape",
+    ),
+    "either or": (
+        "combine_masks",
+        lambda causal, padding: causal ^ padding[:, None, None],
+        "both True there",
+    ),
+    "numbers in a mask": (
+        "combine_masks",
+        lambda causal, padding: (causal & padding[:, None, None]) * 2 - 1,
+        "your mask holds numbers",
+    ),
+    "bits": (
+        "next_token_loss",
+        lambda logits, tokens, ignore_index=-100: right_loss(logits, tokens, ignore_index) / math.log(2),
+        "each token then has the probability 1/",
+    ),
+    "perplexity": (
+        "next_token_loss",
+        lambda logits, tokens, ignore_index=-100: right_loss(logits, tokens, ignore_index).exp(),
+        "give a loss of 1, not of 0",
+    ),
+    "one sequence of the batch": (
+        "next_token_loss",
+        lambda logits, tokens, ignore_index=-100: right_loss(logits[:1], tokens[:1], ignore_index),
+        "sequences of the batch in reverse order",
+    ),
+    "divided by one too many": (
+        "next_token_loss",
+        lambda logits, tokens, ignore_index=-100: (
+            right_loss(logits, tokens, ignore_index) * (n := (tokens[:, 1:] != ignore_index).sum()) / (n + 1)
+        ),
+        "divided by 3; tokens that are predicted and not ignored: 2",
+    ),
+    "a list of leaks": (
+        "find_leaks",
+        lambda model, tokens, vocab_size: sorted(
+            leaks_by(other, lambda d: d.abs().max() > 1e-4)(model, tokens, vocab_size)
+        ),
+        "expected a set, got a list",
+    ),
+    "two tokens at once": (
+        "find_leaks",
+        leaks_by(two_others, lambda d: d.abs().max() > 1e-4),
+        "you change 2 tokens or more at once",
+    ),
+    "no leak at all": (
+        "find_leaks",
+        lambda model, tokens, vocab_size: set(),
+        "the model was never shown another token at 1",
+    ),
+    "a looser tolerance": (
+        "find_leaks",
+        leaks_by(other, lambda d: d.abs().max() > 2e-3),
+        "more than 1e-4 is a leak",
+    ),
+    "a hard floor": (
+        "filter_logits",
+        lambda logits, top_k=None, top_p=None: right_filter(logits, top_k, top_p).clamp(min=-1e9),
+        "holds -1e+09; a token that is removed holds -inf",
+    ),
+    "normalised": (
+        "filter_logits",
+        lambda logits, top_k=None, top_p=None: right_filter(logits, top_k, top_p).log_softmax(dim=-1),
+        "what stays is not changed",
+    ),
+    "one less than k": (
+        "filter_logits",
+        lambda logits, top_k=None, top_p=None: right_filter(logits, top_k and max(1, top_k - 1), top_p),
+        "1 token of row 0 stay, not 2; top_k=2",
+    ),
+    "what is left over": (
+        "filter_logits",
+        lambda logits, top_k=None, top_p=None: right_filter(logits, top_k, top_p and max(0.01, 1 - top_p)),
+        "the token that crosses it stays as well",
+    ),
+    "the least likely": (
+        "generate",
+        writes(lambda logits, t, g: drawn(-logits[:, -1], t, g)),
+        "at temperature 0 the largest logit of the last position wins",
+    ),
+    "temperature twice": (
+        "generate",
+        writes(lambda logits, t, g: drawn(logits[:, -1], t * t, g)),
+        "temperature squared",
+    ),
+    "by another route": (
+        "generate",
+        writes(
+            lambda logits, t, g: (
+                logits[:, -1] / (t or 1e-9) - torch.rand(logits[:, -1].shape, generator=g).log().neg().log()
+            ).argmax(dim=-1, keepdim=True)
+        ),
+        "one multinomial a step over softmax(logits",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_answer_beyond_the_bank_is_explained(wrong):
+    exercise, answer, told = WRONG[wrong]
+    report = report_on(name(exercise), answer)
+    assert not report.passed
+    assert told in str(report), report
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_leak_shows_with_any_other_token_and_rounding_with_none(seed):
+    """Otherwise a right search would depend on which token it happens to put in."""
+    reference = exercises.find(name("find_leaks")).reference
+    for case in cases_of("find_leaks", seed):
+        lent, tokens, vocab_size = case.args
+        model = lent.make()
+        before, leaks = model(tokens[None])[0], reference(model, tokens, vocab_size)
+        for j in range(1, len(tokens)):
+            for token in set(range(vocab_size)) - {int(tokens[j])}:
+                changed = tokens.clone()
+                changed[j] = token
+                change = (model(changed[None])[0] - before).abs().amax(dim=-1)
+                for i in range(j):
+                    assert change[i] > 4e-4 if (i, j) in leaks else change[i] < 3e-5, (case.says, i, j)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_rounding_decides_what_stays(seed):
+    assert all(clear_cut(case) for case in cases_of("filter_logits", seed) if "tie" not in case.says)
+
+
+def test_draws_do_not_depend_on_the_width_of_the_numbers():
+    """So a student may take the softmax in float64, and gets the tokens of the reference."""
+    for seed in range(200):
+        p = torch.rand(3, 13, generator=torch.Generator().manual_seed(seed))
+        narrow, wide = (
+            torch.multinomial(x, 1, generator=torch.Generator().manual_seed(seed)) for x in (p, p.double())
+        )
+        assert torch.equal(narrow, wide)
+
+
+class TestWhatThisChapterNeedsOfTheCore:
+    def test_sets_travel(self):
+        sent = {(0, 1), (np.int64(2), 3)}
+        one, other = socket.socketpair()
+        with one, other:
+            wire.send(one, {"pairs": sent, "none": set()})
+            arrived = wire.receive(other)
+        assert arrived == {"pairs": {(0, 1), (2, 3)}, "none": set()}
+
+    def test_a_set_that_cannot_be_one_is_refused(self):
+        one, other = socket.socketpair()
+        with one, other:
+            header = b'{"$": "set", "items": [[1, 2]]}'
+            one.sendall(len(header).to_bytes(4, "big") + header)
+            with pytest.raises(wire.WireError):
+                wire.receive(other)
+
+    def test_sets_are_compared_member_by_member(self):
+        assert differs({(0, 1)}, {(0, 1)}, 0) is None
+        assert differs({(0, 1)}, {(0, 1), (0, 2)}, 0) == "(0, 2) is missing"
+        assert differs({(2, 1)}, set(), 0) == "(2, 1) is in your set, and should not be"
+        assert "expected a set" in str(differs([(0, 1)], {(0, 1)}, 0))
+        assert same_form({(0, 1)}, set())
+        assert not same_form([], set())
+
+    def test_a_number_is_not_close_to_infinity(self):
+        assert differs(torch.tensor([1.0]), torch.tensor([-math.inf]), 1e-6) is not None
+        assert differs(torch.tensor([-math.inf]), torch.tensor([-math.inf]), 1e-6) is None
