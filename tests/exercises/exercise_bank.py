@@ -37,18 +37,24 @@ def answers(exercise: Exercise) -> list[Answer]:
 
 
 @cache
+def examination(name: str, seed: int) -> Examination:
+    """The cases of an exercise under a seed; what the bank does in them is found once."""
+    return Examination(exercises.find(name), seed)
+
+
+@cache
 def reports(name: str, seed: int) -> dict[str, Report]:
     """Every answer in the bank of an exercise, examined: its report by the answer's name."""
     exercise = exercises.find(name)
     calls = (*exercise.forbidden, "tfcore")
-    examination = Examination(exercise, seed)
-    return {a.name: examination.of(local(a.function, calls), shrinking=False) for a in answers(exercise)}
+    examined = examination(name, seed)
+    return {a.name: examined.of(local(a.function, calls), shrinking=False) for a in answers(exercise)}
 
 
 def report_on(name: str, function, seed: int = PUBLIC_SEED) -> Report:
     """A function examined as a student's answer to an exercise."""
     exercise = exercises.find(name)
-    return examine(exercise, local(function, (*exercise.forbidden, "tfcore")), seed)
+    return examination(name, seed).of(local(function, (*exercise.forbidden, "tfcore")))
 
 
 def cases(name: str, seed: int = PUBLIC_SEED) -> Iterator[tuple[Criterion, Case]]:

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
         Property("each number comes from its place", comes_from),
         *LAST,
     ),
-    forbidden=("transformers.repeat_kv",),
+    forbidden=("transformers.models.llama.modeling_llama.repeat_kv",),
 )
 
 

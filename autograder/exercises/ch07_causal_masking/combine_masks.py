@@ -17,9 +17,9 @@ from tfcore import masks
 
 
 def padded(rng: np.random.Generator, batch: int, T_k: int, left: bool = False) -> Tensor:
-    """Padding (B, T_k) on the right or left: two sequences of a batch never have the same length."""
-    lengths = torch.from_numpy(rng.permutation(np.arange(1, T_k))[:batch].copy())
-    real = torch.arange(T_k) < lengths[:, None]
+    """Padding (B, T_k) on the right or left, of different lengths, the shortest sequence first."""
+    lengths = np.sort(rng.permutation(np.arange(1, T_k))[:batch])
+    real = torch.arange(T_k) < torch.from_numpy(lengths)[:, None]
     return real.flip(1) if left else real
 
 

@@ -111,12 +111,12 @@ def lent(
 
 def plain(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a causal model, 3 tokens", lent(rng, 5, np.zeros((3, 3))))
-    yield Case("a model that sees the next token", lent(rng, 6, np.eye(4, k=1)))
+    yield Case("a model that sees the next token", lent(rng, 6, 0.2 * np.eye(4, k=1)))
     T, V = sizes(rng, (5, 6), (7, 9))
-    yield Case(f"a model without a mask, {T} tokens", lent(rng, V, np.ones((T, T))))
+    yield Case(f"a model without a mask, {T} tokens", lent(rng, V, 0.2 * np.ones((T, T))))
     some = rng.permuted(np.arange(T * T) % 2).reshape(T, T)
     some[0, T - 1] = some[T - 2, T - 1] = 1
-    yield Case("some pairs leak", lent(rng, V, some))
+    yield Case("some pairs leak", lent(rng, V, 0.2 * some))
 
 
 def hidden(rng: np.random.Generator) -> Iterator[Case]:

@@ -23,7 +23,7 @@ from autograder.exercises.ch08_kv_cache.caches import (
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, elsewhere
 
-MANY = 60
+MANY = 40
 """Tokens that are written one by one where the memory is measured."""
 
 
@@ -58,7 +58,7 @@ def sliding(rng: np.random.Generator) -> Iterator[Case]:
     window = init["window"]
     yield used(f"twice round a window of {window}", init, *updates(rng, init, *[1] * (2 * window + 2)))
     yield used("a prompt shorter than the window, then tokens", init, *updates(rng, init, 2, *[1] * window))
-    yield used("40 tokens through a window of 3", small, *updates(rng, small, *[1] * 40))
+    yield used("20 tokens through a window of 3", small, *updates(rng, small, *[1] * 20))
     alone = room(2, 3, 1, 5)
     yield used("a window of 1", alone, *updates(rng, alone, 1, 1, 1))
     wide = room(3, 2, 4, 5)

@@ -107,7 +107,7 @@ def one_guess(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def clear_cut(case: Case) -> bool:
-    """Whether these are distributions, with guesses that the small model can make, none of them on the edge."""
+    """Whether these are distributions, with guesses that can be made, none of them on the edge."""
     p, q, tokens, u = (numbers(x) for x in case.args)
     n, V = q.shape
     if p.shape != (n + 1, V) or tokens.shape != (n,) or u.shape != (n,) or tokens.max() >= V:
