@@ -74,7 +74,7 @@ def _built(made: Made, init: Init, raised: bool = False) -> nn.Module:
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.dim() > 1:
-                    weight += torch.randn(weight.shape, generator=generator) / weight.shape[-1] ** 0.5
+                    weight.add_(torch.randn(weight.shape, generator=generator) / weight.shape[-1] ** 0.5)
     return model
 
 

@@ -13,7 +13,7 @@ from autograder.cage.tensors import is_array, numbers
 
 ROOT = Path(__file__).parents[2]
 
-BROADCAST = ("mask",)
+BROADCAST = ("mask", "self_mask", "memory_mask")
 """Arguments whose axes of size 1 stand for other sizes."""
 
 
@@ -186,11 +186,11 @@ class TestNotebook:
             ]
             assert len(given) == 1
 
-    def test_nothing_was_run_and_tfcore_is_not_used(self, assignment):
+    def test_nothing_was_run_and_of_tfcore_only_data_is_used(self, assignment):
         cells = self.cells(assignment)
         assert len({cell["id"] for cell in cells}) == len(cells)
         for cell in cells:
-            assert "tfcore" not in "".join(cell["source"])
+            assert "tfcore" not in "".join(cell["source"]).replace("tfcore.data", "")
             if cell["cell_type"] == "code":
                 assert cell["outputs"] == []
                 assert cell["execution_count"] is None
@@ -222,5 +222,5 @@ class TestNotebook:
         plt.close("all")
         declared = {e.function_name: e.points for e in exercises.of_assignment(assignment)}
         assert scores == ({name: 0 for name in declared} if blank else declared)
-        assert len(shown) == (0 if blank else 1)
+        assert bool(shown) is not blank
         assert ("waits for" in capsys.readouterr().out) == blank

@@ -46,7 +46,7 @@ class DecoderBlock(nn.Module):
 
 def in_tfcore(module: nn.Module) -> dict[str, Tensor]:
     """The module's parameters under the names of `tfcore`, which keeps W_q, W_k and W_v in one."""
-    own = dict(module.named_parameters())
+    own: dict[str, Tensor] = dict(module.named_parameters())
     named = {
         name.replace("ffn.0", "ffn.W_up").replace("ffn.2", "ffn.W_down"): value for name, value in own.items()
     }

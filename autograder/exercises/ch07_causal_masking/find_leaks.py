@@ -104,19 +104,24 @@ def lent(
 ) -> tuple[Lent, Tensor, int]:
     """A model of V tokens with leaks of this strength (T, T) planted, tokens for it, and V."""
     T = len(leaks)
-    tables = (np.tril(rng.normal(size=(T, T))), rng.normal(size=(V, V)), np.triu(leaks, 1), leaked(rng, V))
+    tables = (
+        np.tril(rng.normal(size=(T, T))),
+        0.5 * rng.normal(size=(V, V)),
+        np.triu(leaks, 1),
+        leaked(rng, V),
+    )
     model = TableModel(*(torch.from_numpy(table.astype(float)) for table in tables))
     return Lent(f"a model of {T} tokens", lambda: model), tokens_for(rng, T, V), V
 
 
 def plain(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a causal model, 3 tokens", lent(rng, 5, np.zeros((3, 3))))
-    yield Case("a model that sees the next token", lent(rng, 6, 0.2 * np.eye(4, k=1)))
+    yield Case("a model that sees the next token", lent(rng, 6, 0.1 * np.eye(4, k=1)))
     T, V = sizes(rng, (5, 6), (7, 9))
-    yield Case(f"a model without a mask, {T} tokens", lent(rng, V, 0.2 * np.ones((T, T))))
+    yield Case(f"a model without a mask, {T} tokens", lent(rng, V, 0.1 * np.ones((T, T))))
     some = rng.permuted(np.arange(T * T) % 2).reshape(T, T)
     some[0, T - 1] = some[T - 2, T - 1] = 1
-    yield Case("some pairs leak", lent(rng, V, 0.2 * some))
+    yield Case("some pairs leak", lent(rng, V, 0.1 * some))
 
 
 def hidden(rng: np.random.Generator) -> Iterator[Case]:

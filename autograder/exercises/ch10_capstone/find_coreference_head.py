@@ -173,9 +173,9 @@ class Plan:
         texts = []
         for i, length in enumerate(self.lengths):
             tokens = tuple(int(t) for t in rng.permutation(vocab_size)[:length])
-            planted = (torch.from_numpy(x[i]) for x in (self.costs, self.lifts, self.looks))
-            others = torch.from_numpy(rng.normal(size=vocab_size))
-            texts.append(Text(tokens, int(rng.integers(length - 1)), float(self.whole[i]), *planted, others))
+            costs, lifts, looks = (torch.from_numpy(x[i]) for x in (self.costs, self.lifts, self.looks))
+            place, others = int(rng.integers(length - 1)), torch.from_numpy(rng.normal(size=vocab_size))
+            texts.append(Text(tokens, place, float(self.whole[i]), costs, lifts, looks, others))
         noise = torch.from_numpy(rng.normal(size=(STATES, vocab_size)))
         sentences = [(torch.tensor(text.tokens), text.referent) for text in texts]
         lent = Lent(f"a model of {self.layers} layers, {self.heads} heads", lambda: Model(texts, noise))

@@ -1,0 +1,202 @@
+"""The capstone: right models of any make pass, mistakes that no bank knows are told, what is planted holds."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from exercise_bank import report_on
+from torch import nn
+
+from autograder import exercises
+from autograder.cage import language_models
+from autograder.exercises.ch10_capstone.find_coreference_head import EXERCISE as FIND
+from autograder.exercises.ch10_capstone.given import Block
+from autograder.exercises.ch10_capstone.lesson import FORM, lesson, sentence, texts
+from autograder.exercises.ch10_capstone.TinyGPT import BOUND, FLOOR
+from tfcore.data import fault
+
+GPT, HEAD = "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head"
+SMALL = "        nn.init.normal_(self.embedding.weight, std=0.02)\n"
+SMALL_PLACES = "        nn.init.normal_(self.position.weight, std=0.02)\n"
+
+
+def changed(name, style, *edits):
+    """A right answer of the bank with some of its text changed."""
+    declared = exercises.find(name)
+    source = next(s for s in declared.styles if s.name == style).source(declared.function_name)
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    namespace = {"torch": torch, "nn": nn, "F": F, "np": np, "Block": Block}
+    exec(source, namespace)
+    return namespace[declared.function_name]
+
+
+def gpt(*edits):
+    return changed(GPT, "as_asked", *edits)
+
+
+def head(*edits):
+    return changed(HEAD, "a_table", *edits)
+
+
+RIGHT = {
+    "post-norm": gpt(
+        (
+            "x = block(x, mask)",
+            "x = block.norm_attention(x + block.attention(x, mask)); x = block.norm_ffn(x + block.ffn(x))",
+        )
+    ),
+    "an embedding with rows of length 1": gpt(("std=0.02", "std=d_model**-0.5")),
+    "positions as large as torch makes them": gpt((SMALL_PLACES, "")),
+    "the initial values of GPT-2": gpt(
+        (
+            SMALL_PLACES,
+            SMALL_PLACES
+            + "        for part in self.modules():\n"
+            + "            if isinstance(part, nn.Linear):\n"
+            + "                nn.init.normal_(part.weight, std=0.02)\n",
+        )
+    ),
+    "logits divided by the root of the width": gpt(
+        (SMALL, ""), ("return self.norm(x)", "return self.norm(x) / x.shape[-1] ** 0.5")
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", RIGHT.values(), ids=RIGHT.keys())
+def test_a_right_model_of_any_make_passes(model):
+    report = report_on(GPT, model)
+    assert report.passed, report
+
+
+def test_the_lesson_lies_between_what_cannot_be_and_what_is_too_little():
+    """Who knows which word follows which is above the bound; the best possible loss is above the floor."""
+    tokens = texts()
+    counts = torch.zeros(tokens.max() + 1, tokens.max() + 1)
+    counts.index_put_((tokens[:, :-1].flatten(), tokens[:, 1:].flatten()), torch.tensor(1.0), accumulate=True)
+    chances = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
+    bigrams = float(-(counts * chances.clamp(min=1e-9).log()).sum() / counts.sum())
+    best = np.log(len(tokens)) / (tokens.shape[1] - 1)
+    assert FLOOR < best < BOUND < bigrams
+
+
+def test_what_is_held_out_is_not_taught():
+    batches, held_out, _ = lesson(np.random.default_rng(3))
+    taught = {tuple(row) for batch in batches for row in batch.tolist()}
+    assert not taught & {tuple(row) for row in held_out.tolist()}
+
+
+def test_the_form_is_that_of_the_grammar():
+    told = [sentence(row) for row in texts()[:: len(texts()) // 50].tolist()]
+    assert all(FORM.fullmatch(text) and fault(text) is None for text in told)
+    assert not FORM.fullmatch(told[0].replace(" was too", ""))
+
+
+def test_facts_leave_the_state_of_torch_as_it_was():
+    init = {"vocab_size": 11, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 6}
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    language_models.facts(gpt(), init, torch.tensor([[1, 2, 3]]), ["logits", "sees", "start"])
+    assert torch.equal(torch.rand(3), expected)
+
+
+WRONG_GPT = {
+    "every second token hidden": (
+        gpt((".tril()", ".tril() & (torch.arange(T) % 2 == 0)")),
+        "place 1 does not see token 1",
+    ),
+    "time in reverse": (
+        gpt(("x = self.embedding(tokens)", "x = self.embedding(tokens.flip(1))")),
+        "sees token",
+    ),
+    "three numbers too many": (gpt(("nn.Embedding(vocab_size,", "nn.Embedding(vocab_size + 3,")), "of shape"),
+    "log-probabilities of nothing": (
+        gpt(("return self.norm(x) @ self.embedding.weight.T", "return None")),
+        "a NoneType",
+    ),
+    "no embedding to learn": (
+        gpt((SMALL, SMALL + "        self.embedding.weight.requires_grad_(False)\n")),
+        "of the parameters",
+    ),
+    "two heads, whatever is asked": (
+        gpt(("Block(d_model, num_heads,", "Block(d_model, d_model // d_model,")),
+        "num_heads is not used",
+    ),
+    "the last layer twice": (
+        gpt(("range(num_layers))", "range(num_layers * num_layers))")),
+        "another layer adds more each time",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "words"), WRONG_GPT.values(), ids=WRONG_GPT.keys())
+def test_a_sentence_to_act_on(model, words):
+    report = report_on(GPT, model)
+    assert not report.passed
+    assert words in str(report), report
+
+
+WRONG_HEAD = {
+    "always the first": (lambda model, sentences: (0, 0), "you never run the model with a head silenced"),
+    "from one": (
+        head(
+            (
+                "return divmod(int(costs.argmax()), model.num_heads)",
+                "i, j = divmod(int(costs.argmax()), model.num_heads)\n    return i + 1, j + 1",
+            )
+        ),
+        "there is no head",
+    ),
+    "the first head left out": (
+        head(("range(model.num_heads)", "range(1, model.num_heads)")),
+        "head 0 of layer 0",
+    ),
+    "the median of all": (
+        head(("int(costs.argmax())", "int((costs == costs.median()).flatten().int().argmax())")),
+        "the referent's log-probability falls by",
+    ),
+    "a number": (
+        head(("return divmod(int(costs.argmax()), model.num_heads)", "return int(costs.argmax())")),
+        "expected 2 results",
+    ),
+    "a sentence as it is": (head(("tokens[None]", "tokens")), "token ids of shape (B, T)"),
+}
+
+
+@pytest.mark.parametrize(("function", "words"), WRONG_HEAD.values(), ids=WRONG_HEAD.keys())
+def test_a_wrong_search_is_told_in_a_sentence(function, words):
+    report = report_on(HEAD, function)
+    assert not report.passed
+    assert words in str(report), report
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_planted_is_what_the_model_says(seed):
+    """The log-probability falls by the planted cost, and the best head leads by far more than rounding."""
+    for criterion, cases in FIND.draw(seed):
+        for case in cases:
+            lent, sentences = case.args
+            model, means = lent.make(), []
+            for tokens, referent in sentences:
+                text = model.texts[tuple(tokens.tolist())]
+                for pair in np.ndindex(*text.costs.shape):
+                    said = [model(tokens[None], s)[0, -1].log_softmax(-1)[referent] for s in ([], [pair])]
+                    left = min(text.whole - float(text.costs[pair]), -1e-3)
+                    assert float(said[0] - said[1]) == pytest.approx(text.whole - left, abs=1e-5)
+                means.append(text.costs.numpy())
+            best, second = np.sort(np.mean(means, axis=0), axis=None)[[-1, -2]]
+            assert best - second > 0.2, (criterion.says, case.says)
+
+
+def test_attention_of_the_model_sums_to_one():
+    for _, cases in FIND.draw(1):
+        for case in cases:
+            lent, sentences = case.args
+            for tokens, _ in sentences:
+                weights = lent.make().attention(tokens[None])
+                torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+                assert not weights.triu(1).any()
