@@ -1,4 +1,4 @@
-"""The capstone: right models of any make pass, mistakes that no bank knows are told, what is planted holds."""
+"""The capstone: right models of any make pass, unknown mistakes are told, and what is planted holds."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_facts_leave_the_state_of_torch_as_it_was():
 WRONG_GPT = {
     "every second token hidden": (
         gpt((".tril()", ".tril() & (torch.arange(T) % 2 == 0)")),
-        "place 1 does not see token 1",
+        "does not see token 1",
     ),
     "time in reverse": (
         gpt(("x = self.embedding(tokens)", "x = self.embedding(tokens.flip(1))")),
