@@ -41,7 +41,7 @@ def trained(
     Args:
         made: the class.
         init: its arguments.
-        batches: tokens (B, T) for one step of AdamW each; 0 is padding, which is not learned.
+        batches: tokens (B, T) for one step of Adam each; 0 is padding, which is not learned.
         held_out: tokens on which the loss is measured.
         prompts: tokens (B, T) that are continued, always by the likeliest token.
         settings: ``lr``, the learning rate, and ``new_tokens``, how many tokens to say.
@@ -50,17 +50,28 @@ def trained(
         The held-out ``loss`` per token in nats, and the ``texts``, tokens (B, T + new_tokens).
     """
     model = _built(made, init)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings["lr"])
-    for tokens in batches:
-        optimizer.zero_grad()
-        _loss(model, tokens).backward()
-        optimizer.step()
+    _teach(model, batches, settings["lr"])
     with torch.no_grad():
         loss = float(_loss(model, held_out))
         texts = prompts
         for _ in range(int(settings["new_tokens"])):
             texts = torch.cat([texts, model(texts)[:, -1:].argmax(dim=-1)], dim=1)
     return {"loss": loss, "texts": texts}
+
+
+def _teach(model: nn.Module, batches: list[Tensor], lr: float) -> None:
+    """One step of Adam for each batch; `torch.optim` would import the compiler first, for seconds."""
+    moments = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in model.parameters()]
+    for step, tokens in enumerate(batches, 1):
+        model.zero_grad()
+        _loss(model, tokens).backward()
+        with torch.no_grad():
+            for p, mean, square in moments:
+                if p.grad is not None:
+                    mean.lerp_(p.grad, 0.1)
+                    square.lerp_(p.grad**2, 0.001)
+                    size = (square / (1 - 0.999**step)).sqrt() + 1e-8
+                    p.sub_(lr / (1 - 0.9**step) * mean / size)
 
 
 def _built(made: Made, init: Init, raised: bool = False) -> nn.Module:

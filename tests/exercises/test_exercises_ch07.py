@@ -232,7 +232,7 @@ WRONG = {
     "either or": (
         "combine_masks",
         lambda causal, padding: causal ^ padding[:, None, None],
-        "both True there",
+        "your mask is True, though",
     ),
     "numbers in a mask": (
         "combine_masks",
