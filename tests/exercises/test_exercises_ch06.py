@@ -347,7 +347,7 @@ WRONG = {
     "block: post-norm that stays large": (
         "TransformerBlock",
         block(("self.norm_ffn(x + self.ffn(x))", "2 * self.norm_ffn(x + self.ffn(x))")),
-        "is wrong already",
+        "variance 1; yours",
     ),
     "decoder: the mean of the memory": (
         "DecoderBlock",

@@ -41,7 +41,10 @@ def imported(call: str):
 def arguments(call: str, target):
     if call in SAMPLES:
         return SAMPLES[call]
-    needed = [p for p in inspect.signature(target).parameters.values() if p.default is p.empty]
+    try:
+        needed = [p for p in inspect.signature(target).parameters.values() if p.default is p.empty]
+    except ValueError:  # written in C++: any argument will do, since the call is seen before it fails
+        return (None,)
     return tuple(None for p in needed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
@@ -86,6 +89,8 @@ def test_found_in_the_source_under_another_name(name, call):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_itself_is_forbidden(name):
     reference = exercises.find(name).reference
+    if reference.__module__.startswith("autograder."):
+        pytest.skip("it stands beside the exercise and may do without tfcore")
 
     def answer(*args, **kwargs):
         return reference(*args, **kwargs)

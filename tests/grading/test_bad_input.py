@@ -432,7 +432,9 @@ def test_as_a_person_sees_it(handed_in):
     """The exit code and the streams of the real process."""
     done = command("grade", "ch99", "--submissions", "submitted", cwd=handed_in)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: no assignment is called 'ch99'. There are: ch02_qkv")
+    assert done.stderr.startswith(
+        "error: no assignment is called 'ch99'. There are: ch01_rnn_bottleneck, ch02_qkv"
+    )
 
 
 def test_graded_helper_is_the_real_thing(course, students):
