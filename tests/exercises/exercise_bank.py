@@ -22,11 +22,11 @@ torch.set_num_threads(1)  # pytest-xdist has a worker on each core
 NAMES = exercises.names()
 """All exercises: for tests that read declarations or draw cases."""
 
-JUDGED_BY_CHANCE = "ch03_scaling/dot_product_stats"
-"""Needs many draws for each answer; `test_exercises_statistics.py` is about it."""
+LONG = ("ch03_scaling/dot_product_stats", "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head")
+"""Exercises whose answers take long to examine: thousands of draws, whole models."""
 
-SAMPLE = {name.split("/")[0]: name for name in reversed(NAMES) if name != JUDGED_BY_CHANCE}.values()
-"""The first exercise of each assignment."""
+SAMPLE = {name.split("/")[0]: name for name in reversed(NAMES) if name not in LONG}.values()
+"""The first other exercise of each assignment."""
 
 EACH = [pytest.param(name, marks=pytest.mark.slow if name not in SAMPLE else ()) for name in NAMES]
 """All exercises: for tests that examine answers of the bank, which `make test-fast` does with the sample."""

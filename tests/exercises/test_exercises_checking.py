@@ -254,7 +254,7 @@ class TestMeasure:
         assert examine(exercise, local(lambda rng: 0.5), 0).diagnosis == "own_seed"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_the_cases_are_never_changed(name):
     """Even an answer that writes into everything it gets leaves the cases as they were drawn."""
 

@@ -128,18 +128,19 @@ def _is_array(value):
     return isinstance(value, np.ndarray)
 
 
+def cells_of(assignment):
+    path = ROOT / "solutions" / assignment / f"{assignment}.ipynb"
+    return json.loads(path.read_text("utf8"))["cells"]
+
+
 @pytest.mark.parametrize("assignment", exercises.assignments())
 class TestNotebook:
     """The solution notebook of an assignment fits its declarations."""
 
-    def cells(self, assignment):
-        path = ROOT / "solutions" / assignment / f"{assignment}.ipynb"
-        return json.loads(path.read_text("utf8"))["cells"]
-
     def marked(self, assignment):
         return [
             (cell, cell["metadata"]["nbgrader"])
-            for cell in self.cells(assignment)
+            for cell in cells_of(assignment)
             if "nbgrader" in cell["metadata"]
         ]
 
@@ -179,7 +180,7 @@ class TestNotebook:
                 assert "=== END MARK SCHEME ===" in source
 
     def test_what_it_gives_is_what_the_bank_is_given(self, assignment):
-        code = ["".join(c["source"]) for c in self.cells(assignment) if c["cell_type"] == "code"]
+        code = ["".join(c["source"]) for c in cells_of(assignment) if c["cell_type"] == "code"]
         for text in {e.given_source.rstrip() for e in exercises.of_assignment(assignment) if e.given}:
             given = [
                 source for source in code if source.startswith(("class ", "def ")) and text.endswith(source)
@@ -187,7 +188,7 @@ class TestNotebook:
             assert len(given) == 1
 
     def test_nothing_was_run_and_of_tfcore_only_data_is_used(self, assignment):
-        cells = self.cells(assignment)
+        cells = cells_of(assignment)
         assert len({cell["id"] for cell in cells}) == len(cells)
         for cell in cells:
             assert "tfcore" not in "".join(cell["source"]).replace("tfcore.data", "")
@@ -196,31 +197,39 @@ class TestNotebook:
                 assert cell["execution_count"] is None
 
     def test_it_takes_one_to_two_hours(self, assignment):
-        minutes = sum(c["metadata"].get("course", {}).get("minutes", 0) for c in self.cells(assignment))
+        minutes = sum(c["metadata"].get("course", {}).get("minutes", 0) for c in cells_of(assignment))
         assert 60 <= minutes <= 120
 
-    @pytest.mark.parametrize("blank", [False, True], ids=["solved", "blank"])
-    def test_it_runs_from_top_to_bottom(self, assignment, blank, monkeypatch, capsys):
-        """Full points when solved, none when blank, and no crash: the picture waits."""
-        import matplotlib.pyplot as plt
 
-        shown = []
-        monkeypatch.setattr(plt, "show", lambda: shown.append(plt.gcf()))
-        namespace, scores = {}, {}
-        for cell in self.cells(assignment):
-            source = "".join(cell["source"])
-            if cell["cell_type"] != "code":
-                continue
-            marks = cell["metadata"].get("nbgrader", {})
-            if marks.get("grade"):
-                scores[marks["grade_id"]] = eval(source, namespace)
-                continue
-            if blank and marks.get("solution"):
-                head, _, _ = source.partition("### BEGIN SOLUTION")
-                source = head + "raise NotImplementedError()"
-            exec(compile(source, cell["id"], "exec"), namespace)
-        plt.close("all")
-        declared = {e.function_name: e.points for e in exercises.of_assignment(assignment)}
-        assert scores == ({name: 0 for name in declared} if blank else declared)
-        assert bool(shown) is not blank
-        assert ("waits for" in capsys.readouterr().out) == blank
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "ch10_capstone" else ())
+        for name in exercises.assignments()
+    ],
+)
+@pytest.mark.parametrize("blank", [False, True], ids=["solved", "blank"])
+def test_a_notebook_runs_from_top_to_bottom(assignment, blank, monkeypatch, capsys):
+    """Full points when solved, none when blank, and no crash: the picture waits."""
+    import matplotlib.pyplot as plt
+
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(plt.gcf()))
+    namespace, scores = {}, {}
+    for cell in cells_of(assignment):
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            continue
+        marks = cell["metadata"].get("nbgrader", {})
+        if marks.get("grade"):
+            scores[marks["grade_id"]] = eval(source, namespace)
+            continue
+        if blank and marks.get("solution"):
+            head, _, _ = source.partition("### BEGIN SOLUTION")
+            source = head + "raise NotImplementedError()"
+        exec(compile(source, cell["id"], "exec"), namespace)
+    plt.close("all")
+    declared = {e.function_name: e.points for e in exercises.of_assignment(assignment)}
+    assert scores == ({name: 0 for name in declared} if blank else declared)
+    assert bool(shown) is not blank
+    assert ("waits for" in capsys.readouterr().out) == blank
