@@ -336,8 +336,8 @@ def halved_one_way_too(relative_position, bidirectional=True, num_buckets=32, ma
 
 
 @EXERCISE.misconception(
-    "Distances from max_distance on go beyond the last bucket of their side. Limit the far buckets before the "
-    "side is added: clamp(max=b - 1), where b is num_buckets // 2 if both ways count."
+    "Distances from max_distance on go beyond the last bucket of their side. Limit the far buckets before "
+    "the side is added: clamp(max=b - 1), where b is num_buckets // 2 if both ways count."
 )
 def no_clamp(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
