@@ -87,7 +87,8 @@ def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
 class Examination:
     """The cases of an exercise under one seed, and what the reference and the bank's mistakes do in them.
 
-    The reference is asked once a case and each mistake at most once, however many candidates are examined.
+    The reference is asked once a case and each mistake at most once, however many candidates are examined;
+    `prepare` asks them all beforehand.
 
     Args:
         exercise: the declaration.
@@ -144,6 +145,15 @@ class Examination:
     def observed(self, criterion: Criterion, case: Case) -> Any:
         """The same, asked of the reference anew."""
         return _observe(criterion, case, criterion.through(self._reference)(case))
+
+    def prepare(self) -> None:
+        """Finds what the reference and every mistake do, but for lessons and costs, which take long."""
+        for criterion, cases in self.drawn:
+            for case in cases:
+                self.expected(criterion, case)
+                if criterion.observes != "cost" and case.probe != "trained":
+                    for mistake in self.exercise.misconceptions:
+                        self.mistaken(mistake, criterion, case)
 
     def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:
         """The first property that a trial breaks, and how."""
