@@ -264,6 +264,19 @@ def test_no_query_and_a_tanh_of_each_part_are_one_mistake():
     assert report_on("additive_attention", no_query).diagnosis == "tanh_of_each"
 
 
+def over_axis_0(scores, mask):
+    e = np.exp(scores - scores.max(axis=0))
+    return e / e.sum(axis=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_softmax_over_axis_0_is_told_by_its_sums(seed):
+    report = report_on("additive_attention", attention(softmax=over_axis_0), seed)
+    assert report.diagnosis == "softmax_over_the_batch"
+    assert "weights sum to 1 over the keys" in report.failures[0].broken
+    assert "another query" not in str(report)
+
+
 @pytest.fixture(scope="module")
 def solved():
     """The names that the solution notebook defines, its picture included."""
