@@ -1,5 +1,6 @@
 """Blocks: what is published gets full marks, and a mistake that no bank knows is told where it lies."""
 
+import re
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -324,6 +325,11 @@ WRONG = {
         block(("self.ffn(self.norm_ffn(x))", "2 * self.ffn(self.norm_ffn(x))")),
         "what `ffn` adds is wrong already",
     ),
+    "block: the ffn in the place of attention": (
+        "TransformerBlock",
+        block(("self.attention(self.norm_attention(x), mask=mask)", "self.ffn(self.norm_attention(x))")),
+        "what `attention` adds is lost",
+    ),
     "block: names of GPT-2": (
         "TransformerBlock",
         block(("norm_attention", "ln_1")),
@@ -383,3 +389,38 @@ def test_a_sentence_to_act_on(name, answer, words):
     assert not report.passed
     assert report.diagnosis is None, "the bank knows this one: take another"
     assert words in str(report), report
+
+
+@pytest.mark.parametrize(
+    ("pre", "post", "named"),
+    [
+        (lambda x, h, ffn, norm: x + ffn(norm(x)), lambda x, h, ffn: x + ffn(x), "attention_lost"),
+        (lambda x, h, ffn, norm: h + ffn(norm(x)), lambda x, h, ffn: h + ffn(x), "ffn_beside_attention"),
+        (lambda x, h, ffn, norm: x + ffn(norm(h)), lambda x, h, ffn: x + ffn(h), "ffn_added_to_the_old_x"),
+    ],
+)
+def test_an_ffn_that_takes_the_old_x_is_named(pre, post, named):
+    class OldX(Gpt2Block):
+        def forward(self, x, mask=None):
+            if self.norm == "post":
+                h = self.norm_attention(x + self.attention(x, mask=mask))
+                return self.norm_ffn(post(x, h, self.ffn))
+            h = x + self.attention(self.norm_attention(x), mask=mask)
+            return pre(x, h, self.ffn, self.norm_ffn)
+
+    report = report_on("ch06_blocks/TransformerBlock", OldX)
+    assert {failure.misconception for failure in report.failures} == {named}
+
+
+BY_THE_WEIGHT = {
+    "layer_norm": lambda x, weight, bias, eps=1e-5: normed(x) * weight.abs() + bias,
+    "rms_norm": lambda x, weight, eps=1e-6: x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() / weight,
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("name", "answer"), BY_THE_WEIGHT.items(), ids=BY_THE_WEIGHT.keys())
+def test_no_weight_of_zero_is_divided_by(name, answer, seed):
+    told = [f.broken for f in report_on(f"ch06_blocks/{name}", answer, seed).failures if f.broken]
+    assert told
+    assert not re.search(r"\b(nan|inf)\b", " ".join(told)), told

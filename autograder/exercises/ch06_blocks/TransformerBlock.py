@@ -381,8 +381,31 @@ class ffn_beside_attention(nn.Module):
         if self.norm == "pre":
             attended = self.attention(self.norm_attention(x), mask=mask)
             return x + attended + self.ffn(self.norm_ffn(x))
-        x = self.norm_attention(x + self.attention(x, mask=mask))
-        return self.norm_ffn(x + self.ffn(x))
+        h = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(h + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "The ffn reads the x that came in and is added to it, so nothing of attention is left. Keep the sum, h = "
+    "x + attention; the ffn reads h and is added to h."
+)
+class attention_lost(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            h = x + self.attention(self.norm_attention(x), mask=mask)
+            h = x + self.ffn(self.norm_ffn(x))
+            return h
+        h = self.norm_attention(x + self.attention(x, mask=mask))
+        h = self.norm_ffn(x + self.ffn(x))
+        return h
 
 
 @EXERCISE.misconception(

@@ -41,10 +41,13 @@ def weights(
 
 
 def fits(case: Case) -> bool:
-    """Whether the weights and the inputs have the sizes that the block is built with."""
+    """Whether all has the sizes that the block is built with, and no norm has a weight of 0."""
     init, own, *given = case.args
     widths = {x.shape[-1] for x in given} | {own["norm_ffn.weight"].shape[0]}
-    return widths == {init["d_model"]} and len(own["ffn.0.weight"]) == init["d_ff"]
+    gains = all(
+        bool(value.all()) for name, value in own.items() if name.startswith("norm") and "weight" in name
+    )
+    return gains and widths == {init["d_model"]} and len(own["ffn.0.weight"]) == init["d_ff"]
 
 
 def _silenced(trial: Trial, *sublayers: str) -> Case:
@@ -108,6 +111,8 @@ def the_sublayer_at_fault(reference: Callable[..., Any], trial: Trial) -> str | 
         case = _silenced(trial, *(name for name in names if name != speaking))
         got, right = trial.call(case).value, probes.module(reference, *case.args, **case.kwargs)
         if bool(_apart(got, right).any()):
+            if not bool(_apart(got, trial.call(_silenced(trial, *names)).value).any()):
+                return f"what `{speaking}` adds is lost: with all other sublayers at zero it changes nothing"
             return (
                 f"with all other sublayers at zero, what `{speaking}` adds is wrong already: look at its "
                 "norm, at what it reads and at what it is added to"

@@ -19,6 +19,7 @@ from autograder.exercises.ch06_blocks.tokens import (
     shifts,
     tokens,
     tokens_are_apart,
+    weighs,
 )
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, near, on_any_device
@@ -158,6 +159,7 @@ EXERCISE = Exercise(
         "torch.nn.functional.group_norm",
         "torch.nn.GroupNorm",
     ),
+    domain=weighs,
 )
 
 

@@ -18,6 +18,7 @@ from autograder.exercises.ch06_blocks.tokens import (
     plain,
     tokens,
     tokens_are_apart,
+    weighs,
 )
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
@@ -73,14 +74,17 @@ def only_multiplied(trial: Trial) -> str | None:
     if place is None:
         return None
     x, got = trial.case.args[0][place].double(), plain(trial)[place]
+    if not bool(x.any()):
+        return None
     factor = float((got * x).sum() / (x * x).sum())
     off = (got - factor * x).abs()
     if len(x) < 2 or float(off.max()) < 1e-3 * float(got.abs().max()):
         return None
     i = int(off.argmax())
+    found = f"is x times {float(got[i] / x[i]):.3g}" if x[i] else f"was 0 and is {float(got[i]):.3g}"
     return (
-        f"before the weight, {called(place)} should be x times one number; channel {i} is x times "
-        f"{float(got[i] / x[i]):.3g}, on average it is x times {factor:.3g}"
+        f"before the weight, {called(place)} should be x times one number; channel {i} {found}, on average "
+        f"it is x times {factor:.3g}"
     )
 
 
@@ -121,6 +125,7 @@ EXERCISE = Exercise(
         *LAST,
     ),
     forbidden=("torch.nn.functional.rms_norm", "torch.nn.RMSNorm"),
+    domain=weighs,
 )
 
 
