@@ -8,6 +8,8 @@ student's `check`, the grader's hidden cases and `autograder verify` all come fr
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -176,6 +178,16 @@ class Answer:
         head = lines[start].replace(self.function.__name__, named, 1)
         return "\n".join([head, *lines[start + 1 :]]) + "\n"
 
+    def pasted(self, named: str) -> str:
+        """The same with the imports that it needs, as it can be pasted into any cell or file."""
+        source = self.source(named)
+        words = set(re.findall(r"\w+", source))
+        around = vars(sys.modules[self.function.__module__])
+        modules = {n: v.__name__ for n, v in around.items() if n in words and inspect.ismodule(v)}
+        needed = {n: m for n, m in modules.items() if m.split(".")[0] not in ("tfcore", "autograder")}
+        lines = [f"import {n}" if n == module else f"import {module} as {n}" for n, module in needed.items()]
+        return "\n".join([*lines, "", "", source]) if lines else source
+
 
 @dataclass(frozen=True)
 class Exercise:
@@ -219,6 +231,11 @@ class Exercise:
     @property
     def points(self) -> float:
         return float(sum(criterion.points for criterion in self.criteria))
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The whole bank: what is wrong, then what is right."""
+        return [*self.misconceptions, *self.styles]
 
     @property
     def given_source(self) -> str:

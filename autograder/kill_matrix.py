@@ -10,9 +10,10 @@ from typing import Any
 from autograder.verify import Proof
 
 HEAD = """---
-title: The kill matrix
+myst:
+  html_meta:
+    description: Every mistake that the grader knows, what stops it, and the sentence that its author reads.
 ---
-
 <!-- Written by `autograder verify --page book/kill_matrix.md`; a test holds it in step. -->
 
 # The kill matrix
@@ -23,8 +24,8 @@ read, and a bank of right answers that look unlike ours. `autograder verify` giv
 under several seeds. This page shows what becomes of them.
 
 In the tables a row is a wrong answer, a column one of the numbered criteria that earn points; {FAILS} stands
-where the answer fails. No row may be empty: an empty one would be a mistake that gets full marks.
-A mistake is *told by name* if its author reads the hint beside it and no other.
+where the answer fails on the cases that students see. No row is empty: an empty one would be a mistake that
+gets full marks. A mistake is *told by name* if its author reads the hint beside it and no other.
 """
 FAILS = "✗"
 
@@ -37,18 +38,16 @@ def page(proof: Proof) -> str:
 def _summary(proof: Proof) -> Iterator[str]:
     yield "| assignment | exercises | mistakes | rejected | told by name | right answers | accepted |"
     yield "|:--|--:|--:|--:|--:|--:|--:|"
-    every = [("all", proof.entries)] + [
-        (assignment, list(own))
-        for assignment, own in groupby(proof.entries, lambda e: e.exercise.split("/")[0])
-    ]
-    for name, entries in [*every[1:], every[0]]:
+    parts = groupby(proof.entries, lambda entry: entry.exercise.split("/")[0])
+    rows = [(f"[{assignment}](#{assignment})", list(own)) for assignment, own in parts]
+    for name, entries in [*rows, ("**all**", proof.entries)]:
         mistakes = [entry for entry in entries if entry.is_misconception]
         styles = [entry for entry in entries if not entry.is_misconception]
         cells = [
             len({entry.exercise for entry in entries}),
             len(mistakes),
             sum(entry.as_it_should for entry in mistakes),
-            sum(entry.diagnosed for entry in mistakes),
+            sum(entry.told_by_name for entry in mistakes),
             len(styles),
             sum(entry.as_it_should for entry in styles),
         ]
@@ -59,26 +58,33 @@ def _exercises(proof: Proof) -> Iterator[str]:
     for assignment, tables in groupby(proof.matrix(), lambda table: table["exercise"].split("/")[0]):
         yield f"\n## {assignment}"
         for table in tables:
-            yield f"\n### `{table['exercise'].split('/')[1]}`\n"
-            yield from _table(table)
+            yield from _exercise(table)
 
 
-def _table(table: dict[str, Any]) -> Iterator[str]:
+def _exercise(table: dict[str, Any]) -> Iterator[str]:
+    mistakes = [answer for answer in table["answers"] if answer["is_misconception"]]
+    styles = [_plain(answer["says"]) for answer in table["answers"] if not answer["is_misconception"]]
+    yield f"\n:::{{dropdown}} `{table['exercise'].split('/')[1]}`: {len(mistakes)} mistakes"
+    yield ":class-container: tf-kills\n"
     yield from (f"{number}. {_plain(says)}" for number, says in enumerate(table["criteria"], 1))
     numbers = range(1, len(table["criteria"]) + 1)
     yield f"\n| mistake | {' | '.join(map(str, numbers))} | what its author reads |"
     yield f"|:--|{':-:|' * len(numbers)}:--|"
-    mistakes = [answer for answer in table["answers"] if answer["is_misconception"]]
     for answer in mistakes:
         marks = " | ".join(FAILS if fails else " " for fails in answer["fails"])
-        told = "" if answer["diagnosed"] else " (told by what is broken, not by name)"
-        yield f"| `{answer['name']}` | {marks} | {_plain(answer['says'])}{told} |"
-    styles = [_plain(a["says"]) for a in table["answers"] if not a["is_misconception"]]
+        told = "" if answer["told"][0] == answer["name"] else " (told by what is broken, not by name)"
+        says = _plain(answer["says"]).replace("|", r"\|")
+        yield f"| `{answer['name']}` | {marks} | {says}{told} |"
     yield f"\nRight answers in other styles, all accepted: {'; '.join(styles)}."
+    yield ":::"
 
 
 def _plain(text: str) -> str:
-    """A sentence in which Markdown sees code between backticks and nothing else."""
-    parts = re.split(r"(`[^`]*`)", text)
-    escaped = [p if p.startswith("`") else re.sub(r"([\\*_<>\[\]{}$#^~])", r"\\\1", p) for p in parts]
-    return "".join(escaped).replace("|", r"\|")
+    r"""A sentence in which Markdown sees code between backticks, a *word* between asterisks and nothing else.
+
+    >>> print(_plain("`a_b` is *not* c_d, nor is it 2 * 3 * 4 or h**2"))
+    `a_b` is *not* c\_d, nor is it 2 \* 3 \* 4 or h\*\*2
+    """
+    parts = re.split(r"(`[^`]*`|(?<![\w*])\*[a-z][a-z ]*\*(?![\w*]))", text)
+    parts[::2] = [re.sub(r"([\\*_<>\[\]{}$#^~])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)

@@ -1,21 +1,25 @@
 """The proof that the grader is right: every mistake rejected and named, every right style accepted.
 
-The bank is tried in this process on the cases that students see and on hidden ones; the solution notebooks
-and the blank ones go through the real grader.
+The bank is tried in this process on the cases that students see, as their `check` does, and by the grader in
+its cage on hidden ones; the grader also gets the solution notebooks and the blank ones.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autograder import exercises
 from autograder.checking import Examination, local
-from autograder.exercise import Answer, Exercise
+from autograder.exercise import Exercise
+from autograder.grading.executors import grade_all
+from autograder.grading.pair import Pair, Task, file_task, notebook_task
+from autograder.grading.session import Limits
+from autograder.grading.verdict import Verdict
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
 
@@ -24,35 +28,8 @@ HIDDEN_SEED = 1405006
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One answer of the bank, examined: a misconception must fail and be named, a style must pass."""
-
-    exercise: Exercise
-    answer: Answer
-    is_misconception: bool
-    report: Report
-
-    @property
-    def as_it_should(self) -> bool:
-        return self.report.passed != self.is_misconception
-
-    @property
-    def diagnosed(self) -> bool:
-        return self.is_misconception and self.report.diagnosis == self.answer.name
-
-
-def try_bank(exercise: Exercise, seed: int = PUBLIC_SEED) -> Iterable[Tried]:
-    """Every misconception and every style of the exercise, examined as a student's answer would be."""
-    examination = Examination(exercise, seed)
-    for is_misconception, answers in ((True, exercise.misconceptions), (False, exercise.styles)):
-        for answer in answers:
-            candidate = local(answer.function, (*exercise.forbidden, "tfcore"))
-            yield Tried(exercise, answer, is_misconception, examination.of(candidate, shrinking=False))
-
-
-@dataclass(frozen=True)
 class Entry:
-    """One answer of the bank under several seeds: it counts only if it is right under each.
+    """One answer of the bank, examined under several seeds: it counts only if it is right under each.
 
     ``fails`` has a mark for each criterion of the exercise, in order: whether the answer fails it under the
     first seed. It is the answer's row in the kill matrix.
@@ -66,6 +43,11 @@ class Entry:
     told: tuple[str | None, ...]
     says: str = ""
     fails: tuple[bool, ...] = ()
+
+    @property
+    def told_by_name(self) -> bool:
+        """Whether its author reads its own hint under the first seed, the one that students have."""
+        return self.is_misconception and self.told[0] == self.name
 
 
 @dataclass(frozen=True)
@@ -128,26 +110,42 @@ class Proof:
         ]
 
 
+Told = Callable[[int, int], None]
+"""Hears how much is done, and of how much."""
+
+
 def try_all(
-    names: list[str],
-    seeds: tuple[int, ...],
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    workers: int | None = None,
+    names: list[str], hidden_seed: int, told: Told = lambda done, total: None, workers: int | None = None
 ) -> list[Entry]:
-    """The bank of every exercise named, under every seed; in several processes, unless `workers` is 1."""
+    """The bank of every exercise named, examined by `check` and by the grader in its cage.
+
+    Args:
+        names: exercises, as ``assignment/function``.
+        hidden_seed: draws the grader's cases.
+        told: hears of the progress.
+        workers: processes at once; by default one for each core.
+    """
     workers = workers or os.cpu_count() or 1
-    found: dict[str, list[Entry]] = {}
-    if workers == 1:
-        for done, name in enumerate(names, 1):
-            found[name] = _tried(name, seeds)
-            progress(done, len(names))
-    else:
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _one_thread) as pool:
-            running = {pool.submit(_tried, name, seeds): name for name in names}
-            for done, future in enumerate(as_completed(running), 1):
-                found[running[future]] = future.result()
-                progress(done, len(names))
-    return [entry for name in names for entry in found[name]]
+    total, done = 2 * sum(len(exercises.find(name).answers) for name in names), 0
+    checked: dict[str, list[Report]] = {}
+    graded: dict[str, Report] = {}
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _one_thread) as pool:
+        running = {pool.submit(_checked, name): name for name in names}
+        for future in as_completed(running):
+            checked[running[future]] = future.result()
+            told(done := done + len(future.result()), total)
+    for key, verdict in grade_all(_to_grade(names, hidden_seed), workers=workers):
+        graded[key] = _only_report(key, verdict)
+        told(done := done + 1, total)
+    return [
+        entry
+        for name in names
+        for entry in entries(
+            exercises.find(name),
+            checked[name],
+            [graded[f"{name}/{answer.name}"] for answer in exercises.find(name).answers],
+        )
+    ]
 
 
 def _one_thread() -> None:
@@ -156,22 +154,47 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _tried(name: str, seeds: tuple[int, ...]) -> list[Entry]:
-    return list(try_exercise(exercises.find(name), seeds))
+def _checked(name: str) -> list[Report]:
+    return checked(exercises.find(name), PUBLIC_SEED)
 
 
-def try_exercise(exercise: Exercise, seeds: tuple[int, ...]) -> Iterator[Entry]:
-    """The bank of one exercise under every seed."""
-    for together in zip(*(list(try_bank(exercise, seed)) for seed in seeds), strict=True):
+def checked(exercise: Exercise, seed: int) -> list[Report]:
+    """Every answer of the exercise's bank, examined in this process as `check` does."""
+    examination = Examination(exercise, seed)
+    calls = (*exercise.forbidden, "tfcore")
+    return [examination.of(local(a.function, calls), shrinking=False) for a in exercise.answers]
+
+
+def _to_grade(names: list[str], seed: int) -> Iterator[tuple[str, Task]]:
+    for name in names:
+        exercise = exercises.find(name)
+        for answer in exercise.answers:
+            source = answer.pasted(exercise.function_name).encode()
+            task = file_task(name, source, is_notebook=False, seed=seed, limits=Limits(), shrinking=False)
+            yield f"{name}/{answer.name}", task
+
+
+def _only_report(key: str, verdict: Verdict) -> Report:
+    if verdict.status != "graded":
+        raise RuntimeError(f"{key} was not graded: {verdict.note}")
+    (cell,) = verdict.cells
+    assert cell.report
+    return cell.report
+
+
+def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
+    """What became of the bank of one exercise, from the reports on its answers under each seed."""
+    for answer, *own in zip(exercise.answers, *reports, strict=True):
+        wrong = answer in exercise.misconceptions
         yield Entry(
             exercise.name,
-            together[0].answer.name,
-            together[0].is_misconception,
-            all(one.as_it_should for one in together),
-            all(one.diagnosed for one in together),
-            tuple(one.report.diagnosis for one in together),
-            together[0].answer.says,
-            tuple(criterion.failure is not None for criterion in together[0].report.criteria),
+            answer.name,
+            is_misconception=wrong,
+            as_it_should=all(report.passed != wrong for report in own),
+            diagnosed=wrong and all(report.diagnosis == answer.name for report in own),
+            told=tuple(report.diagnosis for report in own),
+            says=answer.says,
+            fails=tuple(criterion.failure is not None for criterion in own[0].criteria),
         )
 
 
@@ -182,9 +205,6 @@ def try_notebooks(solutions: dict[str, list[tuple[bytes, bytes]]], seed: int) ->
         solutions: for each assignment, its notebooks as (solution, release).
         seed: draws the hidden cases.
     """
-    from autograder.grading.pair import Pair, notebook_task
-    from autograder.grading.session import Limits
-
     with Pair() as pair:
         for assignment, notebooks in solutions.items():
             solved = blank = highest = 0.0

@@ -45,12 +45,13 @@ def main() -> None:
         if not tag:
             return
         task = wire.receive(control)
-        if assignment := task.get("assignment"):
-            handed_in[assignment] += 1
-            if handed_in[assignment] == A_CLASS:
-                for exercise in exercises.of_assignment(assignment):
-                    examination(exercise.name, task["seed"]).prepare()
-                gc.freeze()
+        asked = task.get("assignment") or task["exercise"]
+        handed_in[asked] += 1
+        if handed_in[asked] == A_CLASS:
+            for name in exercises.names():
+                if asked in (name, name.split("/")[0]):
+                    examination(name, task["seed"]).prepare()
+            gc.freeze()
         pid = os.fork()
         if pid == 0:
             _answer(control, task, socket.socket(fileno=descriptors[0]))
@@ -81,12 +82,15 @@ def grade(task: dict[str, Any], sock: socket.socket) -> Verdict:
         if task["kind"] == "notebook":
             released = wire.json_from_array(task["released"])
             return grade_notebook(session, task["assignment"], released, data, task["seed"])
-        return grade_file(session, exercises.find(task["exercise"]), data, task["is_notebook"], task["seed"])
+        exercise = exercises.find(task["exercise"])
+        return grade_file(session, exercise, data, task["is_notebook"], task["seed"], task["shrinking"])
     except matching.UnreadableError as error:
         return Verdict("unreadable", note=str(error))
 
 
-def grade_file(session: Session, exercise: Exercise, data: bytes, is_notebook: bool, seed: int) -> Verdict:
+def grade_file(
+    session: Session, exercise: Exercise, data: bytes, is_notebook: bool, seed: int, shrinking: bool
+) -> Verdict:
     """The verdict on one function in a plain file: its cells, or its whole text, run after what is given."""
     if is_notebook:
         sources = [c["source"] for c in matching.read_notebook(data)["cells"] if c["cell_type"] == "code"]
@@ -103,7 +107,7 @@ def grade_file(session: Session, exercise: Exercise, data: bytes, is_notebook: b
     troubles = [f"{where} failed before that: {r.message}" for r in ran if r.error]
     if any(r.error == "ModuleNotFoundError" for r in ran):
         troubles.append(f"{troubles[-1]}. It is graded by itself, without other files of yours")
-    report = judge_exercise(session, exercise, sources, seed, troubles)
+    report = judge_exercise(session, exercise, sources, seed, troubles, shrinking)
     return Verdict(
         "graded", cells=(CellVerdict(exercise.function_name, report.score, report.max_score, report),)
     )
@@ -154,13 +158,18 @@ def grade_notebook(
 
 
 def judge_exercise(
-    session: Session, exercise: Exercise, sources: list[str], seed: int, troubles: list[str]
+    session: Session,
+    exercise: Exercise,
+    sources: list[str],
+    seed: int,
+    troubles: list[str],
+    shrinking: bool = True,
 ) -> Report:
     """The report on one exercise, as the notebook stands after the cells in `sources`."""
     calls = (*exercise.forbidden, "tfcore")
     if found := forbidden.find(sources, exercise.function_name, calls):
         return Report.without_points(exercise, "forbidden", forbidden.told(found), forbidden=found)
-    report = examination(exercise.name, seed).of(session.candidate(exercise.function_name, calls))
+    report = examination(exercise.name, seed).of(session.candidate(exercise.function_name, calls), shrinking)
     if not troubles:
         return report
     if report.status == "missing":

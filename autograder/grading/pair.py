@@ -50,8 +50,10 @@ def notebook_task(assignment: str, released: bytes, submission: bytes, seed: int
     }
 
 
-def file_task(exercise: str, submission: bytes, is_notebook: bool, seed: int, limits: Limits) -> Task:
-    """The task of grading one exercise in a plain file or notebook."""
+def file_task(
+    exercise: str, submission: bytes, is_notebook: bool, seed: int, limits: Limits, shrinking: bool = True
+) -> Task:
+    """The task of grading one exercise in a plain file or notebook, making what fails smaller or not."""
     return {
         "kind": "file",
         "exercise": exercise,
@@ -59,6 +61,7 @@ def file_task(exercise: str, submission: bytes, is_notebook: bool, seed: int, li
         "is_notebook": is_notebook,
         "seed": seed,
         "limits": dataclasses.asdict(limits),
+        "shrinking": shrinking,
     }
 
 

@@ -1,15 +1,14 @@
 """Makes a sample class: ``python -m autograder.samples.make DIR``.
 
-Every accepted style and every misconception of the bank is handed in by somebody, and every accident that
-befalls a notebook: blank, broken, endless, noisy, stripped. Beside ``DIR/submitted`` it writes
-``DIR/expected.json``, the points that each student must get, found from the declarations alone. The same
-declarations give the same files.
+Right answers in several styles and mistakes of every kind are handed in, and every accident that befalls a
+notebook: blank, broken, endless, noisy, stripped. (The whole bank is graded by `autograder verify`.) Beside
+``DIR/submitted`` it writes ``DIR/expected.json``, the points that each student must get, found from the
+declarations alone. The same declarations give the same files.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import re
 import sys
@@ -34,6 +33,8 @@ Change = Callable[[Notebook, Scores, list[Exercise]], None]
 EVERY_ACCIDENT = "ch02_qkv"
 SOME = 6
 """All accidents befall the class of one assignment, each sixth befalls that of any other."""
+RIGHT, WRONG = 3, 8
+"""So many students have everything right, each in a style of their own; so many have a mistake everywhere."""
 AT_LEAST = 5
 """Accidents strike at this exercise or an earlier one."""
 
@@ -72,15 +73,10 @@ def students(
         declared: its exercises.
         accidents: what befalls notebooks; all there are if left out.
     """
-    for number in range(max(len(exercise.styles) for exercise in declared)):
-        styles = {e.function_name: e.styles[number % len(e.styles)] for e in declared}
-        yield f"style-{number + 1:02d}", *handed_in(blank, declared, styles)
-    for number in range(max(len(exercise.misconceptions) for exercise in declared)):
-        mistakes = {
-            e.function_name: e.misconceptions[number] if number < len(e.misconceptions) else e.styles[0]
-            for e in declared
-        }
-        yield f"mistake-{number + 1:02d}", *handed_in(blank, declared, mistakes)
+    for number, styles in enumerate(_spread({e.function_name: e.styles for e in declared}, RIGHT), 1):
+        yield f"style-{number:02d}", *handed_in(blank, declared, styles)
+    for number, wrong in enumerate(_spread({e.function_name: e.misconceptions for e in declared}, WRONG), 1):
+        yield f"mistake-{number:02d}", *handed_in(blank, declared, wrong)
     right = {e.function_name: e.styles[0] for e in declared}
     yield "blank", *handed_in(blank, declared, {})
     for count in sorted({1, max(1, len(declared) - 2)}):
@@ -92,13 +88,20 @@ def students(
         yield change.__name__.replace("_", "-"), notebook, scores
 
 
+def _spread(banks: dict[str, list[Answer]], at_most: int) -> Iterator[dict[str, Answer]]:
+    """For each student an answer to every exercise: taken far apart, since a bank is sorted by kind."""
+    count = min(at_most, max(len(bank) for bank in banks.values()))
+    for number in range(count):
+        yield {name: bank[number * len(bank) // count] for name, bank in banks.items()}
+
+
 def handed_in(
     blank: Notebook, declared: list[Exercise], answers: dict[str, Answer]
 ) -> tuple[Notebook, Scores]:
     """The released notebook with these answers pasted in, and the points that they are worth."""
     notebook = copy.deepcopy(blank)
     for name, answer in answers.items():
-        answer_cell(notebook, name)["source"] = pasted(answer, name)
+        answer_cell(notebook, name)["source"] = answer.pasted(name)
     if answers:
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown" and _marks(cell).get("grade"):
@@ -106,21 +109,15 @@ def handed_in(
     return notebook, {e.function_name: worth(e, answers.get(e.function_name)) for e in declared}
 
 
-def pasted(answer: Answer, name: str) -> str:
-    """An answer of the bank as it stands in a notebook: with the imports that it needs."""
-    source = answer.source(name)
-    words = set(re.findall(r"\w+", source))
-    around = vars(sys.modules[answer.function.__module__])
-    modules = {n: v.__name__ for n, v in around.items() if n in words and inspect.ismodule(v)}
-    needed = {n: m for n, m in modules.items() if m.split(".")[0] not in ("tfcore", "autograder")}
-    lines = [f"import {n}" if n == module else f"import {module} as {n}" for n, module in needed.items()]
-    return "\n".join([*lines, "", "", source]) if lines else source
-
-
 def worth(exercise: Exercise, answer: Answer | None) -> float:
     """The points that an answer gets, examined in this process."""
-    if answer is None:
-        return 0.0
+    return _worth(exercise.name, answer.name) if answer else 0.0
+
+
+@cache
+def _worth(exercise_name: str, answer_name: str) -> float:
+    exercise = exercises.find(exercise_name)
+    (answer,) = (a for a in [*exercise.styles, *exercise.misconceptions] if a.name == answer_name)
     candidate = local(answer.function, exercise.forbidden)
     return _examination(exercise.name).of(candidate, shrinking=False).score
 

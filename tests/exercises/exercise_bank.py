@@ -14,7 +14,7 @@ from autograder.exercise import Answer, Case, Criterion, Exercise, Property, Tri
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
 
-SEEDS = (PUBLIC_SEED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 22)))
+SEEDS = (PUBLIC_SEED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (22,)))
 """Beside them `autograder verify` tries the public seed and a hidden one."""
 
 torch.set_num_threads(1)  # pytest-xdist has a worker on each core

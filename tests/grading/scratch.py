@@ -34,14 +34,14 @@ def in_process(*args, cwd=None):
     return result
 
 
-def command(*args, cwd, **how):
+def command(*args, cwd, timeout=300, **how):
     """Runs a command as a person would, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "autograder.cli", *map(str, args)],
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=timeout,
         env={**os.environ, "COLUMNS": "200"},
         **how,
     )

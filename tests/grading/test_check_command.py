@@ -8,12 +8,11 @@ from scratch import command, in_process
 
 from autograder import exercises
 from autograder.grading import plain_files
-from autograder.samples import make
 
 KEYS = ["exercise", "file", "passed", "score", "max_score", "diagnosis", "forbidden", "message"]
 SOFTMAX = exercises.find("softmax")
-RIGHT = make.pasted(SOFTMAX.styles[0], "softmax")
-MISTAKEN = make.pasted(SOFTMAX.misconceptions[0], "softmax")
+RIGHT = SOFTMAX.styles[0].pasted("softmax")
+MISTAKEN = SOFTMAX.misconceptions[0].pasted("softmax")
 FORBIDDEN = (
     "import scipy.special as sp\n\nsoftmax = lambda x, axis=-1: getattr(sp, 'soft' + 'max')(x, axis=axis)\n"
 )

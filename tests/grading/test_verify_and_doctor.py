@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from scratch import ASSIGNMENT, command, in_process, tree
+from scratch import ASSIGNMENT, ROOT, command, in_process, tree
 
 from autograder import exercises
 from autograder.exercise import Answer
-from autograder.verify import Entry, Notebook, Proof, try_exercise
+from autograder.verify import Entry, Notebook, Proof, checked, entries
 
 KEYS = [
     "exercises",
@@ -25,9 +25,10 @@ KEYS = [
 
 
 @pytest.mark.slow
-def test_verify_holds(course):
-    before = tree(course)
-    done = command("verify", "--json", cwd=course)
+def test_verify_holds(course, tmp_path):
+    """Slow: it tries the whole bank. So the page of the book is held in step here as well."""
+    before, page = tree(course), tmp_path / "kill_matrix.md"
+    done = command("verify", "--json", "--page", page, cwd=course, timeout=1200)
     assert tree(course) == before
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
@@ -35,7 +36,7 @@ def test_verify_holds(course):
     assert told["exercises"] == len(exercises.names())
     assert told["rejected"] == told["misconceptions"] >= 5 * told["exercises"]
     assert told["accepted"] == told["styles"] >= 3 * told["exercises"]
-    assert told["diagnosed"] >= 0.9 * told["misconceptions"]
+    assert told["diagnosed"] >= 0.95 * told["misconceptions"]
     assert told["solution_score"] == told["max_score"] > 0
     assert told["blank_score"] == 0
     assert [table["exercise"] for table in told["matrix"]] == list(exercises.names())
@@ -43,6 +44,10 @@ def test_verify_holds(course):
         for answer in table["answers"]:
             assert len(answer["fails"]) == len(table["criteria"])
             assert any(answer["fails"]) is answer["is_misconception"], answer["name"]
+    committed = ROOT / "book" / "kill_matrix.md"
+    assert page.read_text("utf8").splitlines() == committed.read_text("utf8").splitlines(), (
+        "out of step: autograder verify --page book/kill_matrix.md"
+    )
 
 
 def with_bank(exercise, misconceptions=(), styles=()):
@@ -52,17 +57,22 @@ def with_bank(exercise, misconceptions=(), styles=()):
     return dataclasses.replace(exercise, misconceptions=list(misconceptions), styles=list(styles))
 
 
+def tried(exercise):
+    """What becomes of its bank under two seeds."""
+    return list(entries(exercise, checked(exercise, 1), checked(exercise, 2)))
+
+
 def test_a_right_answer_among_the_mistakes_is_caught():
     softmax = exercises.find("softmax")
     wrong = with_bank(softmax, misconceptions=[softmax.styles[0]])
-    (entry,) = try_exercise(wrong, (1, 2))
+    (entry,) = tried(wrong)
     assert not entry.as_it_should
     assert not Proof([entry]).holds
 
 
 def test_a_mistake_among_the_styles_is_caught():
     softmax = exercises.find("softmax")
-    (entry,) = try_exercise(with_bank(softmax, styles=[softmax.misconceptions[0]]), (1, 2))
+    (entry,) = tried(with_bank(softmax, styles=[softmax.misconceptions[0]]))
     assert not entry.as_it_should
     assert not Proof([entry]).holds
 
@@ -70,10 +80,10 @@ def test_a_mistake_among_the_styles_is_caught():
 def test_a_mistake_told_as_another_is_rejected_but_not_diagnosed():
     softmax = exercises.find("softmax")
     twin = Answer("twin", "says otherwise", softmax.misconceptions[0].function)
-    entries = list(try_exercise(with_bank(softmax, misconceptions=[softmax.misconceptions[0], twin]), (1, 2)))
-    assert [entry.as_it_should for entry in entries] == [True, True]
-    assert sum(entry.diagnosed for entry in entries) == 1
-    assert Proof(entries).as_dict()["diagnosed"] == 1
+    both = tried(with_bank(softmax, misconceptions=[softmax.misconceptions[0], twin]))
+    assert [entry.as_it_should for entry in both] == [True, True]
+    assert sum(entry.diagnosed for entry in both) == 1
+    assert Proof(both).as_dict()["diagnosed"] == 1
 
 
 @pytest.mark.parametrize(
@@ -103,7 +113,7 @@ def test_a_wrong_solution_and_a_missing_one_end_with_1(course):
     path.write_text(json.dumps(notebook))
     other = course / "solutions" / "ch03_scaling" / "ch03_scaling.ipynb"
     other.unlink()
-    done = in_process("verify", cwd=course)
+    done = in_process("verify", ASSIGNMENT, "ch03_scaling", cwd=course)
     assert done.exit_code == 1
     assert re.search(r"✗ ch02_qkv: the solution has [\d.]+ of 17 points, the blank notebook 0", done.stdout)
     assert "✗ ch03_scaling" in done.stdout
