@@ -161,6 +161,30 @@ def bucket(r, per_side, exact, max_distance, by):
     return (r > 0) * per_side + torch.where(n < exact, n, far.clamp(max=per_side - 1))
 
 
+ROUNDED = {
+    "positions_in_half_precision": lambda x, p, omega: p.to(x.dtype).float() * omega(torch.float32),
+    "positions_in_bfloat16": lambda x, p, omega: p.bfloat16().float() * omega(torch.float32),
+    "positions_in_float16": lambda x, p, omega: p.half().float() * omega(torch.float32),
+    "angles_rounded_at_the_end": lambda x, p, omega: (p * omega(torch.float32)).to(x.dtype),
+    "angles_in_half_precision": lambda x, p, omega: p.to(x.dtype) * omega(torch.float32).to(x.dtype),
+    "all_in_half_precision": lambda x, p, omega: p.to(x.dtype) * omega(x.dtype),
+}
+
+
+@pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
+@pytest.mark.parametrize("name", ROUNDED)
+def test_what_is_rounded_on_the_way_to_the_angles_is_named(name, seed):
+    def apply_rope(x, positions, base=10000.0):
+        d = x.shape[-1]
+
+        def omega(dtype):
+            return base ** -(torch.arange(0, d, 2, device=x.device, dtype=dtype) / d)
+
+        return rope(x, ROUNDED[name](x, positions[:, None], omega)).to(x.dtype)
+
+    assert report_on("apply_rope", apply_rope, seed).diagnosis == name
+
+
 WRONG = {
     "sinusoids: degrees": (
         "sinusoidal_encoding",

@@ -293,7 +293,12 @@ WRONG = {
     "swiglu: tanh": (
         "swiglu",
         lambda x, W_g, W_u, W_d: (torch.tanh(x @ W_g) * (x @ W_u)) @ W_d,
-        "y = SiLU(2) * 2 = 3.523; yours is 1.928",
+        "yours is 1.928, as tanh gives",
+    ),
+    "swiglu: ReLU on the other": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: ((x @ W_g) * F.relu(x @ W_u)) @ W_d,
+        "as ReLU gives",
     ),
     "swiglu: softmax": (
         "swiglu",

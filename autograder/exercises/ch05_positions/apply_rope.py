@@ -269,6 +269,72 @@ def angles_in_half_precision(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
+    "Your positions are in the dtype of x. bfloat16 makes 4,992 of both 5,000 and 5,001, and float16 rounds "
+    "from 2,048 on: leave positions integers, or make them float32."
+)
+def positions_in_half_precision(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None].to(x.dtype) * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "You turn positions into bfloat16, which has 8 significant bits: beyond 256 neighbours fall together. "
+    "Leave them integers, or make them float32."
+)
+def positions_in_bfloat16(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None].to(torch.bfloat16) * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "You turn positions into float16, which has 11 significant bits: beyond 2,048 neighbours fall "
+    "together. Leave them integers, or make them float32."
+)
+def positions_in_float16(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None].to(torch.float16) * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "You compute the angles in float32 and round them to the dtype of x before cos and sin. An angle of "
+    "5,001 then is off by radians: cos and sin need it in float32, and only the result goes back to x's "
+    "dtype."
+)
+def angles_rounded_at_the_end(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = (positions[:, None] * omega).to(x.dtype)
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "From torch.arange on, everything is in the dtype of x, so frequencies and angles are rounded at each "
+    "step. Compute both in float32, and return x's dtype at the end."
+)
+def all_in_half_precision(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device, dtype=x.dtype) / d)
+    angles = positions[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
     "Your frequencies are rounded to the dtype of x before the positions meet them. At position 5,000 that "
     "error has grown 5,000-fold: keep frequencies and angles in float32."
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -16,6 +16,17 @@ from autograder.exercises.laws import FIRST, LAST, differentiated, near
 from tfcore.layers import feed_forward
 
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor]
+
+OTHER_GATES = {
+    "ReLU": F.relu,
+    "GELU": F.gelu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "ELU": F.elu,
+    "Mish": F.mish,
+    "a leaky ReLU": F.leaky_relu,
+    "no activation": lambda z: z,
+}
 
 
 def drawn(
@@ -96,13 +107,22 @@ def a_closed_gate(trial: Trial) -> str | None:
 
 
 def bent_by_silu(trial: Trial) -> str | None:
-    """The gate of a network with one channel everywhere, at z = 2."""
-    one = torch.ones(1, 1, dtype=trial.value.dtype)
-    got = float(trial.call(Case("one channel", (2 * one, one, one, one))).value)
-    right = 2 * float(torch.sigmoid(torch.tensor(2.0))) * 2
-    if abs(got - right) < 1e-2:
+    """The gate of a network with one channel everywhere, at z = 2 and z = -2."""
+    one, z = torch.ones(1, 1).double(), torch.tensor([[2.0], [-2.0]]).double()
+    got = trial.call(Case("one channel", (z, one, one, one))).value.double()
+
+    def gives(gate: Callable[[Tensor], Tensor]) -> bool:
+        return bool(torch.allclose(got, gate(z) * z, rtol=0, atol=1e-2))
+
+    if gives(F.silu):
         return None
-    return f"with x = 2 and all weights 1, y = SiLU(2) * 2 = {right:.4g}; yours is {got:.4g}"
+    named = next((f", as {name} gives" for name, gate in OTHER_GATES.items() if gives(gate)), "")
+    at = int((got - F.silu(z) * z).abs().argmax())
+    x, right = int(z[at]), float(F.silu(z[at]) * z[at])
+    return (
+        f"with all weights 1, y = SiLU(x) * x; at x = {x} that is {right:.4g}, and yours is "
+        f"{float(got[at]):.4g}{named}"
+    )
 
 
 EXERCISE = Exercise(
