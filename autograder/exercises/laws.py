@@ -182,6 +182,28 @@ def not_softmax(
     )
 
 
+def added_to_the_sum(got: Array, right: Array, total: Array) -> str | None:
+    """Whether results were divided by `total` and a power of ten more, such as 1e-8; None if they were not.
+
+    Args:
+        got: what was returned.
+        right: what is right.
+        total: the sums of exponentials by which it was to be divided.
+    """
+    got, right = np.asarray(got, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    strong = np.abs(right) > 1e-2
+    added = (total * (right / got - 1))[strong]
+    if not added.size or not added.min() > 0:
+        return None
+    epsilon = 10.0 ** np.round(np.log10(added[0]))
+    if epsilon > 1e-2 or not np.allclose(added, epsilon, rtol=1e-2, atol=0):
+        return None
+    return (
+        f"{epsilon:.0e} is added to the sum of the exponentials, so the weights do not quite sum to 1; with "
+        "the maximum subtracted the sum is at least 1 and needs no protection"
+    )
+
+
 def whence(value: Any, expected: Any, source: Any, axes: tuple[str, ...]) -> str | None:
     """Where the first misplaced number of a result was taken from, and where from it should have been.
 

@@ -244,6 +244,51 @@ def test_a_sentence_to_act_on(name, answer, words):
     assert words in str(report), report
 
 
+def protected(epsilon):
+    """The four exercises with softmax in them, each with an epsilon added to the sum of exponentials."""
+
+    def weigh(scores, axis=-1):
+        e = np.exp(scores - scores.max(axis=axis, keepdims=True))
+        return e / (e.sum(axis=axis, keepdims=True) + epsilon)
+
+    def masked(scores, mask):
+        return weigh(scores) if mask is None else weigh(np.where(mask, scores, -1e30)) * mask
+
+    def scaled_dot_product_attention(query, key, value, mask=None):
+        weights = masked(dots(query, key) / root(query), mask)
+        return weights @ value, weights
+
+    def soft_lookup(query, keys, values, temperature):
+        if temperature <= 0:
+            raise ValueError(temperature)
+        return weigh(keys @ query / temperature) @ values
+
+    def additive_attention(query, keys, values, W_q, W_k, v, mask=None):
+        weights = masked(np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v, mask)
+        return np.einsum("bt,btd->bd", weights, values), weights
+
+    return {
+        "softmax": weigh,
+        "scaled_dot_product_attention": scaled_dot_product_attention,
+        "soft_lookup": soft_lookup,
+        "additive_attention": additive_attention,
+    }
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5])
+@pytest.mark.parametrize("name", protected(0))
+def test_an_epsilon_in_the_sum_costs_a_quarter_of_a_point(name, epsilon):
+    report = report_on(name, protected(epsilon)[name])
+    if epsilon < 5e-9:
+        assert report.passed, report
+        return
+    (failure,) = report.failures
+    assert report.score == report.max_score - 0.25
+    if epsilon == 1e-8:
+        assert failure.misconception == "epsilon_in_the_sum"
+    assert f"{epsilon:.0e} is added to the sum of the exponentials" in failure.broken
+
+
 RIGHT = {
     "proportional": softmax(np.array([[0.5, -1.0, 2.0]])),
     "not normalised": 3 * softmax(np.array([[0.5, -1.0, 2.0]])),

@@ -9,7 +9,7 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, index, near, not_softmax
+from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, index, near, not_softmax
 from tfcore import bottleneck
 
 Array = np.ndarray
@@ -115,6 +115,12 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("masked keys that score 20,000 more", forbidden_higher, {"mask": mask})
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("3 keys to nine digits", drawn(rng, B=2, T=3, d_q=4, d_k=6, d_v=5, d_a=7))
+    arrays = drawn(rng, B=3, T=5, d_q=2, d_k=4, d_v=7, d_a=6)
+    yield Case("a mask, to nine digits", arrays, {"mask": some_of_each_row(rng, 3, 5)})
+
+
 def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from unmasked(rng)
     yield from masked(rng)
@@ -193,11 +199,21 @@ def another_query(trial: Trial) -> str | None:
     )
 
 
-def proportions(trial: Trial) -> str | None:
+def _scores(trial: Trial) -> Array:
     query, keys, _, W_q, W_k, v = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:6])
+    return np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+
+
+def nothing_added(trial: Trial) -> str | None:
     _, weights, _, mask = _parts(trial)
-    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
-    return not_softmax(weights, scores, "v . tanh(q W_q + k W_k)", 1.0, allowed=mask)
+    scores = np.where(mask, _scores(trial), -np.inf)
+    total = np.exp(scores - scores.max(axis=-1, keepdims=True)).sum(axis=-1, keepdims=True)
+    return added_to_the_sum(weights, trial.expected[1], total)
+
+
+def proportions(trial: Trial) -> str | None:
+    _, weights, _, mask = _parts(trial)
+    return not_softmax(weights, _scores(trial), "v . tanh(q W_q + k W_k)", 1.0, allowed=mask)
 
 
 def context_is_weights_times_values(trial: Trial) -> str | None:
@@ -245,14 +261,16 @@ EXERCISE = Exercise(
     goal="Give each query the mean of the values, weighted by softmax of v . tanh(q W_q + k W_k).",
     reference=bottleneck.additive_attention,
     criteria=(
-        Criterion("context and weights without a mask", 2.5, unmasked),
-        Criterion("a mask: True means may attend", 1.5, masked),
-        Criterion("a query that may attend to nothing gets zeros", 1, empty_rows),
-        Criterion("scores as large as 10,000", 0.5, large),
+        Criterion("context and weights without a mask", 2.25, unmasked, tolerance=3e-5),
+        Criterion("a mask: True means may attend", 1.5, masked, tolerance=3e-5),
+        Criterion("a query that may attend to nothing gets zeros", 1, empty_rows, tolerance=3e-5),
+        Criterion("scores as large as 10,000", 0.5, large, tolerance=2e-3),
+        Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
         Property("an empty row gives zeros", zero_where_nothing_is_allowed),
+        Property("nothing is added to the sum", nothing_added),
         *FIRST,
         Property("weights sum to 1 over the keys", sums_to_one),
         Property("forbidden keys get nothing", nothing_to_forbidden_keys),
@@ -861,6 +879,22 @@ def empty_rows_opened_in_place(query, keys, values, W_q, W_k, v, mask=None):
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = e / e.sum(axis=-1, keepdims=True)
     weights = np.where(empty, 0, weights)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
+    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone; what the mask forbids "
+    "is set to 0 afterwards."
+)
+def epsilon_in_the_sum(query, keys, values, W_q, W_k, v, mask=None):
+    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / (e.sum(axis=-1, keepdims=True) + 1e-8)
+    if mask is not None:
+        weights = weights * mask
     return np.einsum("bt,btd->bd", weights, values), weights
 
 

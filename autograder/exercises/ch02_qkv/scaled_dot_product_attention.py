@@ -9,7 +9,7 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, index, near, not_softmax
+from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, index, near, not_softmax
 from tfcore import ops
 
 Array = np.ndarray
@@ -137,6 +137,12 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     )
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("2 queries and 3 keys to nine digits", drawn(rng, (), T_q=2, T_k=3, d_k=4, d_v=5))
+    arrays = drawn(rng, (2,), T_q=3, T_k=5, d_k=6, d_v=4)
+    yield Case("a mask, to nine digits", arrays, {"mask": some_of_each_row(rng, 2, 3, 5)})
+
+
 def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from unmasked(rng)
     yield from masked(rng)
@@ -197,6 +203,14 @@ def something_to_allowed_keys(trial: Trial) -> str | None:
     return f"a weight is 0{index(wrong)}, though {why}; every key that is allowed gets a share"
 
 
+def nothing_added(trial: Trial) -> str | None:
+    query, key = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:2])
+    _, weights, _, mask = _parts(trial)
+    scores = np.where(mask, query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]), -np.inf)
+    total = np.exp(scores - scores.max(axis=-1, keepdims=True)).sum(axis=-1, keepdims=True)
+    return added_to_the_sum(weights, trial.expected[1], total)
+
+
 def proportions(trial: Trial) -> str | None:
     query, key, *_ = trial.case.args
     _, weights, _, mask = _parts(trial)
@@ -244,15 +258,17 @@ EXERCISE = Exercise(
     goal="Give each query the mean of the values, weighted by softmax(Q K^T / sqrt(d_k)), within the mask.",
     reference=ops.scaled_dot_product_attention,
     criteria=(
-        Criterion("output and weights without a mask", 2, unmasked),
-        Criterion("any number of leading axes", 1, leading_axes),
-        Criterion("a mask: True means may attend", 1, masked),
-        Criterion("a query that may attend to nothing gets zeros", 1, empty_rows),
-        Criterion("scores as large as 10,000", 0.5, large),
+        Criterion("output and weights without a mask", 2, unmasked, tolerance=3e-5),
+        Criterion("any number of leading axes", 0.75, leading_axes, tolerance=3e-5),
+        Criterion("a mask: True means may attend", 1, masked, tolerance=3e-5),
+        Criterion("a query that may attend to nothing gets zeros", 1, empty_rows, tolerance=3e-5),
+        Criterion("scores as large as 10,000", 0.5, large, tolerance=2e-3),
+        Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
         Property("an empty row gives zeros", zero_where_nothing_is_allowed),
+        Property("nothing is added to the sum", nothing_added),
         *FIRST,
         Property("forbidden keys get nothing", nothing_to_forbidden_keys),
         Property("allowed keys get something", something_to_allowed_keys),
@@ -650,6 +666,22 @@ def empty_rows_opened_in_place(query, key, value, mask=None):
         scores = np.where(mask, scores, -np.inf)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = np.where(empty, 0, e / e.sum(axis=-1, keepdims=True))
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
+    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone; what the mask forbids "
+    "is set to 0 afterwards."
+)
+def epsilon_in_the_sum(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / (e.sum(axis=-1, keepdims=True) + 1e-8)
+    if mask is not None:
+        weights = weights * mask
     return weights @ value, weights
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, near, not_softmax
+from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, near, not_softmax
 from tfcore import ops
 
 
@@ -50,6 +50,11 @@ def extreme(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("two best keys alike at temperature 1e-4", (query, keys, values, 1e-4))
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("4 entries to nine digits", (*drawn(rng, n=4, d=3, d_v=2), 0.8))
+    yield Case("7 entries to nine digits", (*drawn(rng, n=7, d=2, d_v=5), 1.6))
+
+
 def refused(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("temperature 0", (*drawn(rng, n=3, d=2, d_v=4), 0.0))
     yield Case("temperature -0.5", (*drawn(rng, n=4, d=5, d_v=2), -0.5))
@@ -79,6 +84,12 @@ def same_value_everywhere(trial: Trial) -> str | None:
     return f"when every value is 1 you return {got.ravel()[0]:.4g}: your weights do not sum to 1"
 
 
+def nothing_added(trial: Trial) -> str | None:
+    query, keys, _, temperature = trial.case.args
+    scores = keys @ query / temperature
+    return added_to_the_sum(trial.value, trial.expected, np.exp(scores - scores.max()).sum())
+
+
 def proportions(trial: Trial) -> str | None:
     """The weights, read off by looking up unit vectors."""
     query, keys, _, temperature = trial.case.args
@@ -104,12 +115,14 @@ EXERCISE = Exercise(
     goal="Return the mean of the values, weighted by softmax(keys . query / temperature).",
     reference=ops.soft_lookup,
     criteria=(
-        Criterion("the weighted mean of the values", 1.5, ordinary),
-        Criterion("temperatures from 1e-4 to 1e6", 0.5, extreme),
+        Criterion("the weighted mean of the values", 1.25, ordinary, tolerance=3e-5),
+        Criterion("temperatures from 1e-4 to 1e6", 0.5, extreme, tolerance=3e-5),
+        Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("a ValueError for a temperature that is not positive", 0.5, refused),
         Criterion("the inputs are left as they were", 0.5, ordinary, observes="arguments"),
     ),
     properties=(
+        Property("nothing is added to the sum", nothing_added),
         *FIRST,
         Property("weights sum to 1", same_value_everywhere),
         Property("weights stand as the exponentials of scores over the temperature", proportions),
@@ -292,6 +305,18 @@ def bare_exponentials(query, keys, values, temperature):
     if temperature <= 0:
         raise ValueError("temperature must be positive")
     return np.exp(keys @ query / temperature) @ values
+
+
+@EXERCISE.misconception(
+    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
+    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone."
+)
+def epsilon_in_the_sum(query, keys, values, temperature):
+    if temperature <= 0:
+        raise ValueError("the temperature must be positive")
+    scores = keys @ query / temperature
+    e = np.exp(scores - scores.max())
+    return e / (e.sum() + 1e-8) @ values
 
 
 @EXERCISE.style("scores, softmax, weighted sum")

@@ -8,7 +8,7 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, not_softmax
+from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, not_softmax
 from tfcore import ops
 
 
@@ -36,6 +36,11 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float32, around 10,000", ((1e4 + rng.normal(size=(3, 8))).astype(np.float32),))
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("6 scores to nine digits", (rng.normal(size=6),))
+    yield Case("the columns of a (4, 7) array to nine digits", (rng.normal(size=(4, 7)),), {"axis": 0})
+
+
 def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from ordinary(rng)
     yield from other_axes(rng)
@@ -49,6 +54,12 @@ def sums_to_one(trial: Trial) -> str | None:
     if not wrong.size:
         return None
     return f"row {wrong[0]} along axis {axis} sums to {sums[wrong[0]]:.6g}; weights sum to 1"
+
+
+def nothing_added(trial: Trial) -> str | None:
+    x, axis = trial.case.args[0], trial.case.kwargs.get("axis", -1)
+    total = np.exp(x - x.max(axis=axis, keepdims=True)).sum(axis=axis, keepdims=True)
+    return added_to_the_sum(trial.value, trial.expected, total)
 
 
 def proportions(trial: Trial) -> str | None:
@@ -76,12 +87,14 @@ EXERCISE = Exercise(
     goal="Turn scores into weights: positive, summing to 1 along `axis`, for scores of any size.",
     reference=ops.softmax,
     criteria=(
-        Criterion("weights along the last axis", 1, ordinary),
-        Criterion("any axis that is asked for", 0.5, other_axes),
-        Criterion("scores as large as 10,000", 1, large),
+        Criterion("weights along the last axis", 1, ordinary, tolerance=3e-5),
+        Criterion("any axis that is asked for", 0.5, other_axes, tolerance=3e-5),
+        Criterion("scores as large as 10,000", 0.75, large, tolerance=2e-3),
+        Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("the input is left as it was", 0.5, everything, observes="arguments"),
     ),
     properties=(
+        Property("nothing is added to the sum", nothing_added),
         *FIRST,
         Property("weights are not negative", positive),
         Property("a constant added to a row changes nothing", shift_invariant),
@@ -142,6 +155,15 @@ def no_exponential(x, axis=-1):
 )
 def not_normalised(x, axis=-1):
     return np.exp(x - x.max(axis=axis, keepdims=True))
+
+
+@EXERCISE.misconception(
+    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
+    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone."
+)
+def epsilon_in_the_sum(x, axis=-1):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / (e.sum(axis=axis, keepdims=True) + 1e-8)
 
 
 @EXERCISE.misconception(
