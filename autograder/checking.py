@@ -26,8 +26,8 @@ from autograder.exercise import (
 )
 from autograder.forbidden import told
 from autograder.report import CriterionResult, Failure, Report, Status
-from autograder.shrink import shrunk, size
-from autograder.values import describe, differs, same_form
+from autograder.shrink import Patience, shrunk, size
+from autograder.values import as_code, describe, differs, in_words, same_form
 
 Candidate = Callable[[Case], Outcome]
 """Calls the code under examination, wherever it runs."""
@@ -43,6 +43,10 @@ _NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
     "KernelDied": ("stopped", "The process that ran your code was lost before this could be graded: {1}."),
 }
 """Errors after which no other case is tried."""
+MADE_FIRST = ("module", "parameters", "steps", "facts", "trained")
+"""How the probes begin that make an object, with their first argument."""
+SHORT = 200
+"""A call is shown when it fits into so many characters."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Examination:
             trials: list[Trial] = []
             call = criterion.through(candidate)
             for case in cases:
-                outcome = call(case)
+                outcome = _without_forward(call(case))
                 if outcome.forbidden:
                     return Report.without_points(
                         exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
@@ -127,10 +131,10 @@ class Examination:
             examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
 
         core_failed = examined[0].failed
-        bank = _Bank(self, examined)
+        bank, patience = _Bank(self, examined), Patience() if shrinking else Patience(0)
         results = []
         for one in examined:
-            failure = _explain(one, bank, self, shrinking) if one.failed else None
+            failure = _explain(one, bank, self, patience) if one.failed else None
             earned = 0.0 if one.failed or core_failed else one.criterion.points
             results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
         return Report(exercise.name, exercise.points, tuple(results))
@@ -170,6 +174,17 @@ class Examination:
         if key not in self._mistaken:
             self._mistaken[key] = criterion.through(local(mistake.function))(case)
         return self._mistaken[key]
+
+
+def _without_forward(outcome: Outcome) -> Outcome:
+    """The outcome; torch's own NotImplementedError for a module without `forward` is no blank answer."""
+    if not re.search(r'required "forward"|_forward_unimplemented', outcome.message):
+        return outcome
+    said = (
+        "your class has no method `forward`, which is what runs when a module is called. Write "
+        "`def forward(self, ...)` inside the class; if it is there, look at its spelling and its indentation"
+    )
+    return replace(outcome, error="Unfit", message=said)
 
 
 def _in_float64(function: Function) -> Candidate:
@@ -234,8 +249,7 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
             return f"your code returned a {wanted}; write `raise {wanted}(...)`, not `return`"
         return f"expected a {wanted} to be raised here; your code returned {describe(outcome.value)}"
     if outcome.error:
-        plain = outcome.error in ("Unsendable", "Unfit")
-        return outcome.message if plain else f"your code raised {outcome.message}"
+        return _raised(exercise, trial)
     if criterion.test and (
         criterion.measure or criterion.observes == "cost" or _can_be_judged(outcome.value, trial.expected)
     ):
@@ -243,6 +257,31 @@ def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None
     if criterion.observes == "arguments":
         return _changed(exercise, trial)
     return _unequal(exercise, criterion, trial.case, outcome.value, trial.expected)
+
+
+def _raised(exercise: Exercise, trial: Trial) -> str:
+    """What a student should know of an exception that nobody asked for."""
+    outcome, probe = trial.outcome, trial.case.probe
+    if outcome.error in ("Unsendable", "Unfit"):
+        return outcome.message
+    said = f"your code raised {outcome.message}"
+    if unknown := re.match(r"NameError: name '(\w+)' is not defined", outcome.message):
+        own = f", or write `self.{unknown[1]}` if your class has it" if probe.startswith(MADE_FIRST) else ""
+        return (
+            f"{said}. Define or import `{unknown[1]}` in a cell of this notebook that runs before{own}. What "
+            "other notebooks define is not known here"
+        )
+    if torch_says := re.match(r"RuntimeError: ([^:(]*in-?place operation)", outcome.message):
+        plain = replace(trial.case, probe="module" if probe.startswith("module") else "call")
+        before = tuple(tensors.arrays(plain.args, plain.kwargs))
+        changed = _changed(exercise, replace(trial, case=plain, outcome=trial.call(plain), expected=before))
+        what = f"its input `{changed.split('`')[1]}`" if changed else "a tensor"
+        return (
+            f"your code changes {what} in place, and the gradient still needs the numbers that stood there. "
+            "Write `x = x + y` for `x += y`; where you write into a tensor, make a new one. "
+            f"(Torch: {torch_says[1]})"
+        )
+    return said
 
 
 def _can_be_judged(got: Any, expected: Any) -> bool:
@@ -287,9 +326,19 @@ def _unequal(
     why = differs(got, expected, tolerance)
     if not why:
         return None
-    return re.sub(
+    if isinstance(expected, tuple) and (names := _result_names(exercise, len(expected))):
+        why = re.sub(r"^result (\d+) of \d+", lambda m: f"`{names[int(m[1]) - 1]}` ({m[0]})", why)
+    why = re.sub(
         r"\bargument (\d+)((?:\[\d+\])*)", lambda m: _argument_name(exercise, case, int(m[1]), m[2]), why
     )
+    return why.replace("in `", "the gradient with respect to `", 1) if "gradients" in case.probe else why
+
+
+def _result_names(exercise: Exercise, count: int) -> list[str]:
+    """What the reference's own example calls that many results; none if it does not say."""
+    example = re.search(rf">>> (.+) = {exercise.function_name}\(", exercise.reference.__doc__ or "")
+    names = example[1].split(", ") if example else []
+    return names if len(names) == count else []
 
 
 def _argument_name(exercise: Exercise, case: Case, place: int, inside: str) -> str:
@@ -383,14 +432,17 @@ def _complaint(outcome: Outcome) -> str:
     return outcome.message.partition(" (line ")[0]
 
 
-def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: bool) -> Failure:
-    """The smallest failing case, with the misconception, the broken property or the bare difference."""
+def _explain(one: _Examined, bank: _Bank, examination: Examination, patience: Patience) -> Failure:
+    """The smallest failing case, with the misconception, the broken property or the bare difference.
+
+    A wrong number is shown before a NaN, which says less.
+    """
     failing = [(t, fault) for t, fault in zip(one.trials, one.faults, strict=True) if fault]
-    trial, fault = min(failing, key=lambda pair: size(pair[0].case))
+    trial, fault = min(failing, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
     numpy_state = np.random.get_state()  # the student's, and a mistake of the bank may draw from it
     mistake = bank.explaining(one)
     law, broken = examination.broken(one.criterion, trial)
-    if shrinking and not one.criterion.measure and one.criterion.observes != "cost":
+    if not one.criterion.measure and one.criterion.observes != "cost":
 
         def tried(case: Case) -> tuple[Trial, str | None]:
             other = Trial(case, trial.call(case), examination.observed(one.criterion, case), trial.call)
@@ -399,9 +451,10 @@ def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: b
         def fails_alike(case: Case) -> bool:
             if examination.exercise.domain and not examination.exercise.domain(case):
                 return False
-            other, fault = tried(case)
+            other, found = tried(case)
             return bool(
-                fault
+                found
+                and in_words(found) == in_words(fault)
                 and other.outcome.error == trial.outcome.error
                 and not other.outcome.forbidden
                 and isinstance(other.expected, _Raised) == isinstance(trial.expected, _Raised)
@@ -409,7 +462,7 @@ def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: b
                 and (not law or law.broken(other))
             )
 
-        smaller = shrunk(trial.case, lambda case: bool(_guarded(fails_alike, case)))
+        smaller = shrunk(trial.case, lambda case: bool(_guarded(fails_alike, case)), patience)
         if smaller is not trial.case:
             trial, found = tried(smaller)
             fault = found or fault
@@ -417,7 +470,7 @@ def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: b
     np.random.set_state(numpy_state)
     return Failure(
         case=trial.case.says,
-        arguments=_call_of(trial.case),
+        call=_call_of(examination.exercise, trial.case),
         fault=fault,
         broken=broken,
         misconception=mistake.name if mistake else None,
@@ -425,15 +478,37 @@ def _explain(one: _Examined, bank: _Bank, examination: Examination, shrinking: b
     )
 
 
-def _call_of(case: Case) -> str:
-    """The arguments of a case in a few words; of an object used step by step, those it is made with."""
-    args, kwargs = ((), case.args[0]) if case.probe.startswith("steps") else (case.args, case.kwargs)
-    named = [f"{name}={describe(_plain(value))}" for name, value in kwargs.items()]
-    return ", ".join([*(describe(_plain(value)) for value in args), *named])
+def _call_of(exercise: Exercise, case: Case) -> str:
+    """The call of a case as it could be typed, large arrays by their shapes; empty if even that is long."""
+    function, name = exercise.reference, exercise.function_name
+    for most in (12, 0):
+        if case.probe.startswith(MADE_FIRST):
+            said = f"{name}({_typed([], (), case.args[0], most)})"
+            if case.probe.startswith("module"):
+                names = list(inspect.signature(function.forward).parameters)[1:]  # type: ignore[attr-defined]
+                said += f"({_typed(names, case.args[2:], case.kwargs, most)})"
+                said += ", with parameters that the check sets" if case.args[1] else ""
+        else:
+            names = list(inspect.signature(function).parameters)
+            said = f"{name}({_typed(names, case.args, case.kwargs, most)})"
+        if len(said) <= SHORT:
+            return said
+    return ""
 
 
-def _plain(value: Any) -> Any:
-    return f"generator({value.value})" if isinstance(value, Seed) else value
+def _typed(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> str:
+    def code(value: Any) -> str:
+        if isinstance(value, Seed):
+            torch = value.library == "torch"
+            return (
+                f"torch.Generator().manual_seed({value.value})"
+                if torch
+                else f"np.random.default_rng({value.value})"
+            )
+        return f"<{value}>" if isinstance(value, Lent) else as_code(value, most)
+
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return ", ".join(f"{name}={code(value)}" for name, value in given.items())
 
 
 def _guarded(asked: Callable[[Any], Any], of: Any) -> Any:

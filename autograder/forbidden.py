@@ -68,9 +68,16 @@ def _reached(
         waiting += [root for dotted in dotted_names if (root := dotted.partition(".")[0]) not in own]
 
 
-def told(found: str) -> str:
-    """The sentence for the student."""
-    return f"`{found}` is what this exercise asks you to write. Write it yourself."
+def told(found: str, written: str | None = None) -> str:
+    """The sentence for the student.
+
+    Args:
+        found: the call that was seen.
+        written: what the student's source has in its place, if that is known.
+    """
+    if written and written.split(".")[-1] != found.split(".")[-1]:
+        return f"`{written}` calls `{found}`, which this exercise asks you to write. Write it yourself."
+    return f"`{written or found}` is what this exercise asks you to write. Write it yourself."
 
 
 def _statements(source: str) -> list[ast.stmt]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from autograder.values import in_words
 
 if TYPE_CHECKING:
     from autograder.exercise import Exercise
 
-SHORT = 160
-"""A call is shown when its arguments, described, fit into so many characters."""
+SAME = "the same as above"
 
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
 
@@ -20,7 +22,7 @@ class Failure:
     """Why a criterion was not met, in the smallest case that shows it."""
 
     case: str
-    arguments: str
+    call: str
     fault: str
     broken: str | None = None
     misconception: str | None = None
@@ -112,36 +114,29 @@ class Report:
         lines = [self.title]
         if self.note:
             lines.append(f"  {self.note}")
-        for result in self.criteria:
+        for result, details in self._told():
             mark = "✗" if result.failure else "✓"
             lines.append(f"  {mark} {result.earned:g}/{result.points:g}  {result.says}")
-            lines += [f"         {line}" for line in self._details(result)]
+            lines += [f"         {line}" for line in details]
         return "\n".join(lines)
 
-    def _details(self, result: CriterionResult) -> list[str]:
-        if not (failure := result.failure):
-            if not result.earned and result.points:
-                return ["counts once the first point above is met"]
-            return []
-        shown = [f"{failure.case}: {failure.fault}"]
-        if failure.broken:
-            shown.append(failure.broken)
-        if failure.hint and failure is self._first_with(failure.misconception):
-            shown.append(f"→ {failure.hint}")
-        if not failure.hint and len(failure.arguments) <= SHORT:
-            shown.append(f"the call was ({failure.arguments})")
-        return shown
-
-    def _first_with(self, misconception: str | None) -> Failure | None:
-        return next((f for f in self.failures if f.misconception == misconception), None)
+    def _told(self) -> Iterator[tuple[CriterionResult, list[str]]]:
+        """Each criterion with the lines below it; what was told before is not told again."""
+        told: set[str] = set()
+        for result in self.criteria:
+            if result.failure:
+                yield result, _lines(result.failure, told)
+            else:
+                waits = result.points and not result.earned
+                yield result, ["counts once the first point above is met"] if waits else []
 
     def _repr_html_(self) -> str:
         """The report as HTML without a script, every word of the student's escaped."""
         colour = "#1a7f37" if self.passed else "#b35900"
         rows = []
-        for result in self.criteria:
+        for result, lines in self._told():
             mark = "✗" if result.failure else "✓"
-            details = "".join(f"<p style='margin:0'>{html.escape(d)}</p>" for d in self._details(result))
+            details = "".join(f"<p style='margin:0'>{html.escape(line)}</p>" for line in lines)
             rows.append(
                 f"<li>{mark} <b>{result.earned:g}/{result.points:g}</b> {html.escape(result.says)}"
                 f"<div style='margin-left:2em'>{details}</div></li>"
@@ -152,3 +147,22 @@ class Report:
             f"<b>{html.escape(self.title)}</b>{note}"
             f"<ul style='list-style:none;padding-left:0'>{''.join(rows)}</ul></div>"
         )
+
+
+def _lines(failure: Failure, told: set[str]) -> list[str]:
+    """What is said of a failure, but for what is in `told` already; all of it is, afterwards."""
+    raised = failure.fault.startswith("your code raised")
+    fault = in_words(failure.fault) if raised else failure.fault
+    broken, hint = in_words(failure.broken or ""), failure.hint or ""
+    before = told.copy()
+    told |= {fault, broken, hint} - {""}
+    if fault in before:
+        return [SAME] if not hint or hint in before else [SAME, f"→ {hint}"]
+    lines = [f"{failure.case}: {failure.fault}"]
+    if hint in before:
+        return [*lines, f"→ {SAME}"]
+    if failure.call:
+        lines.append(f"the call was {failure.call}")
+    if failure.broken:
+        lines.append("it breaks the same rule as above" if broken in before else failure.broken)
+    return [*lines, f"→ {hint}"] if hint else lines

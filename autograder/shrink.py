@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,25 +21,39 @@ SMALL = 8
 """A case of so few numbers is shown as it is."""
 MOST_TRIED = 40
 SECONDS = 2.0
-SUFFIX = ", made smaller"
 
 
-def shrunk(case: Case, still_fails: Callable[[Case], bool]) -> Case:
+@dataclass
+class Patience:
+    """The time that is left for making cases smaller, over a whole report."""
+
+    seconds: float = SECONDS
+
+
+def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) -> Case:
     """The smallest case found that still fails; the case itself where none is smaller.
 
     Args:
         case: a failing case.
         still_fails: whether another case fails for the same reason.
+        patience: how long to look; it is less afterwards.
     """
     if any(isinstance(leaf, Seed | Lent) for _, leaf in tensors.leaves((case.args, case.kwargs))):
         return case
-    smallest, tried, end = case, 0, time.monotonic() + SECONDS
+    smallest, tried, start = case, 0, time.monotonic()
     simpler = _simpler(smallest)
-    while (other := next(simpler, None)) is not None and tried < MOST_TRIED and time.monotonic() < end:
+    while tried < MOST_TRIED and time.monotonic() < start + patience.seconds:
+        if (other := next(simpler, None)) is None:
+            break
         tried += 1
         if still_fails(other):
             smallest, simpler = other, _simpler(other)
-    return smallest
+    patience.seconds -= time.monotonic() - start
+    if smallest is case:
+        return case
+    cut_down = f"the smallest input found that still fails (cut down from: {case.says})"
+    only_rounded = size(smallest) == size(case)
+    return replace(smallest, says=f"{case.says}, numbers rounded" if only_rounded else cut_down)
 
 
 def size(case: Case) -> int:
@@ -49,13 +63,17 @@ def size(case: Case) -> int:
 
 
 def _simpler(case: Case) -> Iterator[Case]:
-    """Cases a step simpler: each size cut, the largest first and most of it at once, then rounder numbers."""
+    """Cases a step simpler: each size cut, the largest first and most of it at once, then rounder numbers.
+
+    A last axis keeps two entries: a softmax over one score, or a norm of one channel, shows little.
+    """
     arrays = tensors.arrays(case.args, case.kwargs)
     if size(case) > SMALL:
+        widths = {a.shape[-1] for a in arrays if a.shape}
         for n in sorted({n for a in arrays for n in a.shape if n > 1}, reverse=True):
-            for m in sorted({1, 2, n // 2, n - 1} - {n}):
+            for m in sorted({1, 2, n // 2, n - 1} - {n} - ({1} if n in widths else set())):
                 yield _changed(case, partial(_cut, n=n, m=m))
-    for decimals in (0, 1):
+    for decimals in (0, 1, 2):
         other = _changed(case, partial(_rounded, decimals=decimals))
         if not all(
             _equal(*pair) for pair in zip(arrays, tensors.arrays(other.args, other.kwargs), strict=True)
@@ -68,8 +86,7 @@ def _changed(case: Case, change: Callable[[Any], Any]) -> Case:
         return change(leaf) if tensors.is_array(leaf) else leaf
 
     args, kwargs = tensors.mapped(changed, case.args), tensors.mapped(changed, case.kwargs)
-    says = case.says.removesuffix(SUFFIX) + SUFFIX
-    return replace(case, says=says, args=args, kwargs=kwargs)
+    return replace(case, args=args, kwargs=kwargs)
 
 
 def _cut(array: Any, n: int, m: int) -> Any:
@@ -78,9 +95,15 @@ def _cut(array: Any, n: int, m: int) -> Any:
 
 
 def _rounded(array: Any, decimals: int) -> Any:
+    """The array with rounder numbers, unless two that differ would become one."""
     if not tensors.is_floating(array):
         return array
-    return array.round(decimals=decimals) + 0.0  # no -0.
+    other = array.round(decimals=decimals) + 0.0  # no -0.
+    return other if _variety(other) == _variety(array) else array
+
+
+def _variety(array: Any) -> int:
+    return len(np.unique(tensors.numbers(array)))
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,39 @@ def _largest(array: Any) -> float:
     plain = tensors.numbers(array)
     with np.errstate(all="ignore"):
         return float(np.abs(plain[np.isfinite(plain)]).max(initial=0.0))
+
+
+def in_words(sentence: str) -> str:
+    """The sentence without its finite numbers: what is left tells one kind of failure from another."""
+    unnumbered = re.sub(r"(?<!\w)-?\d[\d.]*(e[+-]?\d+)?", "#", sentence)
+    return re.sub(r"[\[(]*#[#,\s\[\]().]*", "#", unnumbered)
+
+
+def as_code(value: Any, most: int = 12) -> str:
+    """The value as it could be typed; an array of more than so many numbers by its shape."""
+    if tensors.is_array(value):
+        return _array_as_code(value, most)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {as_code(inner, most)}" for key, inner in value.items()) + "}"
+    if type(value) in (list, tuple):
+        inside = ", ".join(as_code(inner, most) for inner in value)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def _array_as_code(array: Any, most: int) -> str:
+    kind, made, usual = (
+        ("tensor", "torch.tensor", "float32") if is_tensor(array) else ("array", "np.array", "float64")
+    )
+    if int(np.prod(array.shape)) > most or (is_tensor(array) and array.device.type == "meta"):
+        return f"<{kind} of shape {tuple(array.shape)}>"
+    plain = np.array2string(tensors.numbers(array), separator=", ", floatmode="unique", max_line_width=10**6)
+    plain = re.sub(r"(?<=\[)\s+|\s+(?=[],])", "", " ".join(plain.split()))
+    plain = re.sub(r"\b(nan|inf)\b", r"np.\1" if kind == "array" else r"torch.\1", plain)
+    dtype = _dtype(array) if is_tensor(array) else str(array.dtype)
+    prefix = made.split(".")[0]
+    told = "" if dtype in (usual, "int64", "bool") else f", dtype={prefix}.{dtype}"
+    return f"{made}({plain}{told})"
 
 
 def describe(value: Any) -> str:

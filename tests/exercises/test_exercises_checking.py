@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from exercise_bank import EACH, NAMES, PUBLIC_SEED, alike, cases, examined, reports, toy
+import torch
+from exercise_bank import EACH, NAMES, PUBLIC_SEED, alike, cases, examined, report_on, reports, toy
 
 from autograder import exercises
 from autograder.cage.tensors import arrays, is_tensor, numbers
@@ -128,7 +129,7 @@ class TestExamine:
 
     def test_the_smallest_failing_case_is_shown(self):
         report = examined(lambda x, axis=None: x.mean(axis=axis))
-        assert report.failures[0].case == "three numbers, made smaller"
+        assert report.failures[0].case == "three numbers, numbers rounded"
 
     def test_a_law_explains_what_no_misconception_does(self):
         failure = examined(lambda x, axis=None: -x.sum(axis=axis)).failures[0]
@@ -205,6 +206,81 @@ class TestExamine:
         assert report.forbidden == "math.fsum"
 
 
+class TestWhatIsTold:
+    """A failure as a beginner reads it."""
+
+    def test_a_name_that_is_not_defined(self):
+        def total(x, axis=None):
+            return plus(x, axis)
+
+        report = examined(total)
+        assert "Define or import `plus` in a cell of this notebook" in report.failures[0].fault
+        assert str(report).count("Define or import") == 1
+
+    def test_a_wrong_number_stays_a_wrong_number_in_a_smaller_case(self):
+        def layer_norm(x, weight, bias, eps=1e-5):
+            """One channel alone has no unbiased variance."""
+            centred = x - x.mean(-1, keepdim=True)
+            return centred / (x.var(-1, keepdim=True) + eps).sqrt() * weight + bias
+
+        report = report_on("ch06_blocks/layer_norm", layer_norm)
+        assert all("nan" not in failure.fault for failure in report.failures)
+        assert report.failures[0].case.startswith("the smallest input found that still fails (cut down from:")
+
+    def test_a_change_in_place_that_torch_refuses(self):
+        def layer_norm(x, weight, bias, eps=1e-5):
+            x -= x.mean(-1, keepdim=True)
+            x /= (x.var(-1, keepdim=True, correction=0) + eps).sqrt()
+            return x * weight + bias
+
+        faults = [f.fault for f in report_on("ch06_blocks/layer_norm", layer_norm).failures]
+        assert faults[0].startswith("your code changes its input `x` in place")
+        assert "anomaly" not in faults[0]
+
+    def test_a_change_in_place_of_something_else_than_the_input(self):
+        def layer_norm(x, weight, bias, eps=1e-5):
+            std = (x.var(-1, keepdim=True, correction=0) + eps).sqrt()
+            y = (x - x.mean(-1, keepdim=True)) / std
+            std += 1
+            return y * weight + bias
+
+        (failure,) = report_on("ch06_blocks/layer_norm", layer_norm).failures
+        assert failure.fault.startswith("your code changes a tensor in place")
+
+    def test_gradients_and_results_are_named(self):
+        def layer_norm(x, weight, bias, eps=1e-5):
+            mean, var = x.mean(-1, keepdim=True).detach(), x.var(-1, keepdim=True, correction=0)
+            return (x - mean) / (var + eps).sqrt() * weight + bias
+
+        (failure,) = report_on("ch06_blocks/layer_norm", layer_norm).failures
+        assert failure.fault.startswith("the gradient with respect to `x`: expected")
+
+        def project_qkv(x, W_q, W_k, W_v):
+            return x @ W_q, x @ W_v, x @ W_k
+
+        failure = report_on("ch02_qkv/project_qkv", project_qkv).failures[0]
+        assert failure.fault.startswith("`k` (result 2 of 3): expected")
+
+    @pytest.mark.parametrize("name", ["ch04_multi_head/MultiHeadAttention", "ch06_blocks/TransformerBlock"])
+    def test_a_module_without_forward_is_not_blank(self, name):
+        class Misspelt(exercises.find(name).styles[0].function):
+            forward = torch.nn.Module.forward
+
+        report = report_on(name, Misspelt)
+        assert (report.status, report.score) == ("examined", 0)
+        assert all("there is no" in f.fault or "no method `forward`" in f.fault for f in report.failures)
+
+    def test_the_call_can_be_pasted(self):
+        def softmax(x, axis=-1):
+            return x
+
+        call = report_on("ch02_qkv/softmax", softmax).failures[0].call
+        eval(call, {"np": np, "softmax": softmax})
+        assert call.startswith("softmax(x=np.array([")
+        call = examined(lambda x, axis=None: x.sum()).failures[0].call
+        assert call.endswith(", axis=0)")
+
+
 class TestMeasure:
     """A criterion that looks at several calls."""
 
@@ -266,7 +342,7 @@ def test_the_cases_are_never_changed(name):
     exercise = exercises.find(name)
     drawn = list(exercise.draw(3))
     frozen = type("Frozen", (), {"draw": lambda self, seed: iter(drawn)})()
-    for attribute in ("criteria", "misconceptions", "properties", "reference", "same", "name", "points"):
+    for attribute in (*vars(exercise), "points", "function_name"):
         setattr(frozen, attribute, getattr(exercise, attribute))
     examine(frozen, local(vandal), 3)
     for (_, now), (_, fresh) in zip(drawn, exercise.draw(3), strict=True):

@@ -9,7 +9,7 @@ from autograder.report import CriterionResult, Failure, Report
 
 
 def failing(**kwargs) -> Report:
-    failure = Failure(**({"case": "two rows", "arguments": "x", "fault": "expected 1, got 2"} | kwargs))
+    failure = Failure(**({"case": "two rows", "call": "f(x=1)", "fault": "expected 1, got 2"} | kwargs))
     core = CriterionResult("the sum", 2, 0, failure)
     return Report("toy/total", 3, (core, CriterionResult("the rest", 1, 0)))
 
@@ -46,20 +46,58 @@ class TestText:
         assert "✗ 0/2  the sum" in text
         assert "two rows: expected 1, got 2" in text
 
-    def test_the_call_is_shown_where_it_is_short_and_nothing_explains(self):
-        assert "the call was (x)" in str(failing())
-        assert "the call was" not in str(failing(misconception="mean", hint="Add."))
-        assert "the call was" not in str(failing(arguments="x" * 500))
+    def test_the_call_is_shown_with_a_hint_or_without(self):
+        assert "the call was f(x=1)" in str(failing())
+        assert "the call was f(x=1)" in str(failing(misconception="mean", hint="Add."))
+        assert "the call was" not in str(failing(call=""))
 
     def test_a_hint_is_given_once(self):
         report = examined(lambda x, axis=None: x.mean(axis=axis))
         assert str(report).count("You take the mean") == 1
 
+    @pytest.mark.parametrize(
+        ("first", "second", "shown"),
+        [
+            (
+                Failure("a", "f(1)", "your code raised ValueError: sizes (2, 3) (2,) (line 3: x / s)"),
+                Failure("b", "f(2)", "your code raised ValueError: sizes (4, 3, 1) (5, 1) (line 3: x / s)"),
+                ["the same as above"],
+            ),
+            (
+                Failure("a", "f(1)", "your code raised ValueError: (line 3: x / s)"),
+                Failure("b", "f(2)", "your code raised ValueError: (line 4: x * s)"),
+                ["b: your code raised ValueError: (line 4: x * s)", "the call was f(2)"],
+            ),
+            (
+                Failure("a", "f(1)", "expected 1, got 2", None, "mean", "Add."),
+                Failure("b", "f(2)", "expected 3, got 4", "rows", "mean", "Add."),
+                ["b: expected 3, got 4", "→ the same as above"],
+            ),
+            (
+                Failure("a", "f(1)", "expected 1, got 2", "row 1 sums to 2"),
+                Failure("b", "f(2)", "expected 3, got 4", "row 3 sums to 4.5"),
+                ["b: expected 3, got 4", "the call was f(2)", "it breaks the same rule as above"],
+            ),
+            (
+                Failure("a", "f(1)", "expected 1, got 2"),
+                Failure("b", "f(2)", "expected 3, got 4"),
+                ["b: expected 3, got 4", "the call was f(2)"],
+            ),
+        ],
+    )
+    def test_what_was_told_is_not_told_again(self, first, second, shown):
+        report = Report(
+            "toy/total", 2, (CriterionResult("a", 1, 0, first), CriterionResult("b", 1, 0, second))
+        )
+        lines = [line.strip() for line in str(report).splitlines()]
+        assert lines[lines.index("✗ 0/1  b") + 1 :] == shown
+        assert all(f"<p style='margin:0'>{line}</p>" in report._repr_html_() for line in shown)
+
 
 class TestHtml:
     def test_what_a_student_wrote_is_escaped(self):
         nasty = "<script>alert('x')</script>"
-        html = failing(fault=nasty, broken=nasty, arguments=nasty)._repr_html_()
+        html = failing(fault=nasty, broken=nasty, call=nasty)._repr_html_()
         assert "<script" not in html
         assert "&lt;script&gt;" in html
 

@@ -1,6 +1,7 @@
 """A failing case is made smaller before it is shown, and still shows the same failure."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -13,8 +14,13 @@ from autograder import exercises
 from autograder.cage.tensors import arrays, numbers
 from autograder.checking import Examination, local
 from autograder.exercise import Case, Lent, Seed
-from autograder.shrink import MOST_TRIED, shrunk, size
+from autograder.shrink import MOST_TRIED, Patience, size
+from autograder.shrink import shrunk as shrunk_within
 from autograder.student import PUBLIC_SEED
+
+
+def shrunk(case, still_fails):
+    return shrunk_within(case, still_fails, Patience())
 
 
 def case(*args, **kwargs):
@@ -24,15 +30,41 @@ def case(*args, **kwargs):
 def test_an_axis_is_cut_wherever_it_stands():
     q, k = np.random.default_rng(1).normal(size=(4, 7)), np.random.default_rng(2).normal(size=(5, 7))
     small = shrunk(case(q, k), lambda c: c.args[0].shape[-1] == c.args[1].shape[-1])
-    assert [a.shape for a in small.args] == [(4, 1), (1, 1)]  # few enough numbers to be shown
-    assert small.says == "drawn, made smaller"
+    assert [a.shape for a in small.args] == [(1, 2), (1, 2)]
+    assert small.says == "the smallest input found that still fails (cut down from: drawn)"
+
+
+def test_a_row_keeps_two_numbers():
+    """One channel has no variance, and a softmax over one score is 1."""
+    small = shrunk(case(torch.randn(3, 5, 7), torch.randn(7)), lambda c: True)
+    assert [tuple(a.shape) for a in small.args] == [(3, 1, 2), (2,)]
+
+
+def test_numbers_that_differ_stay_different():
+    """Channels that are all alike have no variance."""
+    small = shrunk(case(np.array([1.254, 1.347, -2.0])), lambda c: True).args[0].tolist()
+    assert len(set(small)) == 3
+    assert small != [1.254, 1.347, -2.0]
+
+
+def test_all_cases_of_a_report_share_the_time():
+    patience, x = Patience(0.05), case(np.random.default_rng(0).normal(size=(40, 50)))
+
+    def slowly(c):
+        time.sleep(0.02)
+        return True
+
+    assert shrunk_within(x, slowly, patience) is not x
+    assert patience.seconds < 0.01
+    assert shrunk_within(x, lambda c: True, Patience(0)) is x
 
 
 def test_numbers_are_rounded_as_far_as_the_failure_allows():
     x = np.array([0.123456, -2.71828])
     assert shrunk(case(x), lambda c: True).args[0].tolist() == [0.0, -3.0]
     assert shrunk(case(x), lambda c: c.args[0][0] > 0).args[0].tolist() == [0.1, -2.7]
-    assert shrunk(case(x), lambda c: c.args[0][0] > 0.11).args[0] is x
+    assert shrunk(case(x), lambda c: c.args[0][0] > 0.11).args[0].tolist() == [0.12, -2.72]
+    assert shrunk(case(x), lambda c: c.args[0][0] > 0.123).args[0] is x
 
 
 def test_what_does_not_fail_smaller_is_shown_as_it_is():
@@ -73,8 +105,9 @@ def test_a_report_shows_the_small_case():
         return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1] + 1)
 
     first = report_on("ch02_qkv/attention_scores", attention_scores).failures[0]
-    assert first.case.endswith(", made smaller")
-    assert len(first.arguments) < 160
+    assert first.case == "a single key, numbers rounded"
+    assert first.call.startswith("attention_scores(query=np.array([[")
+    assert len(first.call) < 160
     assert "1/sqrt(d_k)" in first.broken
 
 
@@ -87,7 +120,7 @@ def test_a_case_outside_the_domain_is_not_shown(keeps):
 
     exercise = dataclasses.replace(exercises.find("softmax_jacobian"), domain=lambda case: keeps)
     report = Examination(exercise, PUBLIC_SEED).of(local(softmax_jacobian))
-    assert any(failure.case.endswith("made smaller") for failure in report.failures) is keeps
+    assert any("numbers rounded" in failure.case for failure in report.failures) is keeps
 
 
 def test_weights_are_told_from_other_numbers():

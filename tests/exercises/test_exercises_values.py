@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from autograder.values import as_array, describe, differs, same_form, tolerance_for
+from autograder.values import as_array, as_code, describe, differs, in_words, same_form, tolerance_for
 
 A = np.arange(6.0).reshape(2, 3)
 
@@ -106,6 +107,42 @@ class TestDescribe:
         assert describe(None) == "None (is a return missing?)"
         assert len(describe("x" * 1000)) <= 80
         assert describe((1, 2)) == "a tuple of 2: 1, 2"
+
+    @pytest.mark.parametrize(
+        ("value", "code"),
+        [
+            (np.array([[1.0, -2.5]]), "np.array([[1., -2.5]])"),
+            (np.array([1.0, np.inf], np.float32), "np.array([1., np.inf], dtype=np.float32)"),
+            (torch.tensor([[1.0, 2.0]]), "torch.tensor([[1., 2.]])"),
+            (torch.tensor([1.0, torch.nan]).double(), "torch.tensor([1., torch.nan], dtype=torch.float64)"),
+            (torch.tensor([[True], [False]]), "torch.tensor([[True], [False]])"),
+            (torch.tensor([10, 2]), "torch.tensor([10, 2])"),
+            ({"a": [1, (2.5,)], "b": None}, "{'a': [1, (2.5,)], 'b': None}"),
+        ],
+    )
+    def test_as_code(self, value, code):
+        assert as_code(value) == code
+        again = eval(code, {"np": np, "torch": torch})
+        assert as_code(again) == code
+        if hasattr(value, "dtype"):
+            assert (again.dtype, again.shape) == (value.dtype, value.shape)
+
+    def test_a_large_array_by_its_shape(self):
+        assert as_code(np.ones((4, 5))) == "<array of shape (4, 5)>"
+        assert as_code([torch.ones(3)], most=2) == "[<tensor of shape (3,)>]"
+
+    @pytest.mark.parametrize(
+        ("one", "other", "alike"),
+        [
+            ("expected 0 at [0], got -1.5", "expected 1e-06 at [2, 1], got 7", True),
+            ("expected 0 at [0], got nan", "expected 1 at [0], got 0", False),
+            ("expected shape (3, 1), got shape (3,)", "expected shape (2, 1), got shape (2,)", True),
+            ("in `W_q`: expected 1, got 2", "in `W_k`: expected 1, got 2", False),
+            ("sizes (2,3,3) (2,3)", "sizes (2,4) (4,)", True),
+        ],
+    )
+    def test_in_words(self, one, other, alike):
+        assert (in_words(one) == in_words(other)) is alike
 
     def test_as_array(self):
         assert as_array("x") is None
