@@ -17,7 +17,7 @@ from tfcore.layers import feed_forward
 
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor]
 
-OTHER_GATES = {
+OTHER_GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "ReLU": F.relu,
     "GELU": F.gelu,
     "sigmoid": torch.sigmoid,
