@@ -27,10 +27,10 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
 test: $(SETUP) lint release book ## every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(SETUP) ## the tests that take no longer than a few seconds each
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not browser"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
 lint: $(SETUP) ## style and types
 	@$(BIN)/ruff check .

@@ -6,6 +6,14 @@ import pytest
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # as modules of doctests: they share one name
 
 
+LONGEST = ("test_verify_and_doctor.py", "test_sample_class.py", "test_tfcore_end_to_end.py")
+"""Files that take minutes; whoever runs tests in parallel should not begin them last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(scope="session")
 def pair() -> Iterator[Any]:
     """The pair of processes that grades, kept for all tests: starting one takes seconds."""

@@ -73,9 +73,9 @@ def students(
         declared: its exercises.
         accidents: what befalls notebooks; all there are if left out.
     """
-    for number, styles in enumerate(_spread({e.function_name: e.styles for e in declared}, RIGHT), 1):
+    for number, styles in enumerate(spread({e.function_name: e.styles for e in declared}, RIGHT), 1):
         yield f"style-{number:02d}", *handed_in(blank, declared, styles)
-    for number, wrong in enumerate(_spread({e.function_name: e.misconceptions for e in declared}, WRONG), 1):
+    for number, wrong in enumerate(spread({e.function_name: e.misconceptions for e in declared}, WRONG), 1):
         yield f"mistake-{number:02d}", *handed_in(blank, declared, wrong)
     right = {e.function_name: e.styles[0] for e in declared}
     yield "blank", *handed_in(blank, declared, {})
@@ -88,7 +88,7 @@ def students(
         yield change.__name__.replace("_", "-"), notebook, scores
 
 
-def _spread(banks: dict[str, list[Answer]], at_most: int) -> Iterator[dict[str, Answer]]:
+def spread(banks: dict[str, list[Answer]], at_most: int) -> Iterator[dict[str, Answer]]:
     """For each student an answer to every exercise: taken far apart, since a bank is sorted by kind."""
     count = min(at_most, max(len(bank) for bank in banks.values()))
     for number in range(count):

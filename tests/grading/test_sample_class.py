@@ -34,28 +34,19 @@ def test_every_student_gets_the_expected_points(graded_class):
     assert told["problems"] == []
 
 
-def test_the_class_shows_every_answer_of_the_bank(graded_class):
-    folder, _ = graded_class
-    notebooks = [path.read_text() for path in (folder / "sample" / "submitted").rglob("*.ipynb")]
-    for name in exercises.names():
-        exercise = exercises.find(name)
-        for answer in [*exercise.misconceptions, *exercise.styles]:
-            source = json.dumps(make.pasted(answer, exercise.function_name), ensure_ascii=False)
-            assert any(source in text for text in notebooks), f"{name}: {answer.name}"
-
-
 def test_mistakes_are_named_in_the_students_reports(graded_class):
-    """At least nine in ten; `autograder verify` asks the same of the bank itself."""
+    """At least nine in ten, where one mistake may hide another; `autograder verify` asks for all."""
     folder, _ = graded_class
     named = asked = 0
-    for name in exercises.names():
-        exercise = exercises.find(name)
-        for number, mistake in enumerate(exercise.misconceptions, 1):
-            report = reports_of(folder, f"mistake-{number:02d}", exercise.assignment)[exercise.function_name]
-            asked += 1
-            named += report["diagnosis"] == mistake.name
-            assert not report["passed"], f"{name}: {mistake.name}"
-    assert named >= 0.9 * asked
+    for assignment in exercises.assignments():
+        banks = {e.function_name: e.misconceptions for e in exercises.of_assignment(assignment)}
+        for number, mistakes in enumerate(make.spread(banks, make.WRONG), 1):
+            reports = reports_of(folder, f"mistake-{number:02d}", assignment)
+            for name, mistake in mistakes.items():
+                asked += 1
+                named += reports[name]["diagnosis"] == mistake.name
+                assert not reports[name]["passed"], f"{name}: {mistake.name}"
+    assert named >= 0.9 * asked > 300
 
 
 def test_grading_again_grades_nothing(graded_class):
