@@ -20,12 +20,12 @@ myst:
 
 A check is only worth its points if it stops what is wrong and lets pass what is right. So every exercise of
 this course has a bank of wrong answers that students give, each with the sentence that its author should
-read, and a bank of right answers that look unlike ours. `autograder verify` gives each of them to the grader,
-under several seeds. This page shows what becomes of them.
+read, and a bank of right answers that look unlike ours. `autograder verify` gives each of them to `check`, as
+a student would, and to the grader, which asks with other numbers. This page shows what becomes of them.
 
 In the tables a row is a wrong answer, a column one of the numbered criteria that earn points; {FAILS} stands
 where the answer fails on the cases that students see. No row is empty: an empty one would be a mistake that
-gets full marks. A mistake is *told by name* if its author reads the hint beside it and no other.
+gets full marks. A mistake is *told by name* if its author reads the hint below it and no other.
 """
 FAILS = "✗"
 
@@ -36,15 +36,14 @@ def page(proof: Proof) -> str:
 
 
 def _summary(proof: Proof) -> Iterator[str]:
-    yield "| assignment | exercises | mistakes | rejected | told by name | right answers | accepted |"
-    yield "|:--|--:|--:|--:|--:|--:|--:|"
+    yield "| assignment | mistakes | rejected | told by name | right answers | accepted |"
+    yield "|:--|--:|--:|--:|--:|--:|"
     parts = groupby(proof.entries, lambda entry: entry.exercise.split("/")[0])
     rows = [(f"[{assignment}](#{assignment})", list(own)) for assignment, own in parts]
     for name, entries in [*rows, ("**all**", proof.entries)]:
         mistakes = [entry for entry in entries if entry.is_misconception]
         styles = [entry for entry in entries if not entry.is_misconception]
         cells = [
-            len({entry.exercise for entry in entries}),
             len(mistakes),
             sum(entry.as_it_should for entry in mistakes),
             sum(entry.told_by_name for entry in mistakes),
@@ -68,13 +67,13 @@ def _exercise(table: dict[str, Any]) -> Iterator[str]:
     yield ":class-container: tf-kills\n"
     yield from (f"{number}. {_plain(says)}" for number, says in enumerate(table["criteria"], 1))
     numbers = range(1, len(table["criteria"]) + 1)
-    yield f"\n| mistake | {' | '.join(map(str, numbers))} | what its author reads |"
-    yield f"|:--|{':-:|' * len(numbers)}:--|"
+    yield f"\n| mistake, and what its author reads | {' | '.join(map(str, numbers))} |"
+    yield f"|:--|{':-:|' * len(numbers)}"
     for answer in mistakes:
         marks = " | ".join(FAILS if fails else " " for fails in answer["fails"])
         told = "" if answer["told"][0] == answer["name"] else " (told by what is broken, not by name)"
         says = _plain(answer["says"]).replace("|", r"\|")
-        yield f"| `{answer['name']}` | {marks} | {says}{told} |"
+        yield f"| `{answer['name']}` {says}{told} | {marks} |"
     yield f"\nRight answers in other styles, all accepted: {'; '.join(styles)}."
     yield ":::"
 

@@ -93,6 +93,18 @@ def test_the_exercises_fit_on_a_phone(html: Path, browser: Any) -> None:
 
 
 @pytest.mark.browser
+def test_an_open_kill_matrix_fits_on_a_phone(html: Path, browser: Any) -> None:
+    page, _, _ = open_page(browser, (html / "book" / "kill_matrix.html").as_uri(), viewport=PHONE)
+    tables = page.locator(".tf-kills table")
+    assert tables.count() > 0
+    assert not tables.first.is_visible()
+    page.evaluate("document.querySelectorAll('.tf-kills').forEach((exercise) => { exercise.open = true; })")
+    assert tables.first.is_visible()
+    assert page.evaluate(TOO_WIDE) == []
+    page.context.close()
+
+
+@pytest.mark.browser
 def test_the_first_button_can_be_read_without_a_script(html: Path, browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
