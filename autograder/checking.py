@@ -265,6 +265,8 @@ def _raised(exercise: Exercise, trial: Trial) -> str:
     if outcome.error in ("Unsendable", "Unfit"):
         return outcome.message
     said = f"your code raised {outcome.message}"
+    if re.match(r"AttributeError: cannot assign \w+ before Module.__init__", outcome.message):
+        return f"{said}. Let `__init__` begin with `super().__init__()`"
     if unknown := re.match(r"NameError: name '(\w+)' is not defined", outcome.message):
         own = f", or write `self.{unknown[1]}` if your class has it" if probe.startswith(MADE_FIRST) else ""
         return (

@@ -53,7 +53,7 @@ def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) 
         return case
     cut_down = f"the smallest input found that still fails (cut down from: {case.says})"
     only_rounded = size(smallest) == size(case)
-    return replace(smallest, says=f"{case.says}, numbers rounded" if only_rounded else cut_down)
+    return replace(smallest, says=f"{case.says}, rounded" if only_rounded else cut_down)
 
 
 def size(case: Case) -> int:

@@ -42,7 +42,7 @@ def check(function: Function, exercise: str | None = None) -> Report:
             report = examine(declared, local(function, calls), PUBLIC_SEED)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "check was stopped before it was done; it says nothing of your code"
+            "check was stopped. Had it run for long? Then see whether every loop in your code ends"
         ) from None
     if report.forbidden:
         written = _written(function, namespace, calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,8 @@ def _array_as_code(array: Any, most: int) -> str:
     )
     if int(np.prod(array.shape)) > most or (is_tensor(array) and array.device.type == "meta"):
         return f"<{kind} of shape {tuple(array.shape)}>"
-    plain = np.array2string(tensors.numbers(array), separator=", ", floatmode="unique", max_line_width=10**6)
+    typed: Any = {"float_kind": partial(np.format_float_positional, trim=".")}
+    plain = np.array2string(tensors.numbers(array), separator=", ", formatter=typed)
     plain = re.sub(r"(?<=\[)\s+|\s+(?=[],])", "", " ".join(plain.split()))
     plain = re.sub(r"\b(nan|inf)\b", r"np.\1" if kind == "array" else r"torch.\1", plain)
     dtype = _dtype(array) if is_tensor(array) else str(array.dtype)

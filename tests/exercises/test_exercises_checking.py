@@ -129,7 +129,7 @@ class TestExamine:
 
     def test_the_smallest_failing_case_is_shown(self):
         report = examined(lambda x, axis=None: x.mean(axis=axis))
-        assert report.failures[0].case == "three numbers, numbers rounded"
+        assert report.failures[0].case == "three numbers, rounded"
 
     def test_a_law_explains_what_no_misconception_does(self):
         failure = examined(lambda x, axis=None: -x.sum(axis=axis)).failures[0]
@@ -269,6 +269,14 @@ class TestWhatIsTold:
         report = report_on(name, Misspelt)
         assert (report.status, report.score) == ("examined", 0)
         assert all("there is no" in f.fault or "no method `forward`" in f.fault for f in report.failures)
+
+    def test_a_module_that_does_not_begin_with_super(self):
+        class MultiHeadAttention(torch.nn.Module):
+            def __init__(self, d_model, num_heads, bias=True):
+                self.W_q = torch.nn.Linear(d_model, d_model)
+
+        failure = report_on("ch04_multi_head/MultiHeadAttention", MultiHeadAttention).failures[0]
+        assert failure.fault.endswith("Let `__init__` begin with `super().__init__()`")
 
     def test_the_call_can_be_pasted(self):
         def softmax(x, axis=-1):

@@ -117,6 +117,8 @@ class TestDescribe:
             (torch.tensor([1.0, torch.nan]).double(), "torch.tensor([1., torch.nan], dtype=torch.float64)"),
             (torch.tensor([[True], [False]]), "torch.tensor([[True], [False]])"),
             (torch.tensor([10, 2]), "torch.tensor([10, 2])"),
+            (np.array([-10000.74, 0.00025]), "np.array([-10000.74, 0.00025])"),
+            (np.linspace(0.01, 0.12, 12), f"np.array([{', '.join(map(str, np.linspace(0.01, 0.12, 12)))}])"),
             ({"a": [1, (2.5,)], "b": None}, "{'a': [1, (2.5,)], 'b': None}"),
         ],
     )
