@@ -45,7 +45,7 @@ _NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
 """Errors after which no other case is tried."""
 MADE_FIRST = ("module", "parameters", "steps", "facts", "trained")
 """How the probes begin that make an object, with their first argument."""
-SHORT = 200
+SHORT = 240
 """A call is shown when it fits into so many characters."""
 
 
@@ -486,6 +486,8 @@ def _call_of(exercise: Exercise, case: Case) -> str:
     for most in (12, 0):
         if case.probe.startswith(MADE_FIRST):
             said = f"{name}({_typed([], (), case.args[0], most)})"
+            if case.probe.startswith("steps"):
+                said += ", then " + ", ".join(f"`.{move}`" for move, *_ in case.args[1])
             if case.probe.startswith("module"):
                 names = list(inspect.signature(function.forward).parameters)[1:]  # type: ignore[attr-defined]
                 said += f"({_typed(names, case.args[2:], case.kwargs, most)})"
@@ -499,14 +501,11 @@ def _call_of(exercise: Exercise, case: Case) -> str:
 
 
 def _typed(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> str:
+    made = {"numpy": "np.random.default_rng", "torch": "torch.Generator().manual_seed"}
+
     def code(value: Any) -> str:
         if isinstance(value, Seed):
-            torch = value.library == "torch"
-            return (
-                f"torch.Generator().manual_seed({value.value})"
-                if torch
-                else f"np.random.default_rng({value.value})"
-            )
+            return f"{made[value.library]}({value.value})"
         return f"<{value}>" if isinstance(value, Lent) else as_code(value, most)
 
     given = dict(zip(names, args, strict=False)) | kwargs

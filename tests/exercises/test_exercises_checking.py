@@ -8,7 +8,7 @@ import pytest
 import torch
 from exercise_bank import EACH, NAMES, PUBLIC_SEED, alike, cases, examined, report_on, reports, toy
 
-from autograder import exercises
+from autograder import checking, exercises
 from autograder.cage.tensors import arrays, is_tensor, numbers
 from autograder.checking import examine, local
 from autograder.exercise import Case, Criterion, Exercise, Outcome, Seed
@@ -366,6 +366,15 @@ def test_the_cases_are_never_changed(name):
     for (_, now), (_, fresh) in zip(drawn, exercise.draw(3), strict=True):
         for case, other in zip(now, fresh, strict=True):
             assert alike((case.args, case.kwargs), (other.args, other.kwargs)), case.says
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_call_can_be_told(name):
+    exercise = exercises.find(name)
+    told = [checking._call_of(exercise, case) for _, case in cases(name)]
+    assert all(call.startswith(f"{exercise.function_name}(") for call in told if call)
+    assert any(told)
+    assert max(map(len, told)) <= checking.SHORT
 
 
 @pytest.mark.parametrize("name", NAMES)
