@@ -48,11 +48,12 @@ def guesses(
     return Case(says, (drawn[0], drawn[1], torch.from_numpy(tokens), drawn[2]))
 
 
-def with_certain(rng: np.random.Generator, says: str, V: int, place: int) -> Case:
-    """Two guesses, of which one has a token that the large model likes better than the small one."""
-    case = guesses(rng, says, V, [True, True])
+def with_certain(rng: np.random.Generator, says: str, V: int, place: int, *stand: bool) -> Case:
+    """Guesses, one of them a token that the large model likes better than the small one, if not much."""
+    case = guesses(rng, says, V, list(stand))
     p, q, tokens, u = (x.clone() for x in case.args)
-    tokens[place] = int((p[place] / q[place]).argmax())
+    ratio = p[place] / q[place]
+    tokens[place] = int(torch.where(ratio >= ratio.max().clamp(max=1.1), p[place], torch.inf).argmin())
     u[place] = 0.99
     return replace(case, args=(p, q, tokens, u))
 
@@ -61,11 +62,15 @@ def some_fall(rng: np.random.Generator) -> Iterator[Case]:
     yield guesses(rng, "one guess, which falls", 3, [False])
     yield guesses(rng, "the second of 3 guesses falls", 5, [True, False, True])
     yield guesses(rng, "the first of 4 guesses falls, and others stand", 6, [False, True, True, True])
-    n = int(rng.integers(5, 8))
-    first = int(rng.integers(2, n - 1))
-    fallen = [i < first or (i > first and bool(rng.random() < 0.5)) for i in range(n)]
-    yield guesses(rng, f"of {n} guesses, number {first} (counted from 0) falls first", 12, fallen)
+    for n in rng.permutation(np.arange(5, 9)):  # so many that by another rule another one falls
+        first = int(rng.integers(2, n - 1))
+        fallen = [i < first or (i > first and bool(rng.random() < 0.5)) for i in range(n)]
+        yield guesses(rng, f"of {n} guesses, number {first} (counted from 0) falls first", 12, fallen)
     yield guesses(rng, "the last of 4 guesses falls", 7, [True, True, True, False])
+    yield with_certain(rng, "a certain guess, then one that falls", 9, 0, True, False)
+    yield with_certain(
+        rng, "a certain guess between two others, of which the last falls", 8, 1, True, True, False
+    )
     p, q = (torch.from_numpy(distributions(rng, rows, 4)).float() for rows in (2, 1))
     p[0, 2], q[0, 2] = 0, 0.5
     p[0] /= p[0].sum()
@@ -76,8 +81,8 @@ def some_fall(rng: np.random.Generator) -> Iterator[Case]:
 def all_stand(rng: np.random.Generator) -> Iterator[Case]:
     yield guesses(rng, "one guess, which stands", 4, [True])
     yield guesses(rng, "3 guesses, which all stand", 6, [True] * 3)
-    yield with_certain(rng, "the large model likes the first guess even better", 5, 0)
-    yield with_certain(rng, "the large model likes the last guess even better", 7, 1)
+    yield with_certain(rng, "the large model likes the first guess even better", 5, 0, True, True)
+    yield with_certain(rng, "the large model likes the last guess even better", 7, 1, True, True)
     case = guesses(rng, "both models say the same", 5, [True] * 2)
     p, _, tokens, _ = case.args
     yield replace(case, args=(p, p[:2].clone(), tokens, torch.tensor([0.97, 0.99])))
