@@ -387,7 +387,7 @@ def verify(
         ]
         for assignment in chosen
     }
-    proof.notebooks = list(try_notebooks(pairs, hidden))
+    proof.notebooks = list(try_notebooks(pairs, hidden, workers))
     if page:
         write_if_changed(page, kill_matrix.page(proof).encode())
     if as_json:

@@ -17,7 +17,7 @@ from autograder import exercises
 from autograder.checking import Examination, local
 from autograder.exercise import Exercise
 from autograder.grading.executors import grade_all
-from autograder.grading.pair import Pair, Task, file_task, notebook_task
+from autograder.grading.pair import Task, file_task, notebook_task
 from autograder.grading.session import Limits
 from autograder.grading.verdict import Verdict
 from autograder.report import Report
@@ -198,24 +198,35 @@ def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
         )
 
 
-def try_notebooks(solutions: dict[str, list[tuple[bytes, bytes]]], seed: int) -> Iterator[Notebook]:
+KINDS = ("the solution", "the blank notebook")
+
+
+def try_notebooks(
+    solutions: dict[str, list[tuple[bytes, bytes]]], seed: int, workers: int | None = None
+) -> Iterator[Notebook]:
     """Grades solution and blank notebooks with the real grader.
 
     Args:
         solutions: for each assignment, its notebooks as (solution, release).
         seed: draws the hidden cases.
+        workers: processes at once; by default one for each core.
     """
-    with Pair() as pair:
-        for assignment, notebooks in solutions.items():
-            solved = blank = highest = 0.0
-            notes = [] if notebooks else ["it has no notebook"]
-            for solution, released in notebooks:
-                for data in (solution, released):
-                    verdict = pair.grade(notebook_task(assignment, released, data, seed, Limits()))
-                    if verdict.status != "graded":
-                        notes.append(verdict.note)
-                    elif data is solution:
-                        solved, highest = solved + verdict.score, highest + verdict.max_score
-                    else:
-                        blank += verdict.score
-            yield Notebook(assignment, solved, blank, highest, "; ".join(notes))
+    tasks = [
+        (f"{kind} of {assignment}", notebook_task(assignment, released, data, seed, Limits()))
+        for assignment, notebooks in solutions.items()
+        for solution, released in notebooks
+        for kind, data in zip(KINDS, (solution, released), strict=True)
+    ]
+    graded: dict[str, list[Verdict]] = {}
+    for key, verdict in grade_all(tasks, workers=workers):
+        graded.setdefault(key, []).append(verdict)
+    for assignment, notebooks in solutions.items():
+        solved, blank = (graded.get(f"{kind} of {assignment}", []) for kind in KINDS)
+        notes = [verdict.note for verdict in (*solved, *blank) if verdict.status != "graded"]
+        yield Notebook(
+            assignment,
+            solution_score=sum(verdict.score for verdict in solved),
+            blank_score=sum(verdict.score for verdict in blank),
+            max_score=sum(verdict.max_score for verdict in solved),
+            note="; ".join(notes if notebooks else ["it has no notebook"]),
+        )
