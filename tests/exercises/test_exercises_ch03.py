@@ -1,0 +1,80 @@
+"""Chapter 3: what is published gets full marks."""
+
+import numpy as np
+import pytest
+import torch
+from exercise_bank import PUBLIC_SEED, report_on
+
+
+def backward(p):
+    """The backward pass of softmax, as libraries have it, for a push on each output in turn."""
+    pushes = [np.broadcast_to(push, p.shape) for push in np.eye(p.shape[-1])]
+    return np.stack([p * (g - (g * p).sum(-1, keepdims=True)) for g in pushes], axis=-2)
+
+
+def diagflat(p):
+    """As tutorials on backpropagation have it, row by row."""
+
+    def of_a_row(row):
+        s = row.reshape(-1, 1)
+        return np.diagflat(s) - np.dot(s, s.T)
+
+    return np.stack([of_a_row(row) for row in p.reshape(-1, p.shape[-1])]).reshape(*p.shape, -1)
+
+
+def einsum(p):
+    return np.einsum("...i,ij->...ij", p, np.eye(p.shape[-1])) - np.einsum("...i,...j->...ij", p, p)
+
+
+def scipys_entr(weights, axis=-1):
+    from scipy.special import entr
+
+    return entr(weights).sum(axis=axis)
+
+
+def xlogy(weights, axis=-1):
+    """torch.distributions.Categorical's sum, whose 0 log 0 is 0."""
+    w = torch.from_numpy(np.ascontiguousarray(weights))
+    return -torch.xlogy(w, w).sum(axis).numpy()
+
+
+def welford(d_k, num_samples, rng):
+    """Mean and variance in one pass, sample by sample."""
+    mean = squares = 0.0
+    for n in range(1, num_samples + 1):
+        x = rng.standard_normal(d_k) @ rng.standard_normal(d_k)
+        step = x - mean
+        mean += step / n
+        squares += step * (x - mean)
+    return mean, squares / num_samples
+
+
+def goodman(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    """The exact variance of a product, by Goodman (1960), for each component."""
+    return d_k * (mean_q**2 * var_k + mean_k**2 * var_q + var_q * var_k)
+
+
+PUBLISHED = {
+    "softmax_jacobian, backward": backward,
+    "softmax_jacobian, tutorials": diagflat,
+    "softmax_jacobian, einsum": einsum,
+    "attention_entropy, scipy": scipys_entr,
+    "attention_entropy, torch": xlogy,
+    "dot_product_variance, Goodman": goodman,
+    "scale_for_unit_variance, GPT-2": lambda d_k, var_q=1.0, var_k=1.0: (d_k * var_q * var_k) ** -0.5,
+    "dot_product_stats, Welford": welford,
+}
+
+
+@pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_is_published_gets_full_marks(name, seed):
+    report = report_on(f"ch03_scaling/{name.partition(',')[0]}", PUBLISHED[name], seed)
+    assert report.passed, report
+
+
+def test_the_derivative_of_a_library_is_told_as_such():
+    def softmax_jacobian(p):
+        return torch.autograd.functional.jacobian(torch.exp, torch.from_numpy(p)).numpy()
+
+    assert report_on("ch03_scaling/softmax_jacobian", softmax_jacobian).status == "forbidden"
