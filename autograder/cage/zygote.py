@@ -8,6 +8,7 @@ since a fork keeps only the thread that forks.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.abc
 import importlib.util
 import json
@@ -75,6 +76,8 @@ def main() -> None:
             return
         order = wire.receive(control)
         if tag == b"F":
+            for name in order["imports"]:
+                importlib.import_module(name)
             wire.send(control, {"pid": fork(shell, control, descriptors[0], order)})
         else:
             wire.send(control, {"ended": end(order["pid"])})
