@@ -61,6 +61,11 @@ class _Examined:
     def failed(self) -> bool:
         return any(self.faults)
 
+    @property
+    def long(self) -> bool:
+        """Whether trying it takes long: a cost, counted operation by operation, or a lesson."""
+        return self.criterion.observes == "cost" or any(t.case.probe == "trained" for t in self.trials)
+
 
 def local(function: Function, forbidden: tuple[str, ...] = ()) -> Candidate:
     """A candidate in this very process: the student's own function, or one from the bank."""
@@ -362,19 +367,22 @@ class _Bank:
     def explaining(self, one: _Examined) -> Answer | None:
         """The misconception whose outcomes are the candidate's in all cases of this criterion.
 
-        Where several are, the one that agrees in most cases of the whole exercise, exactly if possible. Where
+        One that fails the core where the candidate meets it is another's, whatever else agrees. Where
+        several are left, the one that agrees in most cases of the whole exercise, exactly if possible. Where
         outcomes are random, so that agreement says less, it must agree in the core as well.
         """
-        if one.criterion.observes == "cost" or any(t.case.probe == "trained" for t in one.trials):
-            # a cost or a lesson says little, and a lesson is long: all the rest must be the same, and first
-            looked_at = [o for o in self.examined if o is not one and o.criterion.observes != "cost"]
+        core = self.examined[0]
+        if one.long:  # a cost or a lesson says little: all the rest must be the same, and first
+            looked_at = [other for other in self.examined if not other.long]
             looked_at += [one] if one.criterion.observes != "cost" else []
         else:
-            looked_at = [self.examined[0], one] if self.exercise.same else [one]
+            looked_at = [core, one] if self.exercise.same else [one]
         matches = [
             m
             for m in self.exercise.misconceptions
-            if all(all(self._agreement(m, part)) for part in looked_at) and self._fails(m, one)
+            if all(all(self._agreement(m, part)) for part in looked_at)
+            and self._fails(m, one)
+            and (core.failed or not self._fails(m, core))
         ]
         if len(matches) < 2:
             return matches[0] if matches else None

@@ -178,6 +178,18 @@ class TestExamine:
         assert report.diagnosis == "both"
         assert examine(exercise, local(lambda x, axis=None: x.sum()), 5).diagnosis == "axis_ignored"
 
+    def test_a_mistake_that_fails_a_core_that_is_met_is_anothers(self):
+        exercise = toy()
+        exercise.misconceptions.clear()
+
+        @exercise.misconception("You take the mean over the whole array.")
+        def mean_of_all(x, axis=None):
+            return x.sum() if axis is not None else x.mean()
+
+        report = examine(exercise, local(lambda x, axis=None: x.sum()), 5)
+        assert report.criteria[0].failure is None
+        assert report.diagnosis is None
+
     def test_the_reference_answers_in_float64(self):
         def fragile(x):
             return (x + 1e8) - 1e8
