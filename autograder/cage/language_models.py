@@ -123,9 +123,12 @@ def logits(made: Made, init: Init, tokens: Tensor) -> str:
 
 @torch.no_grad()
 def repeats(made: Made, init: Init, tokens: Tensor) -> str:
-    """Whether the same call gives the same logits."""
+    """Whether the same call gives the same logits, in training and in use."""
     model = _built(made, init, raised=True)
-    return "the same" if torch.equal(model(tokens), model(tokens)) else "another each time"
+    first = model(tokens).clone()
+    if not torch.equal(first, model(tokens)):
+        return "another each time"
+    return "another after .eval()" if bool(_moved(first, model.eval()(tokens)).any()) else "the same"
 
 
 @torch.no_grad()

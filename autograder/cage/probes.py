@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from . import tensors
 from .served import unobserved
 
@@ -44,31 +46,49 @@ def gradients(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
         inputs[name] = value.detach().requires_grad_()
         return inputs[name] * 1  # what is changed in place is not a leaf
 
-    given = [watched(str(place), value) for place, value in enumerate(args)]
-    named = {name: watched(name, value) for name, value in kwargs.items()}
-    return _pulled_back(function(*given, **named), inputs)
+    import torch
+
+    with torch.enable_grad():  # whatever the notebook has set for itself
+        given = [watched(str(place), value) for place, value in enumerate(args)]
+        named = {name: watched(name, value) for name, value in kwargs.items()}
+        return _pulled_back(function(*given, **named), inputs)
 
 
 def module(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """A module built with `init`, given these parameters, and called."""
-    return build(made, init, parameters)(*args, **kwargs)
+    """A module built with `init`, given these parameters, and called.
+
+    It has been called with other numbers before, of which nothing may remain, and answers in use, after
+    ``.eval()``, as it does in training.
+    """
+    built = build(made, init, parameters)
+    built(*_others(args), **_others(kwargs))
+    given, named = tensors.private_copy((args, kwargs))
+    result = tensors.private_copy(built(*args, **kwargs))
+    again = built.eval()(*given, **named)
+    for one, other in zip(tensors.arrays(result), tensors.arrays(again), strict=False):
+        if not _alike(one, other):
+            raise Unfit("after `.eval()` your module gives other numbers than before, for the same inputs")
+    return result
 
 
 def module_gradients(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> dict[str, Any]:
     """The same as `gradients`, and at the parameters too, by their names."""
-    built = build(made, init, parameters)
-    inputs = {str(i): x.requires_grad_() for i, x in enumerate(args) if _differentiable(x)}
-    inputs |= {name: x.requires_grad_() for name, x in kwargs.items() if _differentiable(x)}
-    result = built(
-        *[x * 1 if _differentiable(x) else x for x in args],
-        **{name: x * 1 if _differentiable(x) else x for name, x in kwargs.items()},
-    )
-    own = dict(built.named_parameters())
-    return _pulled_back(result, inputs | {name: own[name] for name in parameters})
+    import torch
+
+    with torch.enable_grad():
+        built = build(made, init, parameters)
+        inputs = {str(i): x.requires_grad_() for i, x in enumerate(args) if _differentiable(x)}
+        inputs |= {name: x.requires_grad_() for name, x in kwargs.items() if _differentiable(x)}
+        result = built(
+            *[x * 1 if _differentiable(x) else x for x in args],
+            **{name: x * 1 if _differentiable(x) else x for name, x in kwargs.items()},
+        )
+        own = dict(built.named_parameters())
+        return _pulled_back(result, inputs | {name: own[name] for name in parameters})
 
 
 def parameters(made: Candidate, init: dict[str, Any]) -> dict[str, Any]:
@@ -79,13 +99,18 @@ def parameters(made: Candidate, init: dict[str, Any]) -> dict[str, Any]:
 def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> list[Any]:
     """An object built with `init` and used: each move is a method with its arguments, or an attribute.
 
+    Beside it a second object takes the same steps with other numbers, as the caches of two layers do: what
+    one is told the other must not know.
+
     Returns:
         What each move gave, as it was then; ``{"raised": NAME}`` for an exception.
     """
     seen: list[Any] = []
+    beside = _moved(made(**init), _others(moves))
     for found in _moved(made(**init), moves):
         with unobserved():
             seen.append(tensors.private_copy(found))
+        next(beside)
     return seen
 
 
@@ -95,7 +120,7 @@ def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
             found = getattr(made_object, name)
             yield found(*given) if given else found
         except ValueError as error:
-            yield {"raised": type(error).__name__}
+            yield {"raised": kind(error)}
 
 
 def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
@@ -208,6 +233,21 @@ def build(made: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> 
 def _listed(names: Any) -> str:
     names = list(names)
     return ", ".join(f"`{name}`" for name in names[:12]) + (", ..." if len(names) > 12 else "") or "none"
+
+
+def kind(error: BaseException) -> str:
+    """The name of an error; one that a student has derived from ValueError is a ValueError."""
+    return "ValueError" if isinstance(error, ValueError) else type(error).__name__
+
+
+def _others(values: Any) -> Any:
+    """The same structure with other numbers: what is floating is negated."""
+    return tensors.mapped(lambda leaf: -leaf if _differentiable(leaf) else leaf, values)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    got, expected = tensors.numbers(one), tensors.numbers(other)
+    return got.shape == expected.shape and np.allclose(got, expected, 1e-2, 1e-4, equal_nan=True)
 
 
 def _differentiable(value: Any) -> bool:
