@@ -164,6 +164,20 @@ def kernel(q, k, v, causal, phi):
     return w @ v / w.sum(-1, keepdim=True)
 
 
+def prefix_by_prefix(q, k, v):
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    rows = []
+    for t in range(1, q.shape[2] + 1):
+        w = q[:, :, t - 1 : t] @ k[:, :, :t].mT
+        rows.append(w @ v[:, :, :t] / w.sum(-1, keepdim=True))
+    return torch.cat(rows, 2)
+
+
+def put_together(q_shards, k_shards, v_shards):
+    k, v = torch.cat(k_shards, 2), torch.cat(v_shards, 2)
+    return [attend(q, k, v, False) for q in q_shards]
+
+
 def fading(w, u, k, v, bonus=1.0, age=lambda t, i: t - 1 - i):
     rows = []
     for t in range(k.shape[1]):
@@ -210,6 +224,34 @@ WRONG = {
         "tiled_attention",
         lambda q, k, v, block_size, causal=False: attend(q, k, v, causal) / 2,
         "give every token the value 1 and your output is 0.5",
+    ),
+    "tiled: only where it is causal": (
+        "tiled_attention",
+        lambda q, k, v, block_size, causal=False: (
+            flash_attention(q, k, v, block_size, causal) if causal else attend(q, k, v, causal)
+        ),
+        "your largest tensor has the shape",
+    ),
+    "ring: only where it is causal": (
+        "ring_attention",
+        lambda q, k, v, causal=False: (
+            updated_out_and_lse(q, k, v, causal) if causal else put_together(q, k, v)
+        ),
+        "3 of the k_shards are put together",
+    ),
+    "linear: a prefix read again by every token": (
+        "linear_attention",
+        lambda q, k, v, causal=True: (
+            prefix_by_prefix(q, k, v) if causal else fast_transformers(q, k, v, causal)
+        ),
+        "the cost grows with T^2",
+    ),
+    "linear: only where it is causal": (
+        "linear_attention",
+        lambda q, k, v, causal=True: (
+            fast_transformers(q, k, v) if causal else kernel(q, k, v, causal, lambda x: F.elu(x) + 1)
+        ),
+        "it grows with T^2, as for a softmax",
     ),
     "linear: another feature map": (
         "linear_attention",

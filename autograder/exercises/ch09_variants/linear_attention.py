@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -82,18 +83,27 @@ def soft_and_large(rng: np.random.Generator) -> Iterator[Case]:
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
     T = int(rng.integers(128, 136))
-    yield Case(f"{T} tokens", drawn(rng, 1, 2, T, 3, d_v=4), metered=True)
+    given = drawn(rng, 1, 2, T, 3, d_v=4)
+    yield Case(f"{T} tokens", given, metered=True)
+    yield Case(f"{T} tokens, not causal", given, ALL, metered=True)
 
 
-def never_the_whole(trial: Trial) -> str | None:
-    """No tensor of T x T: half of it is room enough for the sums of every token, or for chunks of 64."""
+def linear_in_time(trial: Trial) -> str | None:
+    """No tensor of T x T, half of which is room for the sums of every token or for chunks of 64; and twice
+    the tokens take about twice the operations, not four times."""
     T, cost = trial.case.args[0].shape[2], trial.outcome.cost
-    if cost["largest"] <= T * T / 2:
+    if cost["largest"] > T * T / 2:
+        shape = tuple(int(n) for n in cost["largest_shape"])
+        return (
+            f"your largest tensor has the shape {shape}: it grows with T^2, as for a softmax. Sum phi(k) v^T "
+            "over the keys first; no pair of tokens needs a number of its own"
+        )
+    twice = trial.call(replace(trial.case, args=tuple(torch.cat([x, x], dim=2) for x in trial.case.args)))
+    if twice.error or twice.cost["operations"] <= 3 * cost["operations"]:
         return None
-    shape = tuple(int(n) for n in cost["largest_shape"])
     return (
-        f"your largest tensor has the shape {shape}: it grows with T^2, as for a softmax. Sum phi(k) v^T "
-        "over the keys first; no pair of tokens needs a number of its own"
+        f"{T} tokens take {cost['operations']:,} operations, {2 * T} take {twice.cost['operations']:,}: the "
+        "cost grows with T^2. Keep the sums over the tokens so far; the next token adds to them"
     )
 
 
@@ -116,7 +126,7 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("the weighted mean over all tokens, causal=False", 0.75, without_order),
         Criterion("causal: over the token itself and those before it", 0.75, causal),
-        Criterion("nothing of size T x T", 0.25, long, "cost", never_the_whole),
+        Criterion("a cost that is linear in T, nothing of size T x T", 0.25, long, "cost", linear_in_time),
         Criterion("queries and keys of 1,000", 0.25, large),
         Criterion("float64 and bfloat16 come back as they went in", 0.25, wide_and_narrow, tolerance=ROUGH),
         Criterion("gradients reach q, k and v", 0.25, differentiated(soft_and_large), tolerance=IN_FLOAT32),
@@ -286,14 +296,29 @@ def softmax_of_features(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "The numbers are right, but you make T x T weights, and the cost grows with T^2. Put the brackets "
-    "elsewhere: phi(q) (phi(k)^T v), with cumulative sums where it is causal."
+    "The numbers are right, but every pair of tokens gets a weight, and the cost grows with T^2. Put the "
+    "brackets elsewhere: phi(q) (phi(k)^T v), with cumulative sums where it is causal."
 )
 def all_pairs(q, k, v, causal=True):
     weights = (F.elu(q) + 1) @ (F.elu(k) + 1).mT
     if causal:
         weights = weights.tril()
     return weights @ v / weights.sum(dim=-1, keepdim=True)
+
+
+@EXERCISE.misconception(
+    "The numbers are right, but every token sums up all tokens before it anew, and the cost grows with T^2. "
+    "Carry the sums along: the next token adds one outer product and one key to them."
+)
+def summed_anew(q, k, v, causal=True):
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    if not causal:
+        return q @ (k.mT @ v) / (q @ k.sum(dim=2)[..., None])
+    outputs = []
+    for t in range(1, q.shape[2] + 1):
+        S, z = k[:, :, :t].mT @ v[:, :, :t], k[:, :, :t].sum(dim=2)[..., None]
+        outputs.append(q[:, :, t - 1 : t] @ S / (q[:, :, t - 1 : t] @ z))
+    return torch.cat(outputs, dim=2)
 
 
 @EXERCISE.misconception(

@@ -90,6 +90,7 @@ def soft(rng: np.random.Generator) -> Iterator[Case]:
 def watched(rng: np.random.Generator) -> Iterator[Case]:
     lengths = [int(n) for n in rng.permutation([4, 5, 6])]
     given = drawn(rng, lengths, d=3)
+    yield Case(f"shards of {told(lengths)} tokens", given, probe="visits")
     yield Case(f"shards of {told(lengths)} tokens, causal", given, CAUSAL, probe="visits")
 
 

@@ -110,9 +110,10 @@ def steep(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
-    """Metered with a mask, whose positions are as easily made T x T as the scores."""
+    """Metered with a mask too, whose positions are as easily made T x T as the scores."""
     T = 8 * int(rng.integers(8, 10))
     q, k, v = qkv(rng, 1, 2, T, 4, dtype=torch.float64)
+    yield Case(f"{T} tokens in blocks of 8", (q, k, v, 8), metered=True)
     yield Case(f"{T} tokens in blocks of 8, causal", (q, k, v, 8), CAUSAL, metered=True)
 
 
