@@ -261,6 +261,15 @@ WRONG = {
         ),
         "divided by 3; tokens that are predicted and not ignored: 2",
     ),
+    "a zero of its own": (
+        "next_token_loss",
+        lambda logits, tokens, ignore_index=-100: (
+            right_loss(logits, tokens, ignore_index)
+            if (tokens[:, 1:] != ignore_index).any()
+            else torch.tensor(0.0)
+        ),
+        "was not made of the logits",
+    ),
     "a list of leaks": (
         "find_leaks",
         lambda model, tokens, vocab_size: sorted(

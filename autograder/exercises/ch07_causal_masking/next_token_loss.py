@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from autograder.cage.tensors import is_tensor, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
 from autograder.values import differs, tolerance_for
@@ -85,6 +85,23 @@ def soft(rng: np.random.Generator) -> Iterator[Case]:
 def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from soft(rng)
     yield from nothing(rng)
+
+
+def whether_any_comes_back(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Calls once, and says of the gradient at the logits whether there is one: zeros are, none is not."""
+    outcome = call(case)
+    if outcome.error or outcome.forbidden:
+        return outcome
+    return Outcome(all(is_tensor(gradient) for gradient in outcome.value.values()))
+
+
+def zeros_come_back(trial: Trial) -> str | None:
+    if trial.value:
+        return None
+    return (
+        "the 0 that you return was not made of the logits: `.backward()` fails on it, or brings them no "
+        "gradient. Return a 0 through which gradients flow, such as `logits.sum() * 0`"
+    )
 
 
 def precise_enough(got: Any, expected: Any, case: Case) -> bool:
@@ -191,7 +208,14 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("the mean loss of each token given those before", 1.5, ordinary),
         Criterion("ignored tokens count neither above nor below the line", 0.75, ignored),
-        Criterion("0 where there is nothing to predict", 0.5, nothing),
+        Criterion("0 where there is nothing to predict", 0.25, nothing),
+        Criterion(
+            "gradients flow through that 0 as well",
+            0.25,
+            differentiated(nothing),
+            measure=whether_any_comes_back,
+            test=zeros_come_back,
+        ),
         Criterion("as exact as the logits, be they as large as 10,000", 0.5, large),
         Criterion("gradients reach the logits, and none is NaN", 0.25, differentiated(everything)),
         Criterion("works on any device", 0.25, elsewhere(soft), test=on_any_device),
@@ -412,6 +436,17 @@ def cut_off_from_the_logits(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
     total = F.cross_entropy(ahead, targets, ignore_index=ignore_index, reduction="sum").item()
     return torch.tensor(total / max(1, int((targets != ignore_index).sum())), dtype=logits.dtype)
+
+
+@EXERCISE.misconception(
+    "Where nothing is predicted you return a fresh 0, which knows nothing of the logits, and a training step "
+    "fails there. Divide the sum, which is 0, by at least 1, or return logits.sum() * 0."
+)
+def fresh_zero(logits, tokens, ignore_index=-100):
+    ahead, targets = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
+    if not (targets != ignore_index).any():
+        return torch.zeros((), dtype=logits.dtype, device=logits.device)
+    return F.cross_entropy(ahead, targets, ignore_index=ignore_index)
 
 
 @EXERCISE.misconception(
