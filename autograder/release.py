@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from autograder import audit, variants
+from autograder import audit, exercises, variants
 from autograder.audit import source
 from autograder.errors import BadInputError
 from autograder.files import require_writable, write_atomically, write_if_changed
@@ -58,6 +58,7 @@ def made(course: Course, assignment: str, variant: str | None = None) -> Files:
         name: _varied(data, assignment, variant) if name.endswith(".ipynb") else data
         for name, data in converted.items()
     }
+    _refuse_other_points(assignment, files)
     _refuse_leaks(course, assignment, files)
     remember()
     return files
@@ -342,6 +343,21 @@ def _steady(data: bytes, source: bytes) -> bytes:
 
 def _as_bytes(notebook: dict[str, Any]) -> bytes:
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def _refuse_other_points(assignment: str, files: Files) -> None:
+    """Refuses a test cell whose points are not those that its exercise declares, which the grader gives."""
+    known = exercises.of_assignment(assignment) if assignment in exercises.assignments() else []
+    declared = {exercise.function_name: exercise.points for exercise in known}
+    for name, data in files.items():
+        for cell in json.loads(data)["cells"] if name.endswith(".ipynb") else ():
+            marks = cell["metadata"].get("nbgrader", {})
+            points = declared.get(marks.get("grade_id"))
+            if points is not None and marks.get("points") != points:
+                raise BadInputError(
+                    f"{assignment}/{name}: the test cell {marks['grade_id']!r} has {marks.get('points')} "
+                    f"points, its exercise declares {points:g}. Change one of them in the source."
+                )
 
 
 def _refuse_leaks(course: Course, assignment: str, files: Files) -> None:

@@ -7,7 +7,7 @@ A Markdown cell of a solution notebook ends with a comment that says what may st
     320 | 500 | 720
     -->
 
-The first column is what the cell says; the other columns are what it may say instead, all rows together.
+The first column is what the cell says; a variant says one of the other columns instead, in all rows.
 Cells whose comments bear the same name vary together, so that a mark scheme fits its question. A student
 never sees the comment.
 """
@@ -90,7 +90,7 @@ def varied(text: str, where: str, variant: str | None) -> str:
 
 def _column(variant: str, assignment: str, variation: Variation) -> int:
     told = f"{variant}\0{assignment}\0{variation.name}".encode()
-    return int.from_bytes(hashlib.sha256(told).digest()[:8], "big") % variation.columns
+    return 1 + int.from_bytes(hashlib.sha256(told).digest()[:8], "big") % (variation.columns - 1)
 
 
 def _standing(text: str) -> re.Pattern[str]:

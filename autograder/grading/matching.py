@@ -86,6 +86,10 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
         submitted: the cells of `read_notebook`.
     """
     wanted = [c for c in released if "nbgrader" in c["metadata"]]
+    theirs = {cell["grade_id"] for cell in submitted} - {None}
+    if len(theirs) > 1 and not theirs & {_id(cell) for cell in wanted}:
+        some = ", ".join(sorted(theirs)[:3])
+        raise UnreadableError(f"this is another assignment's notebook: its cells are called {some}, ...")
     notes: list[str] = []
     pairs: dict[int, Cell] = {}
     _by_grade_id(wanted, submitted, pairs, notes)
@@ -97,6 +101,7 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
             f"{len(pairs) - by_metadata} cells had lost nbgrader's metadata (Colab and VS Code do this) and "
             "were recognised by their content"
         )
+    notes += _written_elsewhere(released, submitted, pairs)
     cells = [_annotated(cell, pairs.get(i)) for i, cell in enumerate(submitted)]
     for index, cell in enumerate(wanted):
         if not _taken(cell, pairs):
@@ -115,7 +120,12 @@ def _by_grade_id(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cel
         ]
         if len(holders) > 1:
             holders.sort(key=lambda i: submitted[i]["source"].strip() == cell["source"].strip())
-            notes.append(f"{len(holders)} cells are called {_id(cell)!r}; the first that was changed counts")
+            last = (
+                "all of them run, so the last counts"
+                if cell["cell_type"] == "code"
+                else "the first that was changed counts"
+            )
+            notes.append(f"{len(holders)} cells are called {_id(cell)!r}; {last}")
         if holders:
             pairs[holders[0]] = cell
 
@@ -160,6 +170,26 @@ def _by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell
             best = max(between, key=lambda i: len(submitted[i]["source"]))
             pairs[best] = cell
             known.add(best)
+
+
+def _written_elsewhere(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[str]:
+    """A remark where the cell of a written answer was left as it is, and there is text of the student's."""
+    given = {cell["source"].strip() for cell in released} | {""}
+    other = [c for i, c in enumerate(submitted) if i not in pairs and c["cell_type"] != "code"]
+    texts = [c for c in other if c["source"].strip() not in given]
+    written = {id(c): submitted[i]["source"].strip() for i, c in pairs.items()}
+    empty = [
+        c
+        for c in released
+        if c["cell_type"] == "markdown"
+        and c["metadata"].get("nbgrader", {}).get("solution")
+        and written.get(id(c), "") in given
+    ]
+    return [
+        f"the written answer {_id(c)!r} is empty, and text stands in {len(texts)} cells beside it: look there"
+        for c in empty
+        if texts
+    ]
 
 
 _DEFINES = re.compile(r"^(?:def|class)\s+(\w+)", re.MULTILINE)

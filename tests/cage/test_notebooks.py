@@ -297,3 +297,34 @@ def test_what_is_no_notebook_is_told(grade_notebook, data, told):
     assert verdict.status == "unreadable"
     assert told in verdict.note
     assert verdict.cells == ()
+
+
+def test_another_assignments_notebook_is_not_graded(grade_notebook):
+    notebook = submission()
+    for one in notebook["cells"]:
+        if "nbgrader" in one["metadata"]:
+            one["metadata"]["nbgrader"]["grade_id"] += "_of_another"
+    verdict = grade_notebook(notebook)
+    assert verdict.status == "unreadable"
+    assert "another assignment's notebook: its cells are called explain_of_another, " in verdict.note
+
+
+@pytest.mark.parametrize(
+    ("sources", "score"), [(("x = 1", RIGHT), 3), ((RIGHT, "def softmax(x, axis=-1):\n    return x"), 0)]
+)
+def test_of_two_answers_the_last_counts_and_the_teacher_is_told(grade_notebook, sources, score):
+    notebook = submission()
+    notebook["cells"][ANSWER : ANSWER + 1] = [answer_cell(source) for source in sources]
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == score
+    told = "2 cells are called 'softmax_answer'; all of them run, so the last counts"
+    assert told in verdict.remarks
+
+
+def test_an_answer_written_beside_its_cell_is_looked_for(grade_notebook):
+    notebook = submission()
+    notebook["cells"].append(cell("markdown", "The rows sum to one."))
+    (remark,) = grade_notebook(notebook).remarks
+    assert remark == "the written answer 'explain' is empty, and text stands in 1 cells beside it: look there"
+    notebook["cells"][-2]["source"] = "Each row is a set of weights."
+    assert grade_notebook(notebook).remarks == ()

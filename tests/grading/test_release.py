@@ -164,6 +164,15 @@ def test_a_rubric_beside_the_notebook_is_refused(course, solution):
     refuses(course, "would give away ch02_qkv/rubric.md", "Move it out")
 
 
+def test_points_that_the_exercise_does_not_declare_are_refused(course, solution):
+    def generous(notebook):
+        marks = [c["metadata"].get("nbgrader", {}) for c in notebook["cells"]]
+        next(mark for mark in marks if mark.get("grade_id") == "softmax")["points"] = 5
+
+    change(solution, generous)
+    refuses(course, "'softmax' has 5 points, its exercise declares 3")
+
+
 def test_a_broken_solution_is_refused(course, solution):
     solution.write_text("{ not json")
     refuses(course, "is no notebook")

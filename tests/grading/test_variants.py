@@ -25,7 +25,6 @@ def test_without_a_variant_the_cell_stands_as_it_is():
 def test_numbers_are_replaced_together_and_only_where_they_stand_alone():
     told = {varied(CELL, WHERE, seed) for seed in SEEDS}
     assert told == {
-        "For $d_k = 64$ the variance is 320, and 64.5 is another number, as is 164.",
         "For $d_k = 100$ the variance is 500, and 64.5 is another number, as is 164.",
         "For $d_k = 144$ the variance is 720, and 64.5 is another number, as is 164.",
     }
@@ -45,7 +44,7 @@ def test_the_same_name_varies_alike_in_every_cell_and_another_by_itself():
 
 def test_two_rows_may_change_places():
     text = "1 and 2\n<!-- varies a\n1 | 2\n2 | 1\n-->"
-    assert {varied(text, WHERE, seed) for seed in SEEDS} == {"1 and 2", "2 and 1"}
+    assert {varied(text, WHERE, seed) for seed in SEEDS} == {"2 and 1"}
 
 
 @pytest.mark.parametrize(
