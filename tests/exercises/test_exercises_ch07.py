@@ -342,6 +342,24 @@ def test_a_wrong_answer_beyond_the_bank_is_explained(wrong):
     assert told in str(report), report
 
 
+def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
+    def seeded(everywhere):
+        def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+            if generator and everywhere:
+                generator.manual_seed(0)
+            if generator is None:
+                torch.manual_seed(0)
+            right = exercises.find(name("generate")).styles[0].function
+            return right(model, prompt, max_new_tokens, temperature, generator, context_len)
+
+        return generate
+
+    assert "generator decides" in str(report_on(name("generate"), seeded(everywhere=True)))
+    without = report_on(name("generate"), seeded(everywhere=False))
+    assert [c.says for c in without.criteria if c.failure] == ["without one, another text each time"]
+    assert "two calls without a generator" in str(without)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_leak_shows_with_any_other_token_and_rounding_with_none(seed):
     """Otherwise a right search would depend on which token it happens to put in."""

@@ -62,6 +62,17 @@ def lent(rng: np.random.Generator, V: int, most: int = 64, dtype: torch.dtype = 
     return Lent(f"a model of {V} tokens", lambda: model)
 
 
+def sure(V: int, token: int) -> Lent:
+    """A model that always goes on with the same token."""
+    return constant(V, 1e4 * F.one_hot(torch.tensor(token), V).float())
+
+
+def constant(V: int, logits: Tensor) -> Lent:
+    """A model that gives these logits, (V,), whatever it reads."""
+    model = HashedModel(logits.expand(ROWS, V), torch.ones(64, dtype=torch.long))
+    return Lent(f"a model of {V} tokens", lambda: model)
+
+
 def prompts(rng: np.random.Generator, B: int, T: int, V: int) -> Tensor:
     return torch.from_numpy(rng.integers(V, size=(B, T)))
 
@@ -88,6 +99,8 @@ def sampled(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(f"B = {B}, temperature 1", some, {"temperature": 1.0, "generator": seed(rng)})
     wide = (lent(rng, V, dtype=torch.float64), prompts(rng, B, 1, V), n, 0.4, seed(rng))
     yield Case("logits in float64, temperature 0.4", wide)
+    never_asked = (sure(V, int(rng.integers(V))), prompts(rng, B, T, V), n)
+    yield Case("no generator, a model that is sure of one token", never_asked, {"temperature": 0.7})
     yield Case("temperature 0.01", (lent(rng, V), prompts(rng, B, T, V), n, 0.01, seed(rng)))
 
 
@@ -149,6 +162,29 @@ def follows_the_generator(trial: Trial) -> str | None:
             "generator=generator)"
         )
     return "another generator gives the very same tokens; draw with the one that is passed" if other else None
+
+
+def without_generator(rng: np.random.Generator) -> Iterator[Case]:
+    """Calls that are made twice; two right texts are the same once in 12^80 times."""
+    guessing = constant(12, torch.zeros(12))
+    yield Case("no generator, twice", (guessing, prompts(rng, 4, 3, 12), 20), {"temperature": 1.0})
+
+
+def another_text(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Calls twice, and says whether the texts differ."""
+    first, second = call(case), call(case)
+    if failed := next((o for o in (first, second) if o.error or o.forbidden), None):
+        return failed
+    return Outcome(differs(second.value, first.value, 0) is not None)
+
+
+def draws_anew(trial: Trial) -> str | None:
+    if trial.value:
+        return None
+    return (
+        "two calls without a generator give the very same text; the draws are then torch's own, which go on "
+        "from call to call: torch.multinomial(p, 1, generator=None)"
+    )
 
 
 def _options(trial: Trial) -> tuple[HashedModel, Tensor, int, float, Seed | None, int | None]:
@@ -265,10 +301,17 @@ EXERCISE = Exercise(
         Criterion("above 0, a draw from softmax(logits / temperature)", 0.75, sampled),
         Criterion(
             "every draw comes from the generator that is passed",
-            0.5,
+            0.25,
             drawn_from,
             measure=same_and_other,
             test=follows_the_generator,
+        ),
+        Criterion(
+            "without one, another text each time",
+            0.25,
+            without_generator,
+            measure=another_text,
+            test=draws_anew,
         ),
         Criterion("the model reads the last context_len tokens at most", 0.5, long),
         Criterion("the prompt is left as it was", 0.25, everything, observes="arguments"),
@@ -392,11 +435,30 @@ def global_randomness(model, prompt, max_new_tokens, temperature=0.0, generator=
 
 
 @EXERCISE.misconception(
-    "You make a generator of your own, so every call draws the same, whatever generator it is given. Use the "
-    "one that is passed."
+    "A seed of your own makes every call draw the same, whatever generator it is given. The caller's "
+    "generator decides: draw with the one that is passed, as it comes."
 )
 def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens, generator = prompt, torch.Generator().manual_seed(0)
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1, keepdim=True)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "Where no generator is passed you take a seed of your own, and every text is the same. Hand None on: "
+    "torch.multinomial(p, 1, generator=None) draws from torch's own source."
+)
+def seeded_where_none_is_passed(
+    model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None
+):
+    tokens, generator = prompt, generator or torch.Generator().manual_seed(0)
     for _ in range(max_new_tokens):
         logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
         if temperature == 0:
@@ -598,6 +660,23 @@ def window_moved_in_place(model, prompt, max_new_tokens, temperature=0.0, genera
         else:
             window[:, :-1] = window[:, 1:].clone()
             window[:, -1:] = chosen
+    return tokens
+
+
+@EXERCISE.misconception(
+    "argmax drops the axis it runs over: (B,) cannot be joined to (B, T). Keep it, argmax(dim=-1, "
+    "keepdim=True)."
+)
+def keepdim_forgotten(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens if context_len is None else tokens[:, -context_len:])[:, -1]
+        if temperature == 0:
+            chosen = logits.argmax(dim=-1)
+        else:
+            p = torch.softmax(logits / temperature, dim=-1)
+            chosen = torch.multinomial(p, 1, generator=generator)
+        tokens = torch.cat([tokens, chosen], dim=1)
     return tokens
 
 
