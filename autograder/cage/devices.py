@@ -1,70 +1,145 @@
 """Sees whether code would run on a device that is not the processor, on a machine that has none.
 
-On an accelerator a tensor made without `device=` lands on the cpu and cannot meet the input, which does not.
-Here both lie on the cpu; so tensors made without a device are remembered as
-strangers, and a meeting is noted.
+The inputs play that they lie on a graphics card, and say so when asked for their device. What is made without
+`device=`, or brought over by `.cpu()`, is a stranger there: it lies on the cpu and cannot meet the others.
 """
 
 from __future__ import annotations
 
+import re
 import weakref
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
-MOVES = ("to", "type_as", "cuda", "cpu")
-MEETS_ANY = ("copy_", "__getitem__", "__setitem__", "__get__")
-"""What takes tensors of two devices: it copies, or reads indices from one."""
+CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
+QUESTIONS: dict[Any, tuple[Any, Any]] = {
+    torch.Tensor.device.__get__: (CARD, CPU),
+    torch.Tensor.is_cuda.__get__: (True, False),  # type: ignore[attr-defined]
+    torch.Tensor.is_cpu.__get__: (False, True),  # type: ignore[attr-defined]
+    torch.Tensor.get_device: (0, -1),
+}
+"""What a tensor is asked about its place, and the answers of one on the card and of a stranger."""
+TO_NUMPY = ("numpy", "__array__")
+MEETS_ANY = ("copy_", "__setitem__")
+"""What takes tensors of two devices, since it copies."""
+BORN = ("lift_fresh.default", "empty.memory_format")
+"""What `torch.from_numpy` and `torch.Tensor(...)` are made of; no function mode sees these themselves."""
+
+
+class Clash(Exception):
+    """What would be an error of torch if the inputs lay on a graphics card."""
+
+
+class Meeting(Clash, RuntimeError):
+    """Tensors of two devices in one operation."""
+
+
+class NoNumpy(Clash, TypeError):
+    """A tensor on a graphics card that is to be a numpy array."""
 
 
 class Elsewhere(TorchFunctionMode):
-    """Plays that the inputs lie on another device.
-
-    Attributes:
-        clash: what went wrong first, in words; empty if nothing did.
-    """
+    """Plays that every tensor lies on a graphics card, but for the strangers made inside."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.clash = ""
         self._strangers: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+        self._births = _Births()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        name = str(getattr(func, "__name__", func))
-        if func in _device_constructors():
-            if kwargs.get("device") is None:
-                self._mark(result)
-            return result
-        met = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dim()]
-        strange = [t for t in met if self.is_stranger(t)]
-        if not strange:
-            return result
-        if name in MOVES:
-            targets = [*args[1:], *kwargs.values()]
-            if any(isinstance(target, torch.device | str | torch.Tensor) for target in targets):
-                return result.view_as(result)  # as good as moved: another tensor, and no stranger
-            self._mark(result)
-        elif name in MEETS_ANY:
-            if met[0] is strange[0]:
-                self._mark(result)
-        elif len(strange) < len(met):
-            shape = tuple(strange[0].shape)
-            self.clash = self.clash or f"`{name}` meets a tensor of shape {shape} made without `device=`"
-        else:
-            self._mark(result)
-        return result
+    def __enter__(self) -> Elsewhere:
+        self._births.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._births.__exit__(*error)
 
     def is_stranger(self, tensor: torch.Tensor) -> bool:
         return self._strangers.get(id(tensor)) is tensor
 
-    def _mark(self, result: Any) -> None:
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor) and tensor.dim():  # a single number may be anywhere
-                self._strangers[id(tensor)] = tensor
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, name = kwargs or {}, str(getattr(func, "__name__", func))
+        if func is torch.device:
+            return func(*args, **kwargs)
+        if isinstance(func, torch._ops.OpOverload):
+            return self._placed(func(*args, **kwargs), stranger=name in BORN)
+        if func in QUESTIONS:
+            return QUESTIONS[func][self.is_stranger(args[0])]
+        met = _tensors((args, kwargs))
+        if name in TO_NUMPY and not self.is_stranger(met[0]):
+            raise NoNumpy(f"`.{name}` cannot read a tensor that is not on the cpu")
+        on_card = self._asked_for(name, args, kwargs)
+        if on_card is None:
+            on_card = self._arising(func, name, met, args)
+        if name == "cuda":
+            func, args, kwargs = torch.Tensor.cpu, args[:1], {}
+        result = func(*tree_map(_real, args), **tree_map(_real, kwargs))
+        if any(result is one and self.is_stranger(one) is on_card for one in met):
+            result = result.clone()  # as good as moved
+        return self._placed(result, stranger=not on_card)
+
+    def _asked_for(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
+        """Whether a call names the card as the device of its result; None if it names no device."""
+        if name in ("cpu", "cuda"):
+            return name == "cuda"
+        moves = name in ("to", "type_as")
+        for target in [*args[1:], *kwargs.values()] if moves else [kwargs.get("device")]:
+            if isinstance(target, torch.Tensor):
+                return not self.is_stranger(target)
+            if isinstance(target, torch.device | str):
+                return torch.device(target).type != "cpu"
+        return None
+
+    def _arising(self, func: Any, name: str, met: list[torch.Tensor], args: tuple[Any, ...]) -> bool:
+        """Whether a result lies on the card as its operands do.
+
+        Raises:
+            Meeting: they lie on two devices. A single number of the cpu may be anywhere.
+        """
+        if func in _device_constructors() or func is torch.normal:
+            return bool(args) and isinstance(args[0], torch.Tensor) and not self.is_stranger(args[0])
+        if not met or name in MEETS_ANY:
+            return not met or not self.is_stranger(met[0])
+        strange = [one for one in met if self.is_stranger(one)]
+        wide = [one for one in strange if one.dim()]
+        reads_indices = name == "__getitem__" and not self.is_stranger(met[0])
+        if wide and len(strange) < len(met) and not reads_indices:
+            raise Meeting(f"`{name}` meets a tensor of shape {tuple(wide[0].shape)} that lies on the cpu")
+        return len(strange) < len(met)
+
+    def _placed(self, result: Any, stranger: bool) -> Any:
+        if stranger:
+            self._strangers.update({id(one): one for one in _tensors(result)})
+        return result
+
+
+class _Births(TorchDispatchMode):
+    """Calls every operator again, so that a function mode sees those that come from no function."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping it would import it, which takes seconds
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _real(value: Any) -> Any:
+    """What a call may be handed on this machine in the place of a graphics card."""
+    if isinstance(value, torch.device) and value.type == CARD.type:
+        return CPU
+    return "cpu" if isinstance(value, str) and re.fullmatch(r"cuda(:\d+)?", value) else value

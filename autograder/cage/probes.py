@@ -127,10 +127,13 @@ def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
     """What would go wrong if the inputs lay on another device than the cpu; empty if nothing would."""
     from . import devices
 
-    with devices.Elsewhere() as mode:
-        result = function(*args, **kwargs)
+    try:
+        with devices.Elsewhere() as mode:
+            result = function(*args, **kwargs)
+    except devices.Clash as clash:
+        return str(clash)
     stranger = any(mode.is_stranger(t) for t in tensors.arrays(result) if tensors.is_tensor(t))
-    return mode.clash or ("the result is made without `device=`" if stranger else "")
+    return "the result lies on the cpu" if stranger else ""
 
 
 def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:
@@ -178,8 +181,11 @@ def module_elsewhere(
 
 
 def steps_elsewhere(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> str:
-    """The same of an object that is used step by step."""
-    return elsewhere(lambda: list(_moved(made(**init), moves)))
+    """The same of an object that is used step by step, and told to lie where its inputs are."""
+    from . import devices
+
+    there = {"device": devices.CARD} if "device" in init else {}
+    return elsewhere(lambda: list(_moved(made(**init | there), moves)))
 
 
 PROBES: dict[str, Callable[..., Any]] = {

@@ -134,12 +134,73 @@ class TestSteps:
         (lambda x: torch.where(x > 0, x, torch.tensor(0.0)), False),
         (lambda x: x * torch.ones_like(x) + x.new_zeros(3), False),
         (lambda x: x.shape[0], False),
+        (lambda x: x.cpu(), True),
+        (lambda x: x.to("cpu") * 2, True),
+        (lambda x: x.to(device="cpu"), True),
+        (lambda x: x.to(torch.device("cpu")), True),
+        (lambda x: x.to(torch.zeros(3)), True),
+        (lambda x: x + x.cpu(), True),
+        (lambda x: x[0] @ x.to("cpu").T, True),
+        (lambda x: x + torch.zeros(3, device="cpu"), True),
+        (lambda x: x.numpy(), True),
+        (lambda x: x.detach().numpy(), True),
+        (lambda x: np.asarray(x), True),
+        (lambda x: torch.tensor(np.exp(x)), True),
+        (lambda x: torch.from_numpy(x.cpu().numpy()), True),
+        (lambda x: x + torch.from_numpy(np.ones(3)), True),
+        (lambda x: x + torch.Tensor([1, 2, 3]), True),
+        (lambda x: x + torch.Tensor(3).zero_(), True),
+        (lambda x: x + torch.normal(0, 1, (3,)), True),
+        (lambda x: torch.tensor(x.tolist()), True),
+        (lambda x: torch.stack([torch.tensor(row.tolist()) for row in x]), True),
+        (lambda x: torch.tensor(x.sum().item()), True),
+        (lambda x: torch.arange(3)[x[0].long()], True),
+        (lambda x: torch.stack([*torch.ones(2, 3)]) + x, True),
+        (lambda x: torch.arange(3) * x.max(), True),
+        (lambda x: x.cpu().to(x.device), False),
+        (lambda x: x.cpu().to(x), False),
+        (lambda x: x.to("cpu").cuda(), False),
+        (lambda x: x.to("cpu").to("cuda"), False),
+        (lambda x: x.to(torch.float64).to(x.dtype, copy=True), False),
+        (lambda x: torch.tensor(x.tolist(), device=x.device), False),
+        (lambda x: torch.from_numpy(x.cpu().numpy()).to(x.device), False),
+        (lambda x: torch.as_tensor(np.ones(3), device=x.device) + x, False),
+        (lambda x: torch.tensor(x) + torch.as_tensor(x), False),
+        (lambda x: x * x.sum().item() * float(x.max()), False),
+        (lambda x: x.masked_fill(x.cpu()[0, 0] > 0, 0), False),
+        (lambda x: torch.zeros(2, 3, device=x.device).copy_(x.cpu()), False),
+        (lambda x: torch.eye(3).to(x)[x[0].long()], False),
+        (lambda x: torch.ones(2, 3, device="cuda" if x.is_cuda else "cpu") + x, False),
+        (lambda x: torch.ones(2, 3, device=f"cuda:{x.get_device()}") + x, False),
+        (lambda x: torch.stack([row for row in x]).T.data, False),
+        (lambda x: torch.vmap(lambda row: row + torch.ones(3, device=row.device))(x), False),
+        (lambda x: torch.func.grad(lambda y: (y * y).sum())(x) + x, False),
+        (lambda x: nn.Linear(3, 3, device=x.device)(x), False),
     ],
 )
-def test_what_is_made_on_the_cpu_and_meets_the_input_is_seen(function, clashes):
+def test_what_lies_on_the_cpu_and_meets_the_input_is_seen(function, clashes):
     told = ask("elsewhere", function, torch.ones(2, 3))
     assert told["error"] is None
     assert bool(told["value"]) is clashes
+
+
+def test_a_default_device_is_a_device():
+    def at_home(x):
+        with x.device:
+            return x + torch.arange(3)
+
+    assert ask("elsewhere", at_home, torch.ones(3))["value"] == ""
+
+
+def test_numpy_raises_as_on_a_card():
+    def careful(x):
+        try:
+            return x.numpy()
+        except TypeError:
+            return x + torch.tensor(x.cpu().numpy(), device=x.device)
+
+    assert ask("elsewhere", careful, torch.ones(3))["value"] == ""
+    assert ask("elsewhere", lambda x: x.numpy(), torch.ones(3))["value"].startswith("`.numpy` cannot")
 
 
 def test_a_metered_call_counts_operations_and_the_largest_tensor():
