@@ -292,6 +292,16 @@ WRONG = {
         leaks_by(other, lambda d: d.abs().max() > 2e-3),
         "more than 1e-4 is a leak",
     ),
+    "a threshold of 3e-4": (
+        "find_leaks",
+        leaks_by(other, lambda d: d.abs().max() > 3e-4),
+        "more than 1e-4 is a leak",
+    ),
+    "a threshold of 5e-5": (
+        "find_leaks",
+        leaks_by(other, lambda d: d.abs().max() > 5e-5),
+        "moves by 8e-05, which is rounding",
+    ),
     "a hard floor": (
         "filter_logits",
         lambda logits, top_k=None, top_p=None: right_filter(logits, top_k, top_p).clamp(min=-1e9),
@@ -374,7 +384,7 @@ def test_a_leak_shows_with_any_other_token_and_rounding_with_none(seed):
                 changed[j] = token
                 change = (model(changed[None])[0] - before).abs().amax(dim=-1)
                 for i in range(j):
-                    assert change[i] > 4e-4 if (i, j) in leaks else change[i] < 3e-5, (case.says, i, j)
+                    assert change[i] > 1.4e-4 if (i, j) in leaks else change[i] < 9e-5, (case.says, i, j)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,8 +1,8 @@
 """ch07_causal_masking/find_leaks: which outputs of a model depend on a later token.
 
 The models are tables, so that what leaks into what is planted: nothing, the next token, one number of one
-token. Every planted leak moves some output by 4e-4 or more, whichever other token stands in; what is no leak
-moves it by 3e-5 or less, as rounding does.
+token. Every planted leak moves some output by 1.4e-4 or more, whichever other token stands in; what is no
+leak moves it by 9e-5 or less, as rounding does.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ class TableModel:
         codes: what a token adds to the logits of those that see it, (V, V).
         leaks: the same for what should be hidden, (T, T); zero for j <= i.
         leaked: what a token adds there, (V, V).
+        around: what every logit begins with.
     """
 
     past: Tensor
     codes: Tensor
     leaks: Tensor
     leaked: Tensor
+    around: float = 20.0
 
     serves = ("__call__",)
 
@@ -59,7 +61,7 @@ class TableModel:
             raise IndexError(f"the vocabulary has the tokens 0 to {vocab_size - 1}, and none beyond")
         seen = self.past @ self.codes[tokens.long()]
         peeked = self.leaks @ self.leaked[tokens.long()]
-        return (20 + seen + peeked).float()
+        return (self.around + seen + peeked).float()
 
 
 def in_all_logits(rng: np.random.Generator, V: int) -> Array:
@@ -101,6 +103,7 @@ def lent(
     V: int,
     leaks: Array,
     leaked: Callable[[np.random.Generator, int], Array] = in_all_logits,
+    around: float = 20.0,
 ) -> tuple[Lent, Tensor, int]:
     """A model of V tokens with leaks of this strength (T, T) planted, tokens for it, and V."""
     T = len(leaks)
@@ -110,7 +113,7 @@ def lent(
         np.triu(leaks, 1),
         leaked(rng, V),
     )
-    model = TableModel(*(torch.from_numpy(table.astype(float)) for table in tables))
+    model = TableModel(*(torch.from_numpy(table.astype(float)) for table in tables), around)
     return Lent(f"a model of {T} tokens", lambda: model), tokens_for(rng, T, V), V
 
 
@@ -134,6 +137,8 @@ def hidden(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("the last token does not leak, earlier ones do", lent(rng, V, earlier))
     small = 5e-4 * np.ones((T, T))
     yield Case("every later token moves one logit a little", lent(rng, V, small, in_one_logit))
+    over = 1.5e-4 * np.ones((T, T))  # around 0, where `allclose` with its relative tolerance sees it too
+    yield Case("a leak of 1.5e-4 in one logit", lent(rng, V, over, in_one_logit, around=0.0))
     yield Case("one logit rises by as much as another falls", lent(rng, V, 0.1 * np.eye(T, k=1), up_and_down))
     yield Case("a leak moves all logits alike", lent(rng, V, 0.02 * np.eye(T, k=2), all_alike))
     yield Case("a vocabulary of 2 tokens", lent(rng, 2, np.eye(3, k=1)))
@@ -145,6 +150,8 @@ def none(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(f"a causal model, {T} tokens", lent(rng, V, np.zeros((T, T))))
     rounding = 1e-5 / V * np.ones((T, T))
     yield Case("a causal model that rounds differently each time", lent(rng, V, rounding))
+    under = 0.8e-4 * np.ones((3, 3))
+    yield Case("later tokens move one logit by 0.8e-4", lent(rng, 2, under, in_one_logit))
     yield Case("the next token leaks, the rest is rounding", lent(rng, V, 0.2 * np.eye(T, k=1) + rounding))
 
 
@@ -514,6 +521,33 @@ def all_later_tokens_at_once(model, tokens, vocab_size):
         other[i + 1 :] = (tokens[i + 1 :] + 1) % vocab_size
         if (model(other[None])[0, i] - before[i]).abs().max() > 1e-4:
             leaks |= {(i, j) for j in range(i + 1, T)}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "What you change stays changed: one copy serves all j, and the first token, which every output may see, "
+    "is another from the start. Copy the tokens anew for each j."
+)
+def one_copy_and_the_first_token_too(model, tokens, vocab_size):
+    before, leaks, other = model(tokens[None])[0], set(), tokens.clone()
+    for j in range(len(tokens)):
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "You collect the pairs in a list. Asked for is a set: start with set() and .add((i, j)), or end with "
+    "set(leaks)."
+)
+def list_of_pairs(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], []
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks += [(i, j) for i in range(j) if moved[i]]
     return leaks
 
 
