@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from autograder import exercises, forbidden
-from autograder.checking import examine, local
-from autograder.exercise import Function
+from autograder.cage.calling import TimeUp
+from autograder.checking import Candidate, examine, local
+from autograder.exercise import Case, Function, Outcome
 from autograder.report import Report
 from autograder.values import describe
 
 PUBLIC_SEED = 2017
+CALL_SECONDS = 20.0
+"""Processor seconds that one call may take: more than the grader gives, for a slow machine."""
+LONGER = {"trained": 6}
+"""A probe that does the work of many calls may take so many times the time of one."""
 
 
 def check(function: Function, exercise: str | None = None) -> Report:
@@ -39,7 +47,7 @@ def check(function: Function, exercise: str | None = None) -> Report:
     calls = (*declared.forbidden, "tfcore")
     try:
         with _one_thread():
-            report = examine(declared, local(function, calls), PUBLIC_SEED)
+            report = examine(declared, _in_time(local(function, calls)), PUBLIC_SEED)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             "check was stopped. Had it run for long? Then see whether every loop in your code ends"
@@ -49,6 +57,49 @@ def check(function: Function, exercise: str | None = None) -> Report:
         report = replace(report, note=forbidden.told(report.forbidden, written))
     print(report)
     return report
+
+
+def _in_time(candidate: Candidate) -> Candidate:
+    """The candidate, each of its calls stopped at the limit as the grader does."""
+
+    def call(case: Case) -> Outcome:
+        try:
+            with _limited(LONGER.get(case.probe, 1) * CALL_SECONDS):
+                return candidate(case)
+        except TimeUp as late:
+            return Outcome(error="TimeUp", message=str(late))
+
+    return call
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raises `TimeUp` after so many processor seconds, and each second from then on.
+
+    There is no limit on Windows or outside the main thread, where no signal arrives. The handler and the
+    timer that were there are put back, the timer less the time that has passed.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    running = True
+
+    def time_up(signum: int, frame: Any) -> None:
+        if running:
+            raise TimeUp("the time limit passed")
+
+    start = time.process_time()
+    handler = signal.signal(signal.SIGPROF, time_up)
+    left, interval = signal.setitimer(signal.ITIMER_PROF, seconds, 1)
+    try:
+        yield
+    finally:
+        running = False
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
+        if left:
+            passed = time.process_time() - start
+            signal.setitimer(signal.ITIMER_PROF, max(left - passed, 1e-3), interval)
 
 
 @contextlib.contextmanager

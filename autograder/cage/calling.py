@@ -23,6 +23,10 @@ METERS = "tfcore.testing.meters"
 """Runs inside a metered call, so it is no call of the student's."""
 
 
+class TimeUp(BaseException):
+    """The time limit of a cell or a call has passed."""
+
+
 def call(
     function: Callable[..., Any],
     args: list[Any],

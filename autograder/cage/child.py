@@ -35,10 +35,6 @@ CLOCKS = (signal.SIGALRM, signal.SIGPROF)
 SHOWN = ("text/plain", "image/png", "image/jpeg")
 
 
-class TimeUp(BaseException):
-    """The time limit of a cell or a call has passed."""
-
-
 class Capped(io.TextIOBase):
     """Keeps the first part of what is written, and counts the rest."""
 
@@ -95,7 +91,7 @@ def serve(sock: socket.socket, shell: InteractiveShell) -> None:
             return
         try:
             reply = operations[order.pop("op")](shell, **order)
-        except TimeUp:
+        except calling.TimeUp:
             reply = {"error": "TimeUp", "message": "the time limit passed"}
         try:
             wire.send(sock, reply)
@@ -121,7 +117,7 @@ def _time_up(signum: int, frame: Any) -> None:
     _warned = True
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.setitimer(signal.ITIMER_PROF, LAST_SECONDS)
-    raise TimeUp("the time limit passed")
+    raise calling.TimeUp("the time limit passed")
 
 
 @contextlib.contextmanager
@@ -154,7 +150,7 @@ def _run(shell: InteractiveShell, source: str, limit: float) -> dict[str, Any]:
         with _limited(limit):
             result = shell.run_cell(source, store_history=False)
             error = result.error_before_exec or result.error_in_exec
-    except TimeUp as late:
+    except calling.TimeUp as late:
         error = late
     finally:
         sys.stdout, sys.stderr = stdout, stderr

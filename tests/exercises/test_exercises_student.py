@@ -1,11 +1,15 @@
 """`check(softmax)`, as a student calls it in the notebook."""
 
+import signal
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
 
 import autograder
-from autograder import checking
+from autograder import checking, student
 from autograder.exercises import UnknownExerciseError, find, names, of_assignment
 
 
@@ -86,6 +90,95 @@ def test_an_interrupt_stops_the_check(capsys):
     assert torch.get_num_threads() == 2
     assert not capsys.readouterr().out
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """A limit that a test can wait for, and a look at whether all is put back."""
+    monkeypatch.setattr(student, "CALL_SECONDS", 0.2)
+    before = signal.getsignal(signal.SIGPROF)
+    yield
+    assert signal.getsignal(signal.SIGPROF) is before
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def endless(x, axis=-1):
+    while True:
+        pass
+
+
+def endless_in_spite_of_errors(x, axis=-1):
+    while True:
+        try:
+            endless(x)
+        except Exception:
+            continue
+
+
+def stopped_once(x, axis=-1):
+    try:
+        endless(x)
+    except BaseException:
+        endless(x)
+
+
+@pytest.mark.parametrize("function", [endless, endless_in_spite_of_errors, stopped_once])
+def test_an_endless_loop_is_stopped(function, hurried, capsys):
+    report = autograder.check(function, "softmax")
+    assert (report.status, report.score) == ("stopped", 0)
+    assert "did not come back in time" in capsys.readouterr().out
+
+
+def test_a_loop_that_ends_in_some_cases_alone(hurried, capsys):
+    report = autograder.check(lambda x, axis=-1: softmax(x, axis) if axis == -1 else endless(x), "softmax")
+    assert report.status == "stopped"
+
+
+def test_a_check_within_a_check(hurried, capsys):
+    """The inner one is stopped, and the outer one is limited still."""
+    told = []
+
+    def softmax(x, axis=-1):
+        told.append(autograder.check(endless, "softmax").status)
+        endless(x)
+
+    assert autograder.check(softmax).status == "stopped"
+    assert told == ["stopped"]
+
+
+def test_a_timer_goes_on_where_it_was(capsys):
+    fired = []
+    before = signal.signal(signal.SIGPROF, lambda *args: fired.append(True))
+    signal.setitimer(signal.ITIMER_PROF, 500, 7)
+    try:
+        autograder.check(softmax)
+        left, interval = signal.setitimer(signal.ITIMER_PROF, 0)
+        assert left == pytest.approx(500, abs=5)
+        assert interval == pytest.approx(7, abs=0.1)
+        assert not fired
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def test_waiting_costs_no_time(hurried, capsys):
+    """A busy machine, or a laptop that was closed."""
+    waited = []
+
+    def slept(x, axis=-1):
+        if not waited:
+            waited.append(time.sleep(0.4))
+        return softmax(x, axis)
+
+    assert autograder.check(slept, "softmax").passed
+
+
+def test_outside_the_main_thread_there_is_no_limit(capsys):
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(autograder.check(softmax, "softmax")))
+    thread.start()
+    thread.join()
+    assert reports[0].passed
 
 
 def test_an_interrupt_while_a_failure_is_explained(monkeypatch):
