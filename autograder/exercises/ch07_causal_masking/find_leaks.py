@@ -113,7 +113,8 @@ def lent(
         np.triu(leaks, 1),
         leaked(rng, V),
     )
-    model = TableModel(*(torch.from_numpy(table.astype(float)) for table in tables), around)
+    past, codes, hidden, told = (torch.from_numpy(table.astype(float)) for table in tables)
+    model = TableModel(past, codes, hidden, told, around)
     return Lent(f"a model of {T} tokens", lambda: model), tokens_for(rng, T, V), V
 
 
