@@ -53,6 +53,9 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     ):
         w, u, k, v = drawn(rng, 2, len(levels), 3, dtype=torch.float64)
         yield Case(says, (w, u, k + torch.from_numpy(levels)[:, None], v))
+    w, u, k, v = drawn(rng, 2, 4, 3, dtype=torch.float64)
+    w, u, k = ((64 * x).round() / 64 for x in (w, u, k))  # what float32 holds exactly, 100,000 away from 0
+    yield Case("keys around -100,000", (w, u, k - 1e5, v))
     w, u, k, v = drawn(rng, 2, 4, 3)
     yield Case("float32, keys around 1,000", (w, u, k + 1e3, v))
     yield Case("a bonus of 1,000", (w, u + 1e3, k, v))
@@ -158,6 +161,23 @@ def last_token_faded(w, u, k, v):
         outputs.append((old * num + new * v_t) / (old * den + new))
         top = torch.maximum(peak, k_t)
         old, new = torch.exp(peak - top), torch.exp(k_t - top)
+        peak, num, den = top, old * num + new * v_t, old * den + new
+    return torch.stack(outputs, dim=1)
+
+
+@EXERCISE.misconception(
+    "Your running maximum begins at a number of your own, and for keys far below it every exponential is 0. "
+    "Begin below every key: at -inf or -1e38, or with the first key itself."
+)
+def maximum_from_minus_10000(w, u, k, v):
+    peak, num, den = torch.full_like(k[:, 0], -1e4), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
+    outputs = []
+    for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
+        top = torch.maximum(peak, u + k_t)
+        old, new = torch.exp(peak - top), torch.exp(u + k_t - top)
+        outputs.append((old * num + new * v_t) / (old * den + new))
+        top = torch.maximum(peak - w, k_t)
+        old, new = torch.exp(peak - w - top), torch.exp(k_t - top)
         peak, num, den = top, old * num + new * v_t, old * den + new
     return torch.stack(outputs, dim=1)
 
