@@ -158,6 +158,13 @@ def attend(q, k, v, causal, scale=None, strict=0):
     return torch.softmax(s, -1) @ v
 
 
+def without_the_one_before(q, k, v, causal):
+    i = torch.arange(q.shape[2])
+    s = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(i[:, None] == i + 1, -1e9)
+    s = s.masked_fill(i[:, None] < i, -1e9) if causal else s
+    return torch.softmax(s, -1) @ v
+
+
 def kernel(q, k, v, causal, phi):
     w = phi(q) @ phi(k).mT
     w = w.tril() if causal else w
@@ -252,6 +259,11 @@ WRONG = {
             fast_transformers(q, k, v) if causal else kernel(q, k, v, causal, lambda x: F.elu(x) + 1)
         ),
         "it grows with T^2, as for a softmax",
+    ),
+    "tiled: a token does not see the one before": (
+        "tiled_attention",
+        lambda q, k, v, block_size, causal=False: without_the_one_before(q, k, v, causal),
+        "token 1 gives no weight to token 0, which it may see; 0.",
     ),
     "linear: another feature map": (
         "linear_attention",

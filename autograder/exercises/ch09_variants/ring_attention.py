@@ -166,7 +166,7 @@ EXERCISE = Exercise(
         Property("each rank has its own queries", shards_of_the_queries),
         Property("weights sum to 1", sum_to_one(2)),
         Property("nothing comes from the future", nothing_from_the_future(2)),
-        Property("every token that may be seen has a share", something_from(2)),
+        Property("every token that may be seen has a share", something_from(2, ring_attention)),
         Property("weights stand as the exponentials of scaled scores", softmax_of_scores),
         *LAST,
         Property("the cut into shards does not show", any_cut),

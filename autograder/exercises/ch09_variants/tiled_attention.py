@@ -187,7 +187,7 @@ EXERCISE = Exercise(
         *FIRST,
         Property("weights sum to 1", sum_to_one(2)),
         Property("nothing comes from the future", nothing_from_the_future(2)),
-        Property("every token that may be seen has a share", something_from(2)),
+        Property("every token that may be seen has a share", something_from(2, tiled_attention)),
         Property("weights stand as the exponentials of scaled scores", softmax_of_scores),
         *LAST,
         Property("the size of a block does not show", any_block_size),

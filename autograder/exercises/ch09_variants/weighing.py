@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import arrays, is_floating, numbers
-from autograder.exercise import Test, Trial
+from autograder.exercise import Outcome, Test, Trial
 from autograder.exercises.laws import index, not_softmax
 
 Array = np.ndarray
@@ -100,19 +100,19 @@ def nothing_from_the_future(place: int, is_causal: Callable[[Trial], bool] = cau
     return broken
 
 
-def something_from(place: int, is_causal: Callable[[Trial], bool] = causal) -> Test:
+def something_from(place: int, reference: Callable[..., Any]) -> Test:
     """No token that may be seen is left out, where its right weight is not small."""
 
     def broken(trial: Trial) -> str | None:
         found = weights_of(trial, place)
-        seen = np.tril(np.ones(found.shape[-2:], bool)) if is_causal(trial) else True
-        typical = 1 / found.shape[-1]
-        wrong = (np.abs(found) < 1e-3 * typical) & seen
-        if not wrong.any() or np.abs(numbers_in(trial)).max() > 50:
+        by_the_reference = replace(trial, call=lambda case: Outcome(reference(*case.args, **case.kwargs)))
+        right, typical = weights_of(by_the_reference, place), 1 / found.shape[-1]
+        wrong = (np.abs(found) < 1e-3 * typical) & (right > 1e-2 * typical)
+        if not wrong.any():
             return None
         *_, i, j = (int(n) for n in np.argwhere(wrong)[0])
         whose = "itself" if i == j else f"token {j}"
-        return f"token {i} gives no weight to {whose}, which it may see; every token that is seen has a share"
+        return f"token {i} gives no weight to {whose}, which it may see; {right[wrong][0]:.2g} is right"
 
     return broken
 
@@ -149,8 +149,3 @@ def softmax_of_scores(trial: Trial) -> str | None:
     allowed = np.tril(np.ones(found.shape[-2:], bool)) if causal(trial) else None
     scores = q @ k.swapaxes(-1, -2)
     return not_softmax(found, scores, "q . k", q.shape[-1] ** -0.5, "1/sqrt(d) = ", allowed)
-
-
-def numbers_in(trial: Trial) -> Array:
-    """All floating numbers among the arguments, in one row."""
-    return np.concatenate([numbers(a).ravel() for a in arrays(trial.case.args) if is_floating(a)])
