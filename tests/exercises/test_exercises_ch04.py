@@ -296,9 +296,13 @@ WRONG = {
         attention(weights=lambda s: F.one_hot(s.argmax(-1), s.shape[-1]).to(s.dtype)),
         "no gradient reaches `W_q.weight`",
     ),
+    "MultiHeadAttention: over the queries": (
+        attention(weights=lambda s: torch.softmax(s, dim=-2)),
+        "`W_q.bias` is used and moves no output",
+    ),
     "MultiHeadAttention: dropout": (
         attention(weights=lambda s: F.dropout(torch.softmax(s, dim=-1), 0.1)),
-        "the same call gives another result each time",
+        "after `.eval()` your module gives other numbers than before",
     ),
     "MultiHeadAttention: heads put together last first": (
         attention(heads=lambda heads: heads.flip(1)),
@@ -335,6 +339,13 @@ def test_what_is_wrong_is_told(wrong):
     report = report_on(f"ch04_multi_head/{wrong.partition(':')[0]}", answer)
     assert not report.passed
     assert told in str(report)
+
+
+@pytest.mark.parametrize("name", ["split_heads", "merge_heads"])
+def test_nothing_returned_is_not_told_as_cut_off(name):
+    report = report_on(f"ch04_multi_head/{name}", lambda *given: None)
+    assert "got None" in str(report)
+    assert "cuts the result off" not in str(report)
 
 
 @pytest.fixture(scope="module")

@@ -271,14 +271,12 @@ def every_parameter_matters(trial: Trial) -> str | None:
     if allowed is not None or (x if memory is None else memory).shape[1] < 2:
         return None
     gradients = trial.call(replace(trial.case, probe="module_gradients")).value
-    moves = {
-        name: not isinstance(gradients[name], str) and bool(gradients[name].abs().max() > 1e-3)
-        for name in trial.case.args[1]
-    }
-    of_bias = moves.pop("W_k.bias", False)
-    if unused := [name for name, moved in moves.items() if not moved]:
+    if unused := [name for name in trial.case.args[1] if isinstance(gradients[name], str)]:
         return f"no gradient reaches `{unused[0]}`: is it used?"
-    if not of_bias:
+    still = [name for name in trial.case.args[1] if gradients[name].abs().max() <= 1e-3]
+    if cancelled := [name for name in still if name != "W_k.bias"]:
+        return f"`{cancelled[0]}` is used and moves no output: whatever it adds cancels on the way"
+    if "W_k.bias" in still:
         return None
     return (
         "W_k's bias moves your output; it adds the same to all scores of a query, which a softmax over the "
@@ -1141,10 +1139,14 @@ class head_axis_added(nn.Module):
         q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         v = self.W_v(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
         if mask is not None:
             mask = mask.unsqueeze(1)
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.W_o(heads.transpose(1, 2).flatten(2))
+            scores = scores.masked_fill(~mask, -1e9)
+        weights = torch.softmax(scores, dim=-1)
+        if mask is not None:
+            weights = weights * mask
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
 
 
 @EXERCISE.misconception(
@@ -1314,6 +1316,32 @@ class empty_rows_opened_in_place(nn.Module):
         weights = torch.softmax(scores, dim=-1)
         if mask is not None:
             weights = weights * ~empty
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception(
+    "You multiply q by k as it lies. A score is the dot product of a query and a key, so the keys are "
+    "transposed in their last two axes: q @ k.transpose(-2, -1)."
+)
+class keys_not_transposed(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        scores = q @ k / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e9)
+        weights = torch.softmax(scores, dim=-1)
+        if mask is not None:
+            weights = weights * mask
         return self.W_o((weights @ v).transpose(1, 2).flatten(2))
 
 

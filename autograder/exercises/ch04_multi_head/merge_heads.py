@@ -10,7 +10,7 @@ import torch
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes, tensor
-from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device, whence
+from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device, whence
 from tfcore.layers import heads
 
 
@@ -40,6 +40,7 @@ EXERCISE = Exercise(
     signature="merge_heads(x)",
     goal="Put the heads of each token side by side: (B, h, T, d/h) to (B, T, d), the inverse of split_heads.",
     reference=heads.merge_heads,
+    same=as_close,
     criteria=(
         Criterion("each token gets the channels of all its heads, head by head", 1, separate),
         Criterion("the dtype of x is kept", 0.25, other_dtypes),

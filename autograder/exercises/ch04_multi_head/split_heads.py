@@ -10,7 +10,7 @@ import torch
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes, tensor
-from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device, whence
+from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device, whence
 from tfcore.layers import heads
 
 
@@ -47,6 +47,7 @@ EXERCISE = Exercise(
     signature="split_heads(x, num_heads)",
     goal="Cut each token's d channels into h heads of width d/h: (B, T, d) to (B, h, T, d/h).",
     reference=heads.split_heads,
+    same=as_close,
     criteria=(
         Criterion("each head gets its own channels of every token", 1.5, dividing),
         Criterion("a ValueError when the heads do not divide the width", 0.5, not_dividing),
@@ -151,6 +152,16 @@ def all_channels_for_each(x, num_heads):
     if x.shape[-1] % num_heads:
         raise ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}")
     return torch.stack([x] * num_heads, dim=1)
+
+
+@EXERCISE.misconception(
+    "You return a list of heads. Attention multiplies all heads at once, so they are one tensor: "
+    "torch.stack(heads, dim=1)."
+)
+def list_of_heads(x, num_heads):
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}")
+    return list(x.chunk(num_heads, dim=-1))
 
 
 @EXERCISE.misconception(
