@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from autograder.exercise import Exercise
 
 SAME = "the same as above"
+WIDTH = 100
 
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
 
@@ -111,36 +113,52 @@ class Report:
         return f"{name}: {self.score:g} of {self.max_score:g} points"
 
     def __str__(self) -> str:
-        lines = [self.title]
-        if self.note:
-            lines.append(f"  {self.note}")
-        for result, details in self._told():
-            mark = "✗" if result.failure else "✓"
-            lines.append(f"  {mark} {result.earned:g}/{result.points:g}  {result.says}")
-            lines += [f"         {line}" for line in details]
+        return "\n".join(indent + line for indent, line in self._indented())
+
+    def wrapped(self, width: int = WIDTH) -> str:
+        """The same in lines of `width`, each cut between words and continued below its beginning."""
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        lines: list[str] = []
+        for indent, line in self._indented():
+            wrapper.initial_indent, wrapper.subsequent_indent = indent, f"{indent}  "
+            lines += wrapper.wrap(line)
         return "\n".join(lines)
 
-    def _told(self) -> Iterator[tuple[CriterionResult, list[str]]]:
-        """Each criterion with the lines below it; what was told before is not told again."""
+    def _indented(self) -> Iterator[tuple[str, str]]:
+        yield "", self.title
+        for line in self.note.splitlines():
+            yield "  ", line
+        for head, details in self._told():
+            yield "  ", head
+            for line in details:
+                yield " " * 9, line
+
+    def _told(self) -> Iterator[tuple[str, list[str]]]:
+        """Each criterion with the lines below it; those that failed for a reason told before in one line."""
         told: set[str] = set()
+        again: list[CriterionResult] = []
         for result in self.criteria:
-            if result.failure:
-                yield result, _lines(result.failure, told)
-            else:
+            if not result.failure:
                 waits = result.points and not result.earned
-                yield result, ["counts once the first point above is met"] if waits else []
+                yield _head("✓", [result]), ["counts once the first point above is met"] if waits else []
+            elif lines := _lines(result.failure, told):
+                yield _head("✗", [result]), lines
+            else:
+                again.append(result)
+        if again:
+            yield _head("✗", again), [SAME]
 
     def _repr_html_(self) -> str:
         """The report as HTML without a script, every word of the student's escaped."""
         colour = "#1a7f37" if self.passed else "#b35900"
         rows = []
-        for result, lines in self._told():
-            mark = "✗" if result.failure else "✓"
-            details = "".join(f"<p style='margin:0'>{html.escape(line)}</p>" for line in lines)
-            rows.append(
-                f"<li>{mark} <b>{result.earned:g}/{result.points:g}</b> {html.escape(result.says)}"
-                f"<div style='margin-left:2em'>{details}</div></li>"
+        for head, lines in self._told():
+            mark, points, says = html.escape(head).split(maxsplit=2)
+            details = "".join(
+                f"<p style='margin:0;padding-left:1em;text-indent:-1em'>{html.escape(line)}</p>"
+                for line in lines
             )
+            rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{details}</div></li>")
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
         return (
             f"<div style='border-left:4px solid {colour};padding-left:1em'>"
@@ -149,20 +167,32 @@ class Report:
         )
 
 
+def _head(mark: str, results: list[CriterionResult]) -> str:
+    """``✗ 0/2  gradients; any axis``: criteria with the points they gave together."""
+    earned, points = sum(r.earned for r in results), sum(r.points for r in results)
+    return f"{mark} {earned:g}/{points:g}  {'; '.join(r.says for r in results)}"
+
+
 def _lines(failure: Failure, told: set[str]) -> list[str]:
-    """What is said of a failure, but for what is in `told` already; all of it is, afterwards."""
+    """What is said of a failure, its hint first; nothing if the hint or the fault was told before.
+
+    Args:
+        failure: why a criterion was not met.
+        told: what was said of those before; what is said of this one is added.
+    """
     raised = failure.fault.startswith("your code raised")
     fault = in_words(failure.fault) if raised else failure.fault
     broken, hint = in_words(failure.broken or ""), failure.hint or ""
     before = told.copy()
     told |= {fault, broken, hint} - {""}
+    if hint in before or (fault in before and not hint):
+        return []
+    lines = [f"→ {hint}"] if hint else []
     if fault in before:
-        return [SAME] if not hint or hint in before else [SAME, f"→ {hint}"]
-    lines = [f"{failure.case}: {failure.fault}"]
-    if hint in before:
-        return [*lines, f"→ {SAME}"]
+        return [*lines, SAME]
+    lines.append(f"{failure.case}: {failure.fault}")
     if failure.call:
         lines.append(f"the call was {failure.call}")
     if failure.broken:
         lines.append("it breaks the same rule as above" if broken in before else failure.broken)
-    return [*lines, f"→ {hint}"] if hint else lines
+    return lines

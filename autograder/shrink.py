@@ -49,11 +49,7 @@ def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) 
         if still_fails(other):
             smallest, simpler = other, _simpler(other)
     patience.seconds -= time.monotonic() - start
-    if smallest is case:
-        return case
-    cut_down = f"the smallest input found that still fails (cut down from: {case.says})"
-    only_rounded = size(smallest) == size(case)
-    return replace(smallest, says=f"{case.says}, rounded" if only_rounded else cut_down)
+    return smallest if size(smallest) == size(case) else replace(smallest, says="smallest case")
 
 
 def size(case: Case) -> int:

@@ -55,7 +55,7 @@ def check(function: Function, exercise: str | None = None) -> Report:
     if report.forbidden:
         written = _written(function, namespace, calls)
         report = replace(report, note=forbidden.told(report.forbidden, written))
-    print(report)
+    print(report.wrapped())
     return report
 
 

@@ -65,6 +65,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         return f"expected {wanted}, got {describe(got)}{cure}"
     if array.shape != target.shape:
         return f"expected shape {target.shape}, got shape {array.shape}{_as_seen(array, target)}"
+    of_truth = array.dtype == target.dtype == bool
     array, target = array.astype(np.float64), target.astype(np.float64)
     with np.errstate(all="ignore"):
         close = np.abs(array - target) <= tolerance * np.maximum(1, np.abs(target))
@@ -74,7 +75,18 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         return None
     where = tuple(int(i) for i in np.argwhere(~close)[0])
     place = f" at {list(where)}" if where else ""
-    return f"expected {target[where]:.6g}{place}, got {array[where]:.6g}"
+    if of_truth:
+        return f"expected {bool(target[where])}{place}, got {bool(array[where])}"
+    wanted, found = _told_apart(float(target[where]), float(array[where]))
+    with np.errstate(over="ignore"):
+        narrow = array[where] == np.float32(target[where])
+    return f"expected {wanted}{place}, got {found}{' (rounded to float32?)' if narrow else ''}"
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers, with as many digits as it takes to see that they differ."""
+    digits = next((n for n in range(6, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
+    return f"{one:.{digits}g}", f"{other:.{digits}g}"
 
 
 def _steps_differ(got: Any, expected: list[Any], tolerance: float) -> str | None:
@@ -92,7 +104,7 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
     if raised := expected.get("raised"):
         if isinstance(got, dict) and "raised" in got:
             return None if got["raised"] == raised else f"expected a {raised}, got a {got['raised']}"
-        return f"expected a {raised} to be raised; your code returned {describe(got):.100}"
+        return f"expected a {raised} to be raised; your code returned {describe(got)}"
     if not isinstance(got, dict):
         return f"expected {describe(expected)}, got {describe(got)}"
     if "raised" in got:
@@ -201,8 +213,8 @@ def _largest(array: Any) -> float:
 
 
 def in_words(sentence: str) -> str:
-    """The sentence without its finite numbers: what is left tells one kind of failure from another."""
-    unnumbered = re.sub(r"(?<!\w)-?\d[\d.]*(e[+-]?\d+)?", "#", sentence)
+    """The sentence without its finite numbers, True and False: what is left tells kinds of failure apart."""
+    unnumbered = re.sub(r"(?<!\w)-?\d[\d.]*(e[+-]?\d+)?|\b(True|False)\b", "#", sentence)
     return re.sub(r"[\[(]*#[#,\s\[\]().]*", "#", unnumbered)
 
 
@@ -234,20 +246,20 @@ def _array_as_code(array: Any, most: int) -> str:
     return f"{made}({plain}{told})"
 
 
-def describe(value: Any) -> str:
-    """What a value is, in a few words: its type, shape and dtype; small ones in full."""
+def describe(value: Any, most: int = 12) -> str:
+    """What a value is, in a few words: its type, shape and dtype; so many numbers in full, inside no list."""
     if is_tensor(value):
-        small = value.numel() <= 12 and value.device.type != "meta"
+        small = value.numel() <= most and value.device.type != "meta"
         plain = np.array2string(tensors.numbers(value), precision=4, separator=", ") if small else ""
         inside = f" {plain}".replace("\n", "").rstrip()
         return f"a tensor of shape {tuple(value.shape)} ({_dtype(value)}){inside}"
     if isinstance(value, np.ndarray):
-        small = value.size <= 12
+        small = value.size <= most
         numbers = f" {np.array2string(value, precision=4, separator=', ')}".replace("\n", "") if small else ""
         return f"an array of shape {value.shape} ({value.dtype}){numbers}"
     if isinstance(value, tuple | list):
         kind = type(value).__name__
-        inside = ", ".join(describe(v) for v in value[:4]) if len(value) <= 4 else "..."
+        inside = ", ".join(describe(v, 0) for v in value) if len(value) <= 4 else "..."
         return f"a {kind} of {len(value)}: {inside}"
     if value is None:
         return "None (is a return missing?)"

@@ -55,23 +55,22 @@ class TestText:
         report = examined(lambda x, axis=None: x.mean(axis=axis))
         assert str(report).count("You take the mean") == 1
 
+    def test_the_hint_stands_first(self):
+        lines = [line.strip() for line in str(failing(misconception="mean", hint="Add.")).splitlines()]
+        assert lines[2:5] == ["→ Add.", "two rows: expected 1, got 2", "the call was f(x=1)"]
+
     @pytest.mark.parametrize(
         ("first", "second", "shown"),
         [
-            (
-                Failure("a", "f(1)", "your code raised ValueError: sizes (2, 3) (2,) (line 3: x / s)"),
-                Failure("b", "f(2)", "your code raised ValueError: sizes (4, 3, 1) (5, 1) (line 3: x / s)"),
-                ["the same as above"],
-            ),
             (
                 Failure("a", "f(1)", "your code raised ValueError: (line 3: x / s)"),
                 Failure("b", "f(2)", "your code raised ValueError: (line 4: x * s)"),
                 ["b: your code raised ValueError: (line 4: x * s)", "the call was f(2)"],
             ),
             (
-                Failure("a", "f(1)", "expected 1, got 2", None, "mean", "Add."),
-                Failure("b", "f(2)", "expected 3, got 4", "rows", "mean", "Add."),
-                ["b: expected 3, got 4", "→ the same as above"],
+                Failure("a", "f(1)", "expected 1, got 2"),
+                Failure("b", "f(2)", "expected 1, got 2", None, "mean", "Add."),
+                ["→ Add.", "the same as above"],
             ),
             (
                 Failure("a", "f(1)", "expected 1, got 2", "row 1 sums to 2"),
@@ -91,7 +90,41 @@ class TestText:
         )
         lines = [line.strip() for line in str(report).splitlines()]
         assert lines[lines.index("✗ 0/1  b") + 1 :] == shown
-        assert all(f"<p style='margin:0'>{line}</p>" in report._repr_html_() for line in shown)
+        assert all(f">{line}</p>" in report._repr_html_() for line in shown)
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            (
+                Failure("a", "f(1)", "your code raised ValueError: sizes (2, 3) (2,) (line 3: x / s)"),
+                Failure("b", "f(2)", "your code raised ValueError: sizes (4, 3, 1) (5, 1) (line 3: x / s)"),
+            ),
+            (
+                Failure("a", "f(1)", "expected 1, got 2", None, "mean", "Add."),
+                Failure("b", "f(2)", "expected 3, got 4", "rows", "mean", "Add."),
+            ),
+        ],
+    )
+    def test_what_failed_for_the_same_reason_stands_in_one_line(self, first, second):
+        whys = {"a": first, "b": second, "c": None, "d": second}
+        report = Report("toy/total", 4, tuple(CriterionResult(n, 0.5, 0, why) for n, why in whys.items()))
+        assert [line.strip() for line in str(report).splitlines()][-4:] == [
+            "✓ 0/0.5  c",
+            "counts once the first point above is met",
+            "✗ 0/1  b; d",
+            "the same as above",
+        ]
+        assert "<b>0/1</b> b; d" in report._repr_html_()
+
+    def test_long_lines_go_on_below_their_beginning(self):
+        report = failing(hint="Add the numbers. " * 20, call=f"f(x={'9' * 120})")
+        text = report.wrapped()
+        assert text.split() == str(report).split()
+        assert max(len(line) for line in text.splitlines() if "999" not in line) <= 100
+        first, second = [line for line in text.splitlines() if "numbers" in line][:2]
+        assert first.startswith(" " * 9 + "→ Add")
+        assert len(second) - len(second.lstrip()) == 11
+        assert f"f(x={'9' * 120})" in text
 
 
 class TestHtml:

@@ -64,12 +64,23 @@ class TestDiffers:
             (np.nan, 1.0, "got nan"),
             (1.0, np.nan, "expected nan, got 1"),
             (np.inf, 1e300, "got inf"),
-            (np.array([True]), np.array([False]), "expected 0 at [0], got 1"),
+            (np.array([True]), np.array([False]), "expected False at [0], got True"),
+            (np.array([1]), np.array([False]), "expected 0 at [0], got 1"),
+            (
+                np.array([-0.3], np.float32),
+                np.array([-0.3]),
+                "-0.3 at [0], got -0.30000001 (rounded to float32?)",
+            ),
+            (np.array([0.1 + 1e-8]), np.array([0.1]), "expected 0.1 at [0], got 0.10000001"),
+            (1e300, 2e300, "expected 2e+300, got 1e+300"),
             (np.array([200], np.uint8), np.array([201], np.uint8), "expected 201 at [0], got 200"),
         ],
     )
     def test_different(self, got, expected, words):
         assert words in differs(got, expected, 1e-9)
+
+    def test_only_what_was_rounded_is_said_to_be(self):
+        assert "float32" not in differs(np.array([0.1 + 1e-8]), np.array([0.1]), 1e-9)
 
 
 class TestTolerance:
@@ -107,6 +118,11 @@ class TestDescribe:
         assert describe(None) == "None (is a return missing?)"
         assert len(describe("x" * 1000)) <= 80
         assert describe((1, 2)) == "a tuple of 2: 1, 2"
+        pair = (torch.rand(1, 2, 3), torch.zeros(2))
+        assert (
+            describe(pair)
+            == "a tuple of 2: a tensor of shape (1, 2, 3) (float32), a tensor of shape (2,) (float32)"
+        )
 
     @pytest.mark.parametrize(
         ("value", "code"),
@@ -140,6 +156,7 @@ class TestDescribe:
             ("expected 0 at [0], got nan", "expected 1 at [0], got 0", False),
             ("expected shape (3, 1), got shape (3,)", "expected shape (2, 1), got shape (2,)", True),
             ("in `W_q`: expected 1, got 2", "in `W_k`: expected 1, got 2", False),
+            ("expected True at [0], got False", "expected False at [2, 1], got True", True),
             ("sizes (2,3,3) (2,3)", "sizes (2,4) (4,)", True),
         ],
     )
