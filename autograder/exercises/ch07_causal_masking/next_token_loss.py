@@ -496,7 +496,7 @@ def places_that_count(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
     keep = targets != ignore_index
     if not keep.any():
-        return torch.zeros((), dtype=logits.dtype, device=logits.device)
+        return logits[:, :0].sum()
     rows, targets = logits[:, :-1][keep], targets[keep]
     return (torch.logsumexp(rows, dim=-1) - rows.gather(1, targets[:, None])[:, 0]).mean()
 
