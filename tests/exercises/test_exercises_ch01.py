@@ -197,6 +197,18 @@ def test_a_sentence_to_act_on(name, answer, words):
     assert words in str(report), report
 
 
+@pytest.mark.parametrize(
+    "cleaned", [str.lower, lambda kind: kind[:3] if kind.startswith("rnn") else kind.removeprefix("self-")]
+)
+def test_a_kind_is_compared_as_it_stands(cleaned):
+    right = paths(lambda T, L: T + L - 1)
+    report = report_on(
+        "critical_path", lambda seq_len, num_layers, kind: right(seq_len, num_layers, cleaned(kind))
+    )
+    assert report.score == 1.5
+    assert "expected a ValueError to be raised here" in str(report)
+
+
 def read_in_columns(x, h0, W_xh, W_hh, b_h):
     h, states = h0.T, []
     for t in range(x.shape[1]):

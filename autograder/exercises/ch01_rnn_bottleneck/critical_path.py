@@ -14,6 +14,10 @@ KINDS = ("lstm", "gru", "convolution", "transformer", "feedforward", "mlp", "per
 """Kinds of layers that the exercise does not ask for."""
 
 
+NEARLY = ("RNN", "rnn2", "self-attention", "Attention")
+"""Kinds that hold the name of one that it asks for, and are none."""
+
+
 def number(rng: np.random.Generator, low: int, high: int) -> int:
     """A drawn number from low to high, both included."""
     return int(rng.integers(low, high + 1))
@@ -40,6 +44,8 @@ def attending(rng: np.random.Generator) -> Iterator[Case]:
 def other_kinds(rng: np.random.Generator) -> Iterator[Case]:
     for kind in rng.permutation(KINDS)[:2]:
         yield Case(f"the kind {str(kind)!r}", (number(rng, 4, 9), number(rng, 2, 3), str(kind)))
+    for kind in NEARLY:
+        yield Case(f"the kind {kind!r}", (number(rng, 4, 9), number(rng, 2, 3), kind))
     yield Case("no kind at all", (number(rng, 4, 9), number(rng, 2, 3), ""))
 
 
@@ -267,6 +273,18 @@ def all_else_is_attention(seq_len, num_layers, kind):
     if kind == "rnn":
         return seq_len + num_layers - 1
     return num_layers
+
+
+@EXERCISE.misconception(
+    "You take names that only resemble the two, such as 'RNN' or 'self-attention'. There is no such kind: "
+    "compare with ==, and `raise ValueError(...)` for all else."
+)
+def much_the_same_name(seq_len, num_layers, kind):
+    if "rnn" in kind.lower():
+        return seq_len + num_layers - 1
+    if "attention" in kind.lower():
+        return num_layers
+    raise ValueError(f"no such kind: {kind}")
 
 
 @EXERCISE.misconception(
