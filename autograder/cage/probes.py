@@ -106,11 +106,12 @@ def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -
         What each move gave, as it was then; ``{"raised": NAME}`` for an exception.
     """
     seen: list[Any] = []
-    beside = _moved(made(**init), _others(moves))
+    with unobserved():
+        beside = _moved(made(**init), _others(moves))
     for found in _moved(made(**init), moves):
         with unobserved():
             seen.append(tensors.private_copy(found))
-        next(beside)
+            next(beside)
     return seen
 
 
@@ -132,8 +133,8 @@ def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
             result = function(*args, **kwargs)
     except devices.Clash as clash:
         return str(clash)
-    stranger = any(mode.is_stranger(t) for t in tensors.arrays(result) if tensors.is_tensor(t))
-    return "the result lies on the cpu" if stranger else ""
+    whence = [mode.whence(leaf) for leaf in tensors.arrays(result) if tensors.is_tensor(leaf)]
+    return next((f"the result lies on the cpu, {how}" for how in whence if how), "")
 
 
 def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import nn
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
     counted,
     fitting,
@@ -28,6 +29,9 @@ from tfcore import cache
 
 MANY = 30
 """Tokens that are written one by one where the cost is counted."""
+
+COPIES = ("cat", "stack", "clone", "zeros", "empty")
+"""By what old tokens get into new tensors."""
 
 
 class KVCache(cache.KVCache):
@@ -108,6 +112,13 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield used("filled by the prompt, and a token more", init, *updates(rng, init, init["max_len"], 1))
 
 
+def copying(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Instead of the keys and values, what made new tensors at each step."""
+    outcome = call(case)
+    made = outcome.cost.get("calls", {})
+    return replace(outcome, value={"at each step": [op for op in COPIES if made.get(op, 0) >= MANY]})
+
+
 def copies_nothing(trial: Trial) -> str | None:
     """All that is allocated, from first to last, is the room and a little for the new tokens."""
     init, cost = trial.case.args[0], trial.outcome.cost
@@ -133,7 +144,7 @@ EXERCISE = Exercise(
         Criterion("`length` counts the tokens", 0.25, looked_at, measure=lengths, test=right_lengths),
         Criterion("a ValueError where there is no room, and nothing has changed", 0.5, overfull),
         Criterion(
-            "a step copies nothing but its own tokens", 0.5, long_text, observes="cost", test=copies_nothing
+            "a step copies nothing but its own tokens", 0.5, long_text, measure=copying, test=copies_nothing
         ),
         Criterion("the dtype that is asked for", 0.25, in_other_dtypes),
         Criterion("the device that is asked for", 0.25, elsewhere(on_a_card), test=on_its_device),
@@ -401,6 +412,26 @@ class length_grows_before_the_check:
             raise ValueError("the cache is full")
         self.keys[:, :, start : self.length] = k
         self.values[:, :, start : self.length] = v
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+
+
+@EXERCISE.misconception(
+    "You write token by token until there is no room, and raise the error with half of a chunk written. "
+    "Compare self.length + k.shape[2] with max_len before anything is changed."
+)
+class half_a_chunk_written:
+    def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
+        self.keys = torch.zeros(batch, num_kv_heads, max_len, d_head, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        self.length, self.max_len = 0, max_len
+
+    def update(self, k, v):
+        for t in range(k.shape[2]):
+            if self.length == self.max_len:
+                raise ValueError("the cache is full")
+            self.keys[:, :, self.length] = k[:, :, t]
+            self.values[:, :, self.length] = v[:, :, t]
+            self.length += 1
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
 

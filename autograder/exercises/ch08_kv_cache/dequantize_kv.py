@@ -11,7 +11,7 @@ from torch import Tensor
 from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
-from autograder.exercises.laws import FIRST, LAST, differentiated
+from autograder.exercises.laws import FIRST, LAST, as_close, differentiated
 from tfcore import cache
 
 
@@ -68,6 +68,7 @@ EXERCISE = Exercise(
     signature="dequantize_kv(q, scale)",
     goal="Turn whole numbers and the steps of their channels back into keys or values.",
     reference=dequantize_kv,
+    same=as_close,
     criteria=(
         Criterion("each number times the step of its channel", 0.5, ordinary),
         Criterion("the dtype of the scale", 0.25, dtypes),
@@ -114,6 +115,14 @@ def scale_to_int8(q, scale):
 
 
 @EXERCISE.misconception(
+    "You cast the *scale* to int8, where 0.07 becomes 0, and so the result is whole numbers too. Leave the "
+    "scale as it is: int8 times float is a float."
+)
+def all_in_int8(q, scale):
+    return q * scale.to(torch.int8)
+
+
+@EXERCISE.misconception(
     "All channels get the scale of the first. Keep the last axis of the scale and let it broadcast: q * "
     "scale."
 )
@@ -134,6 +143,14 @@ def mean_scale(q, scale):
 )
 def always_float32(q, scale):
     return q.float() * scale.float()
+
+
+@EXERCISE.misconception(
+    "`q.float()` is float32, and a scale in half precision is widened to it. Take the dtype from the scale: "
+    "q.to(scale.dtype) * scale, or q * scale."
+)
+def at_least_float32(q, scale):
+    return q.float() * scale
 
 
 @EXERCISE.misconception(

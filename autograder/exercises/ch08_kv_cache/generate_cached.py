@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from autograder.cage.tensors import numbers
-from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
+from autograder.exercise import Case, Criterion, Exercise, Lent, Outcome, Property, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import repeatable
 from tfcore.generate import generate
@@ -104,13 +105,35 @@ def counted(rng: np.random.Generator) -> Iterator[Case]:
     yield story(rng, f"{B} prompts of {T} tokens, {n} more each", B, T, n, V)
 
 
-def calls(trial: Trial) -> list[int]:
+def calls(outcome: Outcome) -> list[int]:
     """How many tokens of each sequence the model was given, call by call."""
     return [
         args[0].shape[1]
-        for name, args in trial.outcome.asked
+        for name, args in outcome.asked
         if name == "__call__" and isinstance(args[0], Tensor) and args[0].ndim == 2
     ]
+
+
+def rooms(outcome: Outcome) -> list[int]:
+    """How many tokens each cache was made for."""
+    return [args[1] for name, args in outcome.asked if name == "new_cache"]
+
+
+def reading(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Instead of the text, how many tokens were read in each call."""
+    outcome = call(case)
+    return replace(outcome, value=calls(outcome))
+
+
+def remembering(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Instead of the text, how many caches there were and whether the one fits the text."""
+    outcome = call(case)
+    _, prompt, n = case.args
+    length, found = prompt.shape[1] + n, rooms(outcome)
+    if len(found) != 1:
+        return replace(outcome, value="several" if found else "none")
+    fits = "too small" if found[0] < length - 1 else "too large" if found[0] > 2 * length else "fits"
+    return replace(outcome, value=fits)
 
 
 def sizes_of(trial: Trial) -> tuple[int, int, int]:
@@ -120,7 +143,7 @@ def sizes_of(trial: Trial) -> tuple[int, int, int]:
 
 def reads_each_token_once(trial: Trial) -> str | None:
     _, T, n = sizes_of(trial)
-    read = calls(trial)
+    read = calls(trial.outcome)
     if sum(read) <= T + n:
         return None
     return (
@@ -131,7 +154,7 @@ def reads_each_token_once(trial: Trial) -> str | None:
 
 def reads_the_prompt_at_once(trial: Trial) -> str | None:
     _, T, n = sizes_of(trial)
-    read = calls(trial)
+    read = calls(trial.outcome)
     if len(read) <= n + 1:
         return None
     return (
@@ -142,17 +165,14 @@ def reads_the_prompt_at_once(trial: Trial) -> str | None:
 
 def asks_for_fitting_room(trial: Trial) -> str | None:
     _, T, n = sizes_of(trial)
-    asked = [args for name, args in trial.outcome.asked if name == "new_cache"]
-    if not asked:
+    found = rooms(trial.outcome)
+    if trial.value == "none":
         return "you never call model.new_cache(batch, max_len): nothing is remembered"
-    if len(asked) > 1:
-        return f"you make {len(asked)} caches; one, made before the loop, remembers the whole text"
-    _, max_len = asked[0]
-    if not T + n - 1 <= max_len <= 2 * (T + n):
-        return (
-            f"you ask for room for {max_len} tokens; the prompt has {T} and {n} will come, so ask for {T + n}"
-        )
-    return None
+    if trial.value == "several":
+        return f"you make {len(found)} caches; one, made before the loop, remembers the whole text"
+    if trial.value == "fits":
+        return None
+    return f"you ask for room for {found[0]} tokens; the prompt has {T} and {n} will come, so ask for {T + n}"
 
 
 def _listed(read: list[int]) -> str:
@@ -176,7 +196,7 @@ def first_wrong_token(trial: Trial) -> str | None:
     place = int(np.flatnonzero(wrong.any(axis=0))[0])
     row = int(np.flatnonzero(wrong[:, place])[0])
     which = place - T + 1
-    fed = calls(trial)[:which]
+    fed = calls(trial.outcome)[:which]
     read = "the whole prompt" if which == 1 else "all tokens before it, once each,"
     return (
         f"new token {which} of sequence {row} is {int(trial.value[row, place])}, where a model that has read "
@@ -192,12 +212,12 @@ EXERCISE = Exercise(
     reference=generate_cached,
     criteria=(
         Criterion("the tokens that the model says, each after all before it", 1.5, texts),
-        Criterion("no token is read twice", 1, counted, observes="cost", test=reads_each_token_once),
+        Criterion("no token is read twice", 1, counted, measure=reading, test=reads_each_token_once),
         Criterion(
-            "the prompt is read in one call", 0.5, counted, observes="cost", test=reads_the_prompt_at_once
+            "the prompt is read in one call", 0.5, counted, measure=reading, test=reads_the_prompt_at_once
         ),
         Criterion(
-            "one cache, with room for the text", 0.5, counted, observes="cost", test=asks_for_fitting_room
+            "one cache, with room for the text", 0.5, counted, measure=remembering, test=asks_for_fitting_room
         ),
         Criterion("the prompt is left as it was", 0.5, texts, observes="arguments"),
     ),
@@ -386,10 +406,10 @@ def no_room_for_the_prompt(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You ask for a fixed room, whatever the text. The memory of a cache is reserved in full: ask for "
+    "You ask for more room than the text will fill. The memory of a cache is reserved in full: ask for "
     "prompt.shape[1] + max_new_tokens places."
 )
-def fixed_room(model, prompt, max_new_tokens):
+def too_much_room(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), 1024)
     tokens, new = prompt, prompt
     for _ in range(max_new_tokens):

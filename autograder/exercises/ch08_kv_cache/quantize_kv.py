@@ -191,7 +191,7 @@ EXERCISE = Exercise(
     "Take the maximum over the tokens alone: amax(dim=2, keepdim=True)."
 )
 def one_scale_for_all(x):
-    scale = (x.abs().max() / 127).expand(x.shape[0], x.shape[1], 1, x.shape[3])
+    scale = x.abs().max() / 127
     scale = torch.where(scale == 0, 1.0, scale)
     return (x / scale).round().clamp(-127, 127).to(torch.int8), scale
 
@@ -212,7 +212,7 @@ def one_scale_for_each_token(x):
 )
 def one_scale_for_each_head(x):
     scale = x.abs().amax(dim=(2, 3), keepdim=True) / 127
-    scale = torch.where(scale == 0, 1.0, scale).expand(-1, -1, -1, x.shape[3])
+    scale = torch.where(scale == 0, 1.0, scale)
     return (x / scale).round().clamp(-127, 127).to(torch.int8), scale
 
 
@@ -222,7 +222,7 @@ def one_scale_for_each_head(x):
 )
 def one_scale_for_all_heads(x):
     scale = x.abs().amax(dim=(0, 1, 2), keepdim=True) / 127
-    scale = torch.where(scale == 0, 1.0, scale).expand(x.shape[0], x.shape[1], -1, -1)
+    scale = torch.where(scale == 0, 1.0, scale)
     return (x / scale).round().clamp(-127, 127).to(torch.int8), scale
 
 
@@ -234,6 +234,16 @@ def divided_by_128(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 128
     scale = torch.where(scale == 0, 1.0, scale)
     return (x / scale).round().to(torch.int8), scale
+
+
+@EXERCISE.misconception(
+    "int8 ends at 127. With max / 128 as the step, the largest number becomes 128, and your clamp makes it "
+    "smaller than it was: divide by 127."
+)
+def divided_by_128_and_clamped(x):
+    scale = x.abs().amax(dim=2, keepdim=True) / 128
+    scale = torch.where(scale == 0, 1.0, scale)
+    return (x / scale).round().clamp(-127, 127).to(torch.int8), scale
 
 
 @EXERCISE.misconception(

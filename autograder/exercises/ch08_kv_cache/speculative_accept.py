@@ -10,7 +10,7 @@ import torch
 
 from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
-from autograder.exercises.laws import FIRST, elsewhere, on_any_device
+from autograder.exercises.laws import FIRST, as_close, elsewhere, on_any_device
 from autograder.values import as_array, describe
 from tfcore import generate
 
@@ -244,6 +244,7 @@ EXERCISE = Exercise(
     signature="speculative_accept(p_target, p_draft, draft_tokens, u)",
     goal="Decide how many guesses of the small model stand, and which distribution the next token has.",
     reference=speculative_accept,
+    same=as_close,
     criteria=(
         Criterion("guesses stand up to the first that falls", 1, every, measure=counts, test=counts_right),
         Criterion("after a guess that falls: what the small model left over", 0.5, some_fall),
@@ -524,6 +525,48 @@ def changed_in_place(p_target, p_draft, draft_tokens, u):
         following.clamp_(min=0)
         following /= following.sum()
     return count, following
+
+
+@EXERCISE.misconception(
+    "You do not look at `u`: a guess falls whenever the large model likes it less. It should fall only "
+    "sometimes, with probability 1 - p_target/p_draft: while u is below the ratio, it stands."
+)
+def u_ignored(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    for i in range(n):
+        x = draft_tokens[i]
+        if p_target[i, x] < p_draft[i, x]:
+            rest = (p_target[i] - p_draft[i]).clamp(min=0)
+            return i, rest / rest.sum()
+    return n, p_target[n]
+
+
+@EXERCISE.misconception(
+    "When all guesses stand your loop runs past the last of them. Stop after n guesses, `while i < n "
+    "and ...`, and return p_target[n] then."
+)
+def past_the_end(p_target, p_draft, draft_tokens, u):
+    i = 0
+    while u[i] < p_target[i, draft_tokens[i]] / p_draft[i, draft_tokens[i]]:
+        i += 1
+    rest = (p_target[i] - p_draft[i]).clamp(min=0)
+    return i, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "`p_target[i] -= ...` writes into the caller's p_target. Write p_target[i] - p_draft[i], which makes a "
+    "new tensor."
+)
+def subtracted_in_place(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    p_target[count] -= p_draft[count]
+    rest = p_target[count].clamp(min=0)
+    return count, rest / rest.sum()
 
 
 @EXERCISE.style("guess by guess, with an early return")
