@@ -330,6 +330,23 @@ WRONG = {
 }
 
 
+def test_a_table_remembered_by_its_size_is_told_by_its_angles():
+    tables = {}
+
+    def apply_rope(x, positions, base=10000.0):
+        size = (*x.shape[-2:], base, x.dtype)
+        if size not in tables:
+            omega = base ** -(torch.arange(0, size[1], 2) / size[1])
+            angles = positions[:, None].double() * omega
+            tables[size] = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        (cos, sin), (one, two) = tables[size], x.chunk(2, dim=-1)
+        return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1)
+
+    report = report_on("ch05_positions/apply_rope", apply_rope)
+    assert "at the positions that are given" in [c.says for c in report.criteria if c.failure]
+    assert "you turn channels" in str(report)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_an_unknown_mistake_is_told_by_its_smallest_case(case):
     name, wrong, sentence = WRONG[case]

@@ -13,7 +13,7 @@ from torch import Tensor
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes, tensor
-from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
+from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device
 from tfcore.positions import rotary
 
 SINGLE = 1e-4
@@ -46,6 +46,7 @@ def at_positions(rng: np.random.Generator) -> Iterator[Case]:
     """Positions that do not count 0, 1, 2, ...: decoding, padding, far ahead."""
     place = int(rng.integers(4, 30))
     yield Case(f"one token, at position {place}", (tensor(rng, 1, 4), torch.tensor([place])))
+    yield Case(f"another token, at position {place + 1}", (tensor(rng, 1, 4), torch.tensor([place + 1])))
     yield Case("positions out of order", (tensor(rng, 5, 6), torch.from_numpy(rng.permutation(40)[:5])))
     one = torch.tensor([int(rng.integers(30, 60))])
     yield Case("the newest token of 2 x 3 heads", (tensor(rng, 2, 3, 1, 8), one))
@@ -168,6 +169,7 @@ EXERCISE = Exercise(
     signature="apply_rope(x, positions, base=10000.0)",
     goal="Turn channels i and i + d/2 of each token by the angle position * base^(-2i/d).",
     reference=apply_rope,
+    same=as_close,
     criteria=(
         Criterion("channels i and i + d/2 turn by position * base^(-2i/d)", 1.5, in_order, tolerance=SINGLE),
         Criterion("at the positions that are given", 0.5, at_positions, tolerance=50 * SINGLE),
