@@ -264,6 +264,7 @@ def describe(value: Any, most: int = 12) -> str:
     if value is None:
         return "None (is a return missing?)"
     if isinstance(value, dict):
-        return f"a dict with the keys {', '.join(map(repr, value))}"[:80]
+        keys = ", ".join(f"{key!r:.40}" for key in list(value)[:3])
+        return f"a dict with the keys {keys}{', ...' if len(value) > 3 else ''}"
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -27,6 +27,7 @@ QUESTIONS: dict[Any, tuple[Any, Any]] = {
 TO_NUMPY = ("numpy", "__array__")
 MEETS_ANY = ("copy_", "__setitem__")
 """What takes tensors of two devices, since it copies."""
+BROUGHT, MADE = "brought there and not back", "made without `device=` of the inputs"
 BORN = ("lift_fresh.default", "empty.memory_format")
 """What `torch.from_numpy` and `torch.Tensor(...)` are made of; no function mode sees these themselves."""
 
@@ -49,6 +50,7 @@ class Elsewhere(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._strangers: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+        self._whence: dict[int, str] = {}
         self._births = _Births()
 
     def __enter__(self) -> Elsewhere:
@@ -60,8 +62,9 @@ class Elsewhere(TorchFunctionMode):
         super().__exit__(*error)
         self._births.__exit__(*error)
 
-    def is_stranger(self, tensor: torch.Tensor) -> bool:
-        return self._strangers.get(id(tensor)) is tensor
+    def whence(self, tensor: torch.Tensor) -> str:
+        """How a stranger came to lie on the cpu, in words; empty for a tensor on the card."""
+        return self._whence[id(tensor)] if self._strangers.get(id(tensor)) is tensor else ""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -70,54 +73,59 @@ class Elsewhere(TorchFunctionMode):
         if func is torch.device:
             return func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            return self._placed(func(*args, **kwargs), stranger=name in BORN)
+            return self._placed(func(*args, **kwargs), MADE if name in BORN else "")
         if func in QUESTIONS:
-            return QUESTIONS[func][self.is_stranger(args[0])]
+            return QUESTIONS[func][bool(self.whence(args[0]))]
         met = _tensors((args, kwargs))
-        if name in TO_NUMPY and not self.is_stranger(met[0]):
-            raise NoNumpy(f"`.{name}` cannot read a tensor that is not on the cpu")
-        on_card = self._asked_for(name, args, kwargs)
-        if on_card is None:
-            on_card = self._arising(func, name, met, args)
+        if name in TO_NUMPY and not self.whence(met[0]):
+            raise NoNumpy(f"`.{name}` raises a TypeError there; stay in torch")
+        whence = self._asked_for(name, args, kwargs)
+        if whence is None:
+            whence = self._arising(func, name, met, args)
         if name == "cuda":
             func, args, kwargs = torch.Tensor.cpu, args[:1], {}
         result = func(*tree_map(_real, args), **tree_map(_real, kwargs))
-        if any(result is one and self.is_stranger(one) is on_card for one in met):
+        if any(result is one and bool(self.whence(one)) != bool(whence) for one in met):
             result = result.clone()  # as good as moved
-        return self._placed(result, stranger=not on_card)
+        return self._placed(result, whence)
 
-    def _asked_for(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
-        """Whether a call names the card as the device of its result; None if it names no device."""
+    def _asked_for(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Whence the result is on the cpu where a call names the device; None if it names none."""
         if name in ("cpu", "cuda"):
-            return name == "cuda"
+            return BROUGHT if name == "cpu" else ""
         moves = name in ("to", "type_as")
         for target in [*args[1:], *kwargs.values()] if moves else [kwargs.get("device")]:
             if isinstance(target, torch.Tensor):
-                return not self.is_stranger(target)
+                return BROUGHT if self.whence(target) else ""
             if isinstance(target, torch.device | str):
-                return torch.device(target).type != "cpu"
+                on_cpu = torch.device(target).type == "cpu"
+                return (BROUGHT if moves else MADE) if on_cpu else ""
         return None
 
-    def _arising(self, func: Any, name: str, met: list[torch.Tensor], args: tuple[Any, ...]) -> bool:
-        """Whether a result lies on the card as its operands do.
+    def _arising(self, func: Any, name: str, met: list[torch.Tensor], args: tuple[Any, ...]) -> str:
+        """Whence a result is on the cpu as its operands are.
 
         Raises:
             Meeting: they lie on two devices. A single number of the cpu may be anywhere.
         """
         if func in _device_constructors() or func is torch.normal:
-            return bool(args) and isinstance(args[0], torch.Tensor) and not self.is_stranger(args[0])
+            return self.whence(args[0]) if args and isinstance(args[0], torch.Tensor) else MADE
         if not met or name in MEETS_ANY:
-            return not met or not self.is_stranger(met[0])
-        strange = [one for one in met if self.is_stranger(one)]
+            return self.whence(met[0]) if met else ""
+        strange = [one for one in met if self.whence(one)]
+        if len(strange) == len(met):
+            return self.whence(met[0])
         wide = [one for one in strange if one.dim()]
-        reads_indices = name == "__getitem__" and not self.is_stranger(met[0])
-        if wide and len(strange) < len(met) and not reads_indices:
-            raise Meeting(f"`{name}` meets a tensor of shape {tuple(wide[0].shape)} that lies on the cpu")
-        return len(strange) < len(met)
+        reads_indices = name == "__getitem__" and not self.whence(met[0])
+        if wide and not reads_indices:
+            shape, whence = tuple(wide[0].shape), self.whence(wide[0])
+            raise Meeting(f"`{name}` meets a tensor of shape {shape} that lies on the cpu, {whence}")
+        return ""
 
-    def _placed(self, result: Any, stranger: bool) -> Any:
-        if stranger:
-            self._strangers.update({id(one): one for one in _tensors(result)})
+    def _placed(self, result: Any, whence: str) -> Any:
+        if whence:
+            for one in _tensors(result):
+                self._strangers[id(one)], self._whence[id(one)] = one, whence
         return result
 
 

@@ -200,7 +200,23 @@ def test_numpy_raises_as_on_a_card():
             return x + torch.tensor(x.cpu().numpy(), device=x.device)
 
     assert ask("elsewhere", careful, torch.ones(3))["value"] == ""
-    assert ask("elsewhere", lambda x: x.numpy(), torch.ones(3))["value"].startswith("`.numpy` cannot")
+    assert ask("elsewhere", lambda x: x.numpy(), torch.ones(3))["value"].startswith("`.numpy` raises")
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x: x.cpu() * 2, "the result lies on the cpu, brought there"),
+        (lambda x: torch.zeros(3) * 2, "the result lies on the cpu, made without"),
+        (lambda x: x + x.cpu(), "`add` meets a tensor of shape (3,) that lies on the cpu, brought there"),
+        (
+            lambda x: x + torch.zeros(3),
+            "`add` meets a tensor of shape (3,) that lies on the cpu, made without",
+        ),
+    ],
+)
+def test_what_is_brought_is_told_from_what_is_made(function, says):
+    assert ask("elsewhere", function, torch.ones(3))["value"].startswith(says)
 
 
 def test_a_metered_call_counts_operations_and_the_largest_tensor():

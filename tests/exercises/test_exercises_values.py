@@ -118,6 +118,7 @@ class TestDescribe:
         assert describe(None) == "None (is a return missing?)"
         assert len(describe("x" * 1000)) <= 80
         assert describe((1, 2)) == "a tuple of 2: 1, 2"
+        assert describe(dict.fromkeys("abcd")) == "a dict with the keys 'a', 'b', 'c', ..."
         pair = (torch.rand(1, 2, 3), torch.zeros(2))
         assert (
             describe(pair)
