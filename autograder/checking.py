@@ -118,6 +118,26 @@ class Examination:
         the candidate's in every case of the failed criterion; a property that the outcome breaks; the first
         difference. The case that shows it is made smaller first, unless `shrinking` is false.
         """
+        examined = self._tried(candidate)
+        if isinstance(examined, Report):
+            return examined
+        bank, patience = _Bank(self, examined), Patience() if shrinking else Patience(0)
+        results = []
+        for one in examined:
+            failure = _explain(one, bank, self, patience) if one.failed else None
+            earned = 0.0 if one.failed or examined[0].failed else one.criterion.points
+            results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
+        return Report(self.exercise.name, self.exercise.points, tuple(results))
+
+    def score(self, candidate: Candidate) -> float:
+        """The points alone, which are found sooner than the reasons."""
+        examined = self._tried(candidate)
+        if isinstance(examined, Report) or examined[0].failed:
+            return 0.0
+        return float(sum(one.criterion.points for one in examined if not one.failed))
+
+    def _tried(self, candidate: Candidate) -> list[_Examined] | Report:
+        """Every case of every criterion, or a report that says why they cannot be tried."""
         exercise = self.exercise
         examined: list[_Examined] = []
         for criterion, cases in self.drawn:
@@ -134,15 +154,7 @@ class Examination:
                     return Report.without_points(exercise, status, note.format(case.says, outcome.message))
                 trials.append(Trial(case, outcome, self.expected(criterion, case), call))
             examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
-
-        core_failed = examined[0].failed
-        bank, patience = _Bank(self, examined), Patience() if shrinking else Patience(0)
-        results = []
-        for one in examined:
-            failure = _explain(one, bank, self, patience) if one.failed else None
-            earned = 0.0 if one.failed or core_failed else one.criterion.points
-            results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
-        return Report(exercise.name, exercise.points, tuple(results))
+        return examined
 
     def expected(self, criterion: Criterion, case: Case) -> Any:
         """What a right answer shows in a case."""
