@@ -188,6 +188,14 @@ def itself_only(q_len, k_len=None):
     return torch.arange(q_len)[:, None] + (k_len - q_len) == torch.arange(k_len)[None, :]
 
 
+@EXERCISE.misconception(
+    "You return a list of lists, which neither broadcasts nor inverts. Make it a tensor: torch.tensor(rows)."
+)
+def list_of_rows(q_len, k_len=None):
+    k_len = q_len if k_len is None else k_len
+    return [[j <= i + k_len - q_len for j in range(k_len)] for i in range(q_len)]
+
+
 @EXERCISE.style("ones, and the lower triangle from the shifted diagonal")
 def lower_triangle(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len

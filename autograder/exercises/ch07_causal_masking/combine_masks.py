@@ -215,6 +215,14 @@ def padding_ignored(causal, padding):
     return causal.expand(len(padding), 1, *causal.shape)
 
 
+@EXERCISE.misconception(
+    "You combine (T_q, T_k) with (B, T_k) as they lie, so the sequences of padding meet the queries of "
+    "causal. Give padding an axis for the heads and one for the queries: padding[:, None, None, :]."
+)
+def no_axes_put_in(causal, padding):
+    return causal & padding
+
+
 @EXERCISE.style("and, with axes put in")
 def and_with_axes(causal, padding):
     return causal[None, None, :, :] & padding[:, None, None, :]

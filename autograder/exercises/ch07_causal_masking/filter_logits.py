@@ -565,6 +565,36 @@ def second_axis(logits, top_k=None, top_p=None):
     return logits
 
 
+@EXERCISE.misconception(
+    "`sort` puts the smallest first, so the unlikeliest stay, for top_k and top_p alike: sort(dim=-1, "
+    "descending=True)."
+)
+def sorted_ascending(logits, top_k=None, top_p=None):
+    in_order, order = logits.sort(dim=-1)
+    out = torch.zeros_like(in_order, dtype=torch.bool)
+    if top_k is not None:
+        out[..., top_k:] = True
+    if top_p is not None and top_p < 1:
+        p = in_order.masked_fill(out, -math.inf).softmax(dim=-1)
+        out = out | (p.cumsum(dim=-1) - p >= top_p)
+    return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+
+
+@EXERCISE.misconception(
+    "`masked_fill_`, with the underscore, and `logits[...] = ` write into the caller's logits. masked_fill "
+    "makes a new tensor."
+)
+def filled_in_place(logits, top_k=None, top_p=None):
+    in_order, order = logits.sort(dim=-1, descending=True)
+    out = torch.zeros_like(in_order, dtype=torch.bool)
+    if top_k is not None:
+        out[..., top_k:] = True
+    if top_p is not None and top_p < 1:
+        p = in_order.masked_fill(out, -math.inf).softmax(dim=-1)
+        out = out | (p.cumsum(dim=-1) - p >= top_p)
+    return logits.masked_fill_(torch.zeros_like(out).scatter(-1, order, out), -math.inf)
+
+
 @EXERCISE.style("places of the k largest; sums before each token compared with p")
 def places(logits, top_k=None, top_p=None):
     if top_k is not None:

@@ -461,6 +461,14 @@ def tokens_overwritten(logits, tokens, ignore_index=-100):
     return (losses * keep).sum() / keep.sum().clamp(min=1)
 
 
+@EXERCISE.misconception(
+    "F.cross_entropy takes axis 1 for the classes, and yours is the time. Make one long list of predictions: "
+    "logits (N, V), tokens (N,), both by .flatten(0, 1)."
+)
+def not_flattened(logits, tokens, ignore_index=-100):
+    return F.cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index=ignore_index)
+
+
 @EXERCISE.style("the sum by F.cross_entropy, over the count")
 def sum_over_count(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
