@@ -29,10 +29,14 @@ SAMPLES = {
 
 
 def imported(call: str):
-    """The object of that dotted name, or None where its package is not installed."""
+    """The object of that dotted name, or None where its package is not installed.
+
+    A name is forbidden with an underscore before it, too, which torch gives to what is its own affair.
+    """
     module, _, last = call.rpartition(".")
     try:
-        return getattr(import_module(module), last)
+        owner = import_module(module)
+        return getattr(owner, last, None) or getattr(owner, f"_{last}")
     except ModuleNotFoundError:
         owner, _, kind = module.rpartition(".")
         return getattr(getattr(import_module(owner), kind), last, None)

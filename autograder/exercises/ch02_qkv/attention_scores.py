@@ -100,6 +100,11 @@ EXERCISE = Exercise(
     ),
     forbidden=(
         "torch.nn.functional.scaled_dot_product_attention",
+        "torch.scaled_dot_product_attention_math",
+        "torch.scaled_dot_product_flash_attention",
+        "torch.scaled_dot_product_flash_attention_for_cpu",
+        "torch.scaled_dot_product_efficient_attention",
+        "torch.native_multi_head_attention",
         "torch.nn.functional.multi_head_attention_forward",
         "torch.nn.MultiheadAttention",
     ),

@@ -134,8 +134,14 @@ EXERCISE = Exercise(
         "scipy.special.softmax",
         "scipy.special.log_softmax",
         "torch.softmax",
+        "torch.safe_softmax",
         "torch.log_softmax",
         "torch.nn.functional.scaled_dot_product_attention",
+        "torch.scaled_dot_product_attention_math",
+        "torch.scaled_dot_product_flash_attention",
+        "torch.scaled_dot_product_flash_attention_for_cpu",
+        "torch.scaled_dot_product_efficient_attention",
+        "torch.native_multi_head_attention",
     ),
 )
 

@@ -102,7 +102,13 @@ EXERCISE = Exercise(
         Property("weights stand as the exponentials do", proportions),
         *LAST,
     ),
-    forbidden=("scipy.special.softmax", "scipy.special.log_softmax", "torch.softmax", "torch.log_softmax"),
+    forbidden=(
+        "scipy.special.softmax",
+        "scipy.special.log_softmax",
+        "torch.softmax",
+        "torch.safe_softmax",
+        "torch.log_softmax",
+    ),
 )
 
 

@@ -156,8 +156,10 @@ EXERCISE = Exercise(
     forbidden=(
         "torch.nn.functional.layer_norm",
         "torch.nn.LayerNorm",
+        "torch.native_layer_norm",
         "torch.nn.functional.group_norm",
         "torch.nn.GroupNorm",
+        "torch.native_group_norm",
     ),
     domain=weighs,
 )

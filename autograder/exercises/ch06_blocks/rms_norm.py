@@ -124,7 +124,7 @@ EXERCISE = Exercise(
         Property("the mean square is 1", mean_square_is_one),
         *LAST,
     ),
-    forbidden=("torch.nn.functional.rms_norm", "torch.nn.RMSNorm"),
+    forbidden=("torch.nn.functional.rms_norm", "torch.nn.RMSNorm", "torch.fused_rms_norm"),
     domain=weighs,
 )
 
