@@ -14,7 +14,16 @@ from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
 from autograder.exercises.ch09_variants.weighing import slack
 from autograder.exercises.draw import sizes, tensor
-from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, near, not_softmax, on_any_device
+from autograder.exercises.laws import (
+    FIRST,
+    LAST,
+    as_close,
+    differentiated,
+    elsewhere,
+    near,
+    not_softmax,
+    on_any_device,
+)
 from tfcore import moe
 
 
@@ -118,6 +127,7 @@ EXERCISE = Exercise(
     signature="route_top_k(logits, k)",
     goal="Choose for each token the k experts with the largest logits, weighed by a softmax over those k.",
     reference=moe.route_top_k,
+    same=as_close,
     criteria=(
         Criterion("the k best experts, the best first, and weights that sum to 1", 0.5, some_experts),
         Criterion("one expert, or all of them", 0.25, one_or_all),

@@ -24,6 +24,7 @@ from autograder.exercises.draw import sizes
 from autograder.exercises.laws import (
     FIRST,
     LAST,
+    as_close,
     differentiated,
     elsewhere,
     index,
@@ -172,6 +173,7 @@ EXERCISE = Exercise(
     signature="tiled_attention(q, k, v, block_size, causal=False)",
     goal="Compute softmax(Q K^T / sqrt(d)) V block by block, without ever making a T x T matrix.",
     reference=tiled_attention,
+    same=as_close,
     criteria=(
         Criterion("the numbers of attention, over blocks that divide T", 1, even_blocks),
         Criterion("any block size: a ragged last block, blocks of 1, one above T", 0.5, any_block),
