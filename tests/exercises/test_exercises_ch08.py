@@ -271,6 +271,11 @@ WRONG = {
         cache(lambda k, v, n: (k[:, :, -n:].flip(2), v[:, :, -n:])),
         "your keys hold",
     ),
+    "quantize_kv: a scale over the heads": (
+        "quantize_kv",
+        lambda x: rounded(x, x.abs().amax(dim=1, keepdim=True) / 127),
+        "your scale has shape (4, 1, 3, 2); each channel of each head has one, over all tokens: (4, 1, 1, 2)",
+    ),
     "quantize_kv: four bits": (
         "quantize_kv",
         lambda x: rounded(x, x.abs().amax(dim=2, keepdim=True) / 7, 7),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST
 from tfcore import cache
@@ -99,6 +99,19 @@ def same(got: Any, expected: Any, case: Case) -> bool:
     return bool(((gap == 0) | ((gap == 1) & (from_tie < NEAR_A_TIE[x.dtype]))).all())
 
 
+def with_a_scale_for_each_channel(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """The call's outcome; a scale of another shape says more than the numbers that come of it."""
+    outcome, x = call(case), case.args[0]
+    wanted = (*x.shape[:2], 1, x.shape[3])
+    if not (isinstance(outcome.value, tuple | list) and len(outcome.value) == 2):
+        return outcome
+    got = tuple(getattr(outcome.value[1], "shape", wanted))
+    if got == wanted:
+        return outcome
+    said = f"your scale has shape {got}; each channel of each head has one, over all tokens: {wanted}"
+    return Outcome(error="Unfit", message=said, arguments=outcome.arguments)
+
+
 def of_the_form(trial: Trial) -> str | None:
     q, scale = trial.value
     if str(q.dtype) != "torch.int8":
@@ -164,7 +177,9 @@ EXERCISE = Exercise(
     goal="Round each channel to whole numbers from -127 to 127, in steps of a size that fits the channel.",
     reference=quantize_kv,
     criteria=(
-        Criterion("each number to the nearest step of its channel", 1, soft),
+        Criterion(
+            "each number to the nearest step of its channel", 1, soft, measure=with_a_scale_for_each_channel
+        ),
         Criterion("a channel of zeros stays zeros", 0.25, zeros),
         Criterion("nothing undefined is cast to int8", 0.25, hard_to_cast, test=casts_are_defined),
         Criterion("int8 for q, the dtype of x for the scale", 0.25, dtypes),
