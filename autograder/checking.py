@@ -415,7 +415,7 @@ class _Bank:
         return any(_fault(self.exercise, one.criterion, trial) for trial in tried)
 
     def _total(self, mistake: Answer, exactly: bool = False) -> int:
-        return sum(sum(self._agreement(mistake, one, exactly)) for one in self.examined)
+        return sum(sum(self._agreement(mistake, one, exactly)) for one in self.examined if not one.long)
 
     def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""

@@ -74,6 +74,7 @@ def graded_class(template, tmp_path_factory):
     shutil.copytree(template, folder)
     sample = folder / "sample"
     make.make(Course.at(folder), sample)
-    done = command("grade", "--submissions", sample / "submitted", "--cell-limit", 3, "--json", cwd=folder)
+    submitted = sample / "submitted"
+    done = command("grade", "--submissions", submitted, "--cell-limit", 3, "--json", cwd=folder, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, json.loads(done.stdout)
