@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -162,7 +161,6 @@ def render(root: Path, page: Page) -> str:
         },
     }
     html, _ = _exporters[root].from_filename(str(page.source), resources=resources)
-    html = so_far(html)
     timestamp = page.source.with_name("timestamp.txt")
     try:
         if timestamp.is_file():
@@ -173,22 +171,3 @@ def render(root: Path, page: Page) -> str:
             raise
         return error.strerror or str(error)
     return ""
-
-
-_WAITS = re.compile(r"\(waits for a person, ([\d.]+) points\)")
-_HEADING = re.compile(r"\(Score: ([\d.]+) / ([\d.]+)\)")
-
-
-def so_far(html: str) -> str:
-    """The page with a heading that counts apart what a person has still to read."""
-    head, start, rest = html.partition('<div id="notebook"')
-    waiting = sum(map(float, _WAITS.findall(head)))
-    if not waiting:
-        return html
-
-    def counted(score: re.Match[str]) -> str:
-        read = float(score[2]) - waiting
-        waits = "waits" if waiting == 1 else "wait"
-        return f"({float(score[1]):g} of {read:g} so far; {waiting:g} {waits} for your teacher)"
-
-    return _HEADING.sub(counted, head, count=1) + start + rest

@@ -139,7 +139,7 @@ class FeedbackExporter(HTMLExporter):
         html = _TEST_CELL.sub(r'<a href="#\1"><code>\1</code></a>', html)
         for grade_id in resources.get("nbgrader", {}).get("waiting", ()):
             html = _score_of(grade_id).sub(r"\1waits for a person, \2 points", html)
-        return html.replace("<head>", f"<head>{_POLICY_TAG}", 1), resources
+        return so_far(html).replace("<head>", f"<head>{_POLICY_TAG}", 1), resources
 
 
 _FONT = re.compile(r"@font-face\s*\{[^}]*\}")
@@ -162,3 +162,22 @@ def _score_of(grade_id: str) -> re.Pattern[str]:
         Score:\ [\d.]+\ /\ ([\d.]+)""",
         re.VERBOSE,
     )
+
+
+_WAITS = re.compile(r"\(waits for a person, ([\d.]+) points\)")
+_HEADING = re.compile(r"\(Score: ([\d.]+) / ([\d.]+)\)")
+
+
+def so_far(html: str) -> str:
+    """The page with a heading that counts apart what a person has still to read."""
+    head, start, rest = html.partition('<div id="notebook"')
+    waiting = sum(map(float, _WAITS.findall(head)))
+    if not waiting:
+        return html
+
+    def counted(score: re.Match[str]) -> str:
+        read = float(score[2]) - waiting
+        waits = "waits" if waiting == 1 else "wait"
+        return f"({float(score[1]):g} of {read:g} so far; {waiting:g} {waits} for your teacher)"
+
+    return _HEADING.sub(counted, head, count=1) + start + rest

@@ -64,12 +64,16 @@ def module(
     """
     built = build(made, init, parameters)
     built(*_others(args), **_others(kwargs))
-    given, named = tensors.private_copy((args, kwargs))
+    copies = [tensors.private_copy((args, kwargs)) for _ in range(2)]
     result = tensors.private_copy(built(*args, **kwargs))
-    again = built.eval()(*given, **named)
-    for one, other in zip(tensors.arrays(result), tensors.arrays(again), strict=False):
-        if not _alike(one, other):
-            raise Unfit("after `.eval()` your module gives other numbers than before, for the same inputs")
+    for given, named in copies:
+        if not _alike(result, built(*given, **named)):
+            raise Unfit(
+                "the same call gives another result each time"
+                if built.training
+                else "after `.eval()` your module gives other numbers than before, for the same inputs"
+            )
+        built.eval()
     return result
 
 
@@ -253,8 +257,9 @@ def _others(values: Any) -> Any:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    got, expected = tensors.numbers(one), tensors.numbers(other)
-    return got.shape == expected.shape and np.allclose(got, expected, 1e-2, 1e-4, equal_nan=True)
+    pairs = zip(tensors.arrays(one), tensors.arrays(other), strict=False)
+    numbers = [(tensors.numbers(a), tensors.numbers(b)) for a, b in pairs]
+    return all(a.shape == b.shape and np.allclose(a, b, 1e-2, 1e-4, equal_nan=True) for a, b in numbers)
 
 
 def _differentiable(value: Any) -> bool:

@@ -51,10 +51,10 @@ def reports(name: str, seed: int) -> dict[str, Report]:
     return {a.name: examined.of(local(a.function, calls), shrinking=False) for a in answers(exercise)}
 
 
-def report_on(name: str, function, seed: int = PUBLIC_SEED) -> Report:
-    """A function examined as a student's answer to an exercise."""
+def report_on(name: str, function, seed: int = PUBLIC_SEED, shrinking: bool = False) -> Report:
+    """A function examined as a student's answer to an exercise; cases are made smaller if asked."""
     exercise = exercises.find(name)
-    return examination(name, seed).of(local(function, (*exercise.forbidden, "tfcore")))
+    return examination(name, seed).of(local(function, (*exercise.forbidden, "tfcore")), shrinking)
 
 
 def cases(name: str, seed: int = PUBLIC_SEED) -> Iterator[tuple[Criterion, Case]]:

@@ -104,7 +104,7 @@ def test_a_report_shows_the_small_case():
     def attention_scores(query, key):
         return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1] + 1)
 
-    first = report_on("ch02_qkv/attention_scores", attention_scores).failures[0]
+    first = report_on("ch02_qkv/attention_scores", attention_scores, shrinking=True).failures[0]
     assert first.case == "a single key"
     assert first.call.startswith("attention_scores(query=np.array([[")
     assert len(first.call) < 160

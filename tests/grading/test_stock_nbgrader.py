@@ -129,8 +129,10 @@ def test_our_feedback_is_the_stock_one(few, tmp_path):
     assert in_process("feedback", cwd=few).exit_code == 0
     pages = sorted((few / "feedback").rglob("*.html"))
     ours = [page.read_bytes() for page in pages]
+    assert ours
     nbgrader("generate_feedback", ASSIGNMENT, "--force", cwd=few)
-    assert [page.read_bytes() for page in pages] == ours
+    # Named, not shown: the difference of two pages of a megabyte would take minutes to print.
+    assert [page.parts[-3] for page, our in zip(pages, ours, strict=True) if page.read_bytes() != our] == []
 
 
 def test_stock_generate_assignment_works_beside_ours(course):
