@@ -122,9 +122,10 @@ class Examination:
         if isinstance(examined, Report):
             return examined
         bank, patience = _Bank(self, examined), Patience() if shrinking else Patience(0)
-        results = []
+        results: list[CriterionResult] = []
         for one in examined:
-            failure = _explain(one, bank, self, patience) if one.failed else None
+            told = {result.failure.misconception for result in results if result.failure}
+            failure = _explain(one, bank, self, patience, told) if one.failed else None
             earned = 0.0 if one.failed or examined[0].failed else one.criterion.points
             results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
         return Report(self.exercise.name, self.exercise.points, tuple(results))
@@ -380,8 +381,9 @@ class _Bank:
         """The misconception whose outcomes are the candidate's in all cases of this criterion.
 
         One that fails the core where the candidate meets it is another's, whatever else agrees. Where
-        several are left, the one that agrees in most cases of the whole exercise, exactly if possible. Where
-        outcomes are random, so that agreement says less, it must agree in the core as well.
+        several are left, the one that agrees in most cases of the whole exercise, exactly if possible; only
+        if that does not decide, costs and lessons do. Where outcomes are random, so that agreement says less,
+        it must agree in the core as well.
         """
         core = self.examined[0]
         if one.long:  # a cost or a lesson says little: all the rest must be the same, and first
@@ -396,9 +398,11 @@ class _Bank:
             and self._fails(m, one)
             and (core.failed or not self._fails(m, core))
         ]
-        if len(matches) < 2:
-            return matches[0] if matches else None
-        return max(matches, key=lambda m: (self._total(m, exactly=True), self._total(m)))
+        for long in (False, True):
+            if len(matches) > 1:
+                totals = [self._totals(m, long) for m in matches]
+                matches = [m for m, total in zip(matches, totals, strict=True) if total == max(totals)]
+        return matches[0] if matches else None
 
     def agrees(self, mistake: Answer, trial: Trial, criterion: Criterion) -> bool:
         """Whether the mistake does in a case what the candidate did; the case may be a new one."""
@@ -414,8 +418,12 @@ class _Bank:
         )
         return any(_fault(self.exercise, one.criterion, trial) for trial in tried)
 
-    def _total(self, mistake: Answer, exactly: bool = False) -> int:
-        return sum(sum(self._agreement(mistake, one, exactly)) for one in self.examined if not one.long)
+    def _totals(self, mistake: Answer, long: bool) -> list[int]:
+        """In how many cases of the short criteria, or of the long ones, it agrees: exactly, and nearly."""
+        asked = [one for one in self.examined if one.long == long]
+        return [
+            sum(sum(self._agreement(mistake, one, exactly)) for one in asked) for exactly in (True, False)
+        ]
 
     def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""
@@ -454,17 +462,21 @@ def _complaint(outcome: Outcome) -> str:
     return outcome.message.partition(" (line ")[0]
 
 
-def _explain(one: _Examined, bank: _Bank, examination: Examination, patience: Patience) -> Failure:
+def _explain(
+    one: _Examined, bank: _Bank, examination: Examination, patience: Patience, told: set[str | None]
+) -> Failure:
     """The smallest failing case, with the misconception, the broken property or the bare difference.
 
-    A wrong number is shown before a NaN, which says less.
+    A wrong number is shown before a NaN, which says less. A misconception that is among those told already
+    is only named: a report shows no more of it.
     """
     failing = [(t, fault) for t, fault in zip(one.trials, one.faults, strict=True) if fault]
     trial, fault = min(failing, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
     numpy_state = np.random.get_state()  # the student's, and a mistake of the bank may draw from it
     mistake = bank.explaining(one)
-    law, broken = examination.broken(one.criterion, trial)
-    if not one.criterion.measure and one.criterion.observes != "cost":
+    again = mistake is not None and mistake.name in told
+    law, broken = (None, None) if again else examination.broken(one.criterion, trial)
+    if not again and not one.criterion.measure and one.criterion.observes != "cost":
 
         def tried(case: Case) -> tuple[Trial, str | None]:
             other = Trial(case, trial.call(case), examination.observed(one.criterion, case), trial.call)

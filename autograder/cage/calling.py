@@ -132,19 +132,21 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
     short = {tuple(name.split(".")[:: len(name.split(".")) - 1 or 1]) for name in forbidden}
     packages = {name[0] for name in short}
 
-    def see(frame: types.FrameType, event: str, arg: Any) -> None:
+    def see(frame: types.FrameType, event: str, arg: Any) -> None:  # at every call, so it leaves early
         if event == "call":
-            module, name = str(frame.f_globals.get("__name__", "")), frame.f_code.co_name
+            module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
             if module == "torch._ops" and name == "__call__":
                 name = _operator(frame, short) or name
         elif event == "c_call":
-            owner = getattr(arg, "__self__", None)
-            module = str(getattr(arg, "__module__", None) or type(owner).__module__)
-            name = str(getattr(arg, "__name__", ""))
+            owner, name = getattr(arg, "__self__", None), getattr(arg, "__name__", "")
+            module = getattr(arg, "__module__", None) or type(owner).__module__
         else:
             return
-        package, name = module.split(".")[0], name.removeprefix("_")
-        if module != METERS and package in packages and ((package, name) in short or (package,) in short):
+        package = str(module).partition(".")[0]
+        if package not in packages:
+            return
+        name = str(name).removeprefix("_")
+        if ((package, name) in short or (package,) in short) and module != METERS:
             seen.append(f"{module}.{name}")
 
     before = sys.getprofile()

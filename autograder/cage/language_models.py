@@ -76,7 +76,7 @@ def _teach(model: nn.Module, batches: list[Tensor], lr: float) -> None:
 
 def _built(made: Made, init: Init, raised: bool = False) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         model = made(**init)
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected an nn.Module, got a {type(model).__name__}")

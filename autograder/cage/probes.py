@@ -64,16 +64,14 @@ def module(
     """
     built = build(made, init, parameters)
     built(*_others(args), **_others(kwargs))
-    copies = [tensors.private_copy((args, kwargs)) for _ in range(2)]
+    (given, named), (again, too) = (tensors.private_copy((args, kwargs)) for _ in range(2))
     result = tensors.private_copy(built(*args, **kwargs))
-    for given, named in copies:
-        if not _alike(result, built(*given, **named)):
-            raise Unfit(
-                "the same call gives another result each time"
-                if built.training
-                else "after `.eval()` your module gives other numbers than before, for the same inputs"
-            )
-        built.eval()
+    if not _alike(result, built.eval()(*given, **named)):
+        raise Unfit(
+            "after `.eval()` your module gives other numbers than before, for the same inputs"
+            if _alike(result, built.train()(*again, **too))
+            else "the same call gives another result each time"
+        )
     return result
 
 

@@ -8,6 +8,7 @@ since a fork keeps only the thread that forks.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.abc
 import importlib.util
@@ -69,6 +70,7 @@ def main() -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
+    gc.freeze()
     wire.send(control, {"ready": os.getpid()})
     while True:
         tag, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -78,6 +80,7 @@ def main() -> None:
         if tag == b"F":
             for name in order["imports"]:
                 importlib.import_module(name)
+            gc.freeze()
             wire.send(control, {"pid": fork(shell, control, descriptors[0], order)})
         else:
             wire.send(control, {"ended": end(order["pid"])})
