@@ -200,7 +200,7 @@ def as_html(overview: Overview) -> str:
     """The page. All that came from students is escaped; there is no script and nothing from elsewhere."""
     say = html.escape
     names = in_order(overview.rows[0])
-    head = "".join(f"<th>{say(name)}</th>" for name in names)
+    head = "".join(f"<th>{say(name).replace('_', '_<wbr>')}</th>" for name in names)
     table = "".join(
         f"<tr><td>{say(row.student)}</td><td class=n><b>{row.total:g}</b></td>"
         + "".join(_score_cell(row, name) for name in names)

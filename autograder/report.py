@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -153,18 +154,23 @@ class Report:
         colour = "#1a7f37" if self.passed else "#b35900"
         rows = []
         for head, lines in self._told():
-            mark, points, says = html.escape(head).split(maxsplit=2)
+            mark, points, says = _marked_up(head).split(maxsplit=2)
             details = "".join(
-                f"<p style='margin:0;padding-left:1em;text-indent:-1em'>{html.escape(line)}</p>"
+                f"<p style='margin:0;padding-left:1em;text-indent:-1em'>{_marked_up(line)}</p>"
                 for line in lines
             )
             rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{details}</div></li>")
-        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        note = f"<p>{_marked_up(self.note)}</p>" if self.note else ""
         return (
             f"<div style='border-left:4px solid {colour};padding-left:1em'>"
             f"<b>{html.escape(self.title)}</b>{note}"
             f"<ul style='list-style:none;padding-left:0'>{''.join(rows)}</ul></div>"
         )
+
+
+def _marked_up(text: str) -> str:
+    """The text as HTML, with what stands between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _head(mark: str, results: list[CriterionResult]) -> str:

@@ -147,6 +147,13 @@ _FONT = re.compile(r"@font-face\s*\{[^}]*\}")
 _STYLE = """<style>
 summary { display: list-item; cursor: pointer; }
 .rendered_html th, .rendered_html td { padding: 0.2em 0.8em; }
+@media (max-width: 50em) {
+  .container, #notebook-container, .panel-body { width: auto !important; padding: 0 0.4em !important; }
+  .rendered_html table { display: block; overflow-x: auto; }
+  .rendered_html h1 { font-size: 1.5em; }
+  div.output_area { display: block; }
+  .prompt, .output_prompt { min-width: 0 !important; text-align: left !important; }
+}
 </style>
 """
 _TEST_CELL = re.compile(r'<a href="#([^"<>]*)">Test cell</a>')
