@@ -98,11 +98,11 @@ def test_feedback_report_and_export_of_the_class(graded_class):
     overviews = json.loads(done.stdout)
     assert [one["assignment"] for one in overviews] == list(exercises.assignments())
     (overview,) = (one for one in overviews if one["assignment"] == make.EVERY_ACCIDENT)
-    told = {m["name"] for m in overview["misconceptions"] if m["exercise"] == "softmax"}
+    named = {m["name"] for m in overview["misconceptions"] if m["exercise"] == "softmax"}
     made = make.spread(
         {"softmax": exercises.find(f"{make.EVERY_ACCIDENT}/softmax").misconceptions}, make.WRONG
     )
-    assert {wrong["softmax"].name for wrong in made} <= told
+    assert {wrong["softmax"].name for wrong in made} <= named
     looks = {one["student"] for one in overview["needs_a_look"]}
     assert {"process-ended-in-a-cell", "library-called", "endless-loop-in-a-function"} <= looks
     done = command("export", "--format", "csv", cwd=folder)
