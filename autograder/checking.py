@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -287,6 +288,10 @@ def _raised(exercise: Exercise, trial: Trial) -> str:
         return f"{said}. Let `__init__` begin with `super().__init__()`"
     if unknown := re.match(r"NameError: name '(\w+)' is not defined", outcome.message):
         own = f", or write `self.{unknown[1]}` if your class has it" if probe.startswith(MADE_FIRST) else ""
+        asked = (exercise.reference, getattr(exercise.reference, "forward", None))
+        names = [name for function in asked if function for name in inspect.signature(function).parameters]
+        if meant := difflib.get_close_matches(unknown[1], names, 1):
+            return f"{said}. Do you mean `{meant[0]}`?"
         return (
             f"{said}. Define or import `{unknown[1]}` in a cell of this notebook that runs before{own}. What "
             "other notebooks define is not known here"

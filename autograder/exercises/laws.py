@@ -61,7 +61,8 @@ def _of_each(law: Callable[[str, Array, Array], str | None]) -> Callable[[Trial]
 
 def _finite(name: str, got: Array, expected: Array) -> str | None:
     if np.isnan(got).any():
-        return f"{name} holds NaN{index(np.isnan(got))}: on the way stood 0/0, inf/inf, inf - inf or log(-x)"
+        where = index(np.isnan(got))
+        return f"{name} holds NaN{where}: on the way stood 0/0, inf/inf, inf - inf, 0 * inf or log(-x)"
     if np.isinf(got).any():
         return f"{name} is infinite{index(np.isinf(got))}: exp overflowed, or something was divided by zero"
     return None

@@ -263,7 +263,7 @@ WRONG = {
     "tiled: a token does not see the one before": (
         "tiled_attention",
         lambda q, k, v, block_size, causal=False: without_the_one_before(q, k, v, causal),
-        "token 1 gives no weight to token 0, which it may see; 0.",
+        "token 1 gives next to no weight to token 0, which it may see; 0.",
     ),
     "linear: another feature map": (
         "linear_attention",

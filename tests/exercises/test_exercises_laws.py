@@ -167,7 +167,7 @@ WRONG = {
     "variance: simulated": (
         "dot_product_variance",
         lambda d_k, var_q, var_k, mean_q=0.0, mean_k=0.0: d_k * var_q * var_k * 1.01,
-        "do not estimate it",
+        "if you estimate it from samples",
     ),
     "variance: not the same for q and k": (
         "dot_product_variance",

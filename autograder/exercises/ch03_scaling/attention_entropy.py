@@ -203,7 +203,9 @@ def axis_ignored(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You sum over everything. Each query has an entropy of its own: sum along `axis` only."
+    "You sum over everything, or a boolean index such as weights[weights > 0] has made one long row of all "
+    "of them. Each query has an entropy of its own: keep the shape, with np.where, and sum along `axis` "
+    "only."
 )
 def one_sum_for_all(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)

@@ -308,8 +308,8 @@ def products_not_summed(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "d_k and num_samples are swapped: you draw d_k vectors of num_samples components. One sample is one row "
-    "of d_k numbers; the sum runs along it."
+    "d_k and num_samples are swapped: in what you draw, or in the axis that you sum along. One sample is "
+    "one row of d_k numbers, and the sum runs along it."
 )
 def sizes_swapped(d_k, num_samples, rng):
     q = rng.standard_normal((d_k, num_samples))

@@ -59,8 +59,8 @@ def exact(trial: Trial) -> str | None:
     if got == right or not abs(got - right) < 0.1 * abs(right):
         return None
     return (
-        f"{got:.8g} is near the right {right:.8g} but not equal to it: derive the variance with a formula; "
-        "do not estimate it from samples"
+        f"{got:.8g} is near the right {right:.8g} but not equal to it: a term is missing or counted a wrong "
+        "number of times; if you estimate it from samples, derive a formula instead"
     )
 
 
@@ -170,6 +170,14 @@ def variances_added(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 )
 def second_moment(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * (var_q + mean_q**2) * (var_k + mean_k**2)
+
+
+@EXERCISE.misconception(
+    "You multiply only the first term by d_k. The squared mean is taken off for every component too: put the "
+    "whole difference into brackets, times d_k."
+)
+def squared_mean_taken_off_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
+    return d_k * (var_q + mean_q**2) * (var_k + mean_k**2) - mean_q**2 * mean_k**2
 
 
 @EXERCISE.misconception(

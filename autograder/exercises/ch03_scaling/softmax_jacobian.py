@@ -192,6 +192,14 @@ def no_batch(p):
     return np.diag(p) - np.outer(p, p)
 
 
+@EXERCISE.misconception(
+    "p.shape[0] is the number of rows when p is a batch. The identity belongs to the last axis: "
+    "np.eye(p.shape[-1])."
+)
+def identity_of_the_first_axis(p):
+    return p[..., :, None] * (np.eye(p.shape[0]) - p[..., None, :])
+
+
 @EXERCISE.misconception("You apply softmax to p. p is the result of softmax already, not the scores.")
 def softmax_once_more(p):
     e = np.exp(p - p.max(axis=-1, keepdims=True))

@@ -72,6 +72,8 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("soft logits in float64", (logits, tokens))
     yield Case("logits around 10,000", (logits + 1e4, tokens))
     yield Case("logits around -10,000", (logits - 1e4, tokens))
+    apart = 1e4 * torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None]
+    yield Case("10,000 at one place, -10,000 at the next", (logits + apart, tokens))
     logits, tokens = drawn(rng, 2, 4, 6)
     levels = torch.from_numpy(rng.permuted(np.tile(np.linspace(-1e4, 1e4, 6), (2, 4, 1)), axis=-1))
     yield Case("float32, spread over 20,000", (logits + levels.float(), tokens))
@@ -422,6 +424,18 @@ def epsilon_in_the_logarithm(logits, tokens, ignore_index=-100):
 )
 def log_sum_exp_overflows(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1], tokens[:, 1:]
+    keep = targets != ignore_index
+    picked = ahead.gather(-1, targets.masked_fill(~keep, 0)[..., None])[..., 0]
+    losses = ahead.exp().sum(dim=-1).log() - picked
+    return losses[keep].sum() / keep.sum().clamp(min=1)
+
+
+@EXERCISE.misconception(
+    "You subtract the largest logit of all places. At a place that lies far below it every exponential is "
+    "0, and its logarithm is minus infinity: each place needs its own maximum, dim=-1 with keepdim=True."
+)
+def one_maximum_for_all(logits, tokens, ignore_index=-100):
+    ahead, targets = logits[:, :-1] - logits[:, :-1].max(), tokens[:, 1:]
     keep = targets != ignore_index
     picked = ahead.gather(-1, targets.masked_fill(~keep, 0)[..., None])[..., 0]
     losses = ahead.exp().sum(dim=-1).log() - picked

@@ -68,6 +68,8 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("scores around -10,000", shards([3, 1], levelled(rng, np.full((4, 4), -1e4))))
     yield Case("scores that rise by 2,000 from token to token", shards([2, 3, 1], levelled(rng, rising)))
     yield Case("scores that fall by 2,000 from token to token", shards([1, 3, 2], levelled(rng, -rising)))
+    far = np.where(np.arange(5)[:, None] % 2, -1e4, 1e4) * np.ones((5, 5))
+    yield Case("scores of 10,000 in one row, of -10,000 in the next", shards([2, 3], levelled(rng, far)))
     ahead = np.arange(6) > np.arange(6)[:, None]
     later = levelled(rng, np.where(ahead, 1e4, 0.0))
     yield Case("causal, later tokens score 10,000", shards([2, 3, 1], later), CAUSAL)
@@ -552,6 +554,29 @@ def no_maximum(q_shards, k_shards, v_shards, causal=False):
             if causal:
                 p = p * (cols <= rows[:, None])
             total, out = total + p.sum(-1, keepdim=True), out + p @ v
+        outputs.append(out / total)
+    return outputs
+
+
+@EXERCISE.misconception(
+    "One maximum for all rows of a shard keeps exp from overflowing, but in a row that lies far below it "
+    "every exponential is 0, and 0/0 is left. Each query needs the maximum of its own scores: "
+    "scores.amax(-1, keepdim=True)."
+)
+def one_maximum_for_all(q_shards, k_shards, v_shards, causal=False):
+    lengths = [q.shape[2] for q in q_shards]
+    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
+    outputs = []
+    for q, rows in zip(q_shards, position, strict=True):
+        peak, out = torch.full_like(q[..., :1], -1e30), torch.zeros_like(q)
+        total = torch.zeros_like(peak)
+        for k, v, cols in zip(k_shards, v_shards, position, strict=True):
+            scores = q @ k.mT / q.shape[-1] ** 0.5
+            if causal:
+                scores = scores.masked_fill(cols > rows[:, None], -torch.inf)
+            new_peak = torch.maximum(peak, scores.max())
+            old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
+            total, out, peak = old * total + p.sum(-1, keepdim=True), old * out + p @ v, new_peak
         outputs.append(out / total)
     return outputs
 

@@ -86,6 +86,8 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     )
     spread = 1e4 * np.array([rng.permutation(7) for _ in range(7)])
     yield Case("scores spread over 60,000", (*levelled(rng, spread), 3))
+    far = np.where(np.arange(6)[:, None] % 2, -1e4, 1e4) * np.ones((6, 6))
+    yield Case("scores of 10,000 in one row, of -10,000 in the next", (*levelled(rng, far), 2))
     future = np.where(ahead > 0, 1e4, 0.0)
     yield Case("causal, later keys score 10,000", (*levelled(rng, future), 3), CAUSAL)
     yield Case("causal, scores around -10,000", (*levelled(rng, np.full((6, 6), -1e4)), 4), CAUSAL)
@@ -555,8 +557,8 @@ def no_maximum(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your running maximum starts at 0. Where all scores are far below 0 it stays there, every exponential "
-    "is 0, and 0/0 is left: start at minus infinity."
+    "Your running maximum does not start low enough. Where all scores lie far below its start it stays "
+    "there, every exponential is 0, and 0/0 is left: start at minus infinity, or at -1e30."
 )
 def maximum_starts_at_zero(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -567,6 +569,90 @@ def maximum_starts_at_zero(q, k, v, block_size, causal=False):
         scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
         if causal:
             scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
+        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
+        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
+        total = total * old + p.sum(-1, keepdim=True)
+        out = out * old + p @ v[:, :, block]
+        peak = new_peak
+    return out / total
+
+
+@EXERCISE.misconception(
+    "One maximum for all rows, heads and sequences keeps exp from overflowing, but in a row that lies far "
+    "below it every exponential is 0, and 0/0 is left. Each query needs the maximum of its own scores: "
+    "scores.amax(-1, keepdim=True)."
+)
+def one_maximum_for_all(q, k, v, block_size, causal=False):
+    position = torch.arange(q.shape[2], device=q.device)
+    peak = torch.full_like(q[..., :1], -1e30)
+    total, out = torch.zeros_like(peak), torch.zeros_like(q)
+    for j in range(0, q.shape[2], block_size):
+        block = slice(j, j + block_size)
+        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
+        new_peak = torch.maximum(peak, scores.max())
+        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
+        total = total * old + p.sum(-1, keepdim=True)
+        out = out * old + p @ v[:, :, block]
+        peak = new_peak
+    return out / total
+
+
+@EXERCISE.misconception(
+    "You rescale the running output but not the running sum. Both were made with the old maximum: both must"
+    " be multiplied by exp(old - new)."
+)
+def sum_not_rescaled(q, k, v, block_size, causal=False):
+    position = torch.arange(q.shape[2], device=q.device)
+    peak = torch.full_like(q[..., :1], -torch.inf)
+    total, out = torch.zeros_like(peak), torch.zeros_like(q)
+    for j in range(0, q.shape[2], block_size):
+        block = slice(j, j + block_size)
+        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
+        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
+        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
+        total = total + p.sum(-1, keepdim=True)
+        out = out * old + p @ v[:, :, block]
+        peak = new_peak
+    return out / total
+
+
+@EXERCISE.misconception(
+    "Your new maximum forgets the old one. If a later block has smaller scores, exp(old - new) is above 1 "
+    "and can overflow: take the larger of the maximum so far and that of the block."
+)
+def maximum_of_the_block(q, k, v, block_size, causal=False):
+    position = torch.arange(q.shape[2], device=q.device)
+    peak = torch.full_like(q[..., :1], -1e30)
+    total, out = torch.zeros_like(peak), torch.zeros_like(q)
+    for j in range(0, q.shape[2], block_size):
+        block = slice(j, j + block_size)
+        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.masked_fill(position[block] > position[:, None], -1e9)
+        new_peak = scores.amax(-1, keepdim=True)
+        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
+        total = total * old + p.sum(-1, keepdim=True)
+        out = out * old + p @ v[:, :, block]
+        peak = new_peak
+    return out / total
+
+
+@EXERCISE.misconception(
+    "You fill the forbidden scores with 0, and e^0 = 1 is an ordinary weight. Fill them with minus infinity."
+)
+def filled_with_zero(q, k, v, block_size, causal=False):
+    position = torch.arange(q.shape[2], device=q.device)
+    peak = torch.full_like(q[..., :1], -torch.inf)
+    total, out = torch.zeros_like(peak), torch.zeros_like(q)
+    for j in range(0, q.shape[2], block_size):
+        block = slice(j, j + block_size)
+        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.masked_fill(position[block] > position[:, None], 0.0)
         new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
         old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
         total = total * old + p.sum(-1, keepdim=True)

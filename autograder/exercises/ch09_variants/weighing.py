@@ -112,7 +112,9 @@ def something_from(place: int, reference: Callable[..., Any]) -> Test:
             return None
         *_, i, j = (int(n) for n in np.argwhere(wrong)[0])
         whose = "itself" if i == j else f"token {j}"
-        return f"token {i} gives no weight to {whose}, which it may see; {right[wrong][0]:.2g} is right"
+        return (
+            f"token {i} gives next to no weight to {whose}, which it may see; {right[wrong][0]:.2g} is right"
+        )
 
     return broken
 

@@ -59,6 +59,9 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     w, u, k, v = drawn(rng, 2, 4, 3)
     yield Case("float32, keys around 1,000", (w, u, k + 1e3, v))
     yield Case("a bonus of 1,000", (w, u + 1e3, k, v))
+    w, u, k, v = drawn(rng, 2, 7, 3, dtype=torch.float64)
+    k[:, 0] += 1e3
+    yield Case("one key of 1,000, which fades by 300 a step", (w + 300, u, k, v))
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
@@ -132,7 +135,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "The bonus is missing. The current token counts as exp(u + k_t), the earlier ones without u."
+    "The bonus is missing, or every token has it, so that it cancels. The current token counts as "
+    "exp(u + k_t), the earlier ones as exp(k_i), without u."
 )
 def no_bonus(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -148,8 +152,8 @@ def no_bonus(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The token just before the current one has already faded once. Its exponent is k_{t-1} - 0 w: decay the"
-    " state after you have answered, when the current token enters it."
+    "The token just before the current one has faded already. Its exponent is k_{t-1} itself, the one before "
+    "has k_{t-2} - w: decay the state after you have answered, when the current token enters it."
 )
 def last_token_faded(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -255,8 +259,8 @@ def denominator_without_the_current(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The formula is right, the numbers are not: exp(1000) is infinite, and exp(-1000) is 0. Keep the "
-    "largest exponent so far beside both sums, and divide them by its exponential."
+    "exp(1000) is infinite, and exp(-1000) is 0. Keep the largest exponent so far beside both sums, and "
+    "divide them by its exponential."
 )
 def overflow(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -276,6 +280,61 @@ def one_maximum_for_all(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
     for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
         bonus = torch.exp(u + k_t)
+        outputs.append((num + bonus * v_t) / (den + bonus))
+        num, den = torch.exp(-w) * num + torch.exp(k_t) * v_t, torch.exp(-w) * den + torch.exp(k_t)
+    return torch.stack(outputs, dim=1)
+
+
+@EXERCISE.misconception(
+    "You subtract the largest key of the whole sequence. Where the keys so far lie far below it every "
+    "weight is 0, and 0/0 is left; and the bonus can lift u + k_t far above it. Each token needs the "
+    "maximum of what it sees."
+)
+def largest_key_for_all(w, u, k, v):
+    k = k - k.amax(dim=1, keepdim=True)
+    num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
+    for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
+        bonus = torch.exp(u + k_t)
+        outputs.append((num + bonus * v_t) / (den + bonus))
+        num, den = torch.exp(-w) * num + torch.exp(k_t) * v_t, torch.exp(-w) * den + torch.exp(k_t)
+    return torch.stack(outputs, dim=1)
+
+
+@EXERCISE.misconception(
+    "The sums fade and your maximum does not. Long after a large key every exponential is 0, and 0/0 is "
+    "left: take w off the maximum as well, and compare peak - w with k_t."
+)
+def maximum_does_not_fade(w, u, k, v):
+    peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
+    outputs = []
+    for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
+        top = torch.maximum(peak, u + k_t)
+        old, new = torch.exp(peak - top), torch.exp(u + k_t - top)
+        outputs.append((old * num + new * v_t) / (old * den + new))
+        top = torch.maximum(peak, k_t)
+        old, new = torch.exp(peak - w - top), torch.exp(k_t - top)
+        peak, num, den = top, old * num + new * v_t, old * den + new
+    return torch.stack(outputs, dim=1)
+
+
+@EXERCISE.misconception(
+    "The numerator fades and the denominator does not. Both are sums over the same weights: multiply both by "
+    "exp(-w) at every step."
+)
+def denominator_not_faded(w, u, k, v):
+    num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
+    for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
+        bonus = torch.exp(u + k_t)
+        outputs.append((num + bonus * v_t) / (den + bonus))
+        num, den = torch.exp(-w) * num + torch.exp(k_t) * v_t, den + torch.exp(k_t)
+    return torch.stack(outputs, dim=1)
+
+
+@EXERCISE.misconception("You multiply u and k_t. The bonus is added to the key: exp(u + k_t).")
+def bonus_times_key(w, u, k, v):
+    num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
+    for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
+        bonus = torch.exp(u * k_t)
         outputs.append((num + bonus * v_t) / (den + bonus))
         num, den = torch.exp(-w) * num + torch.exp(k_t) * v_t, torch.exp(-w) * den + torch.exp(k_t)
     return torch.stack(outputs, dim=1)
