@@ -26,7 +26,7 @@ const STYLE = `
 .tfw-groups .bare { fill: none; stroke: var(--faint); stroke-dasharray: 2 3; }
 .tfw-groups rect.head { fill-opacity: 0.3; stroke-width: 1.5; }
 .tfw-groups line { stroke-width: 1.6; }
-.tfw-groups dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: 0.4rem 1rem;
+.tfw-groups dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.6rem, 1fr)); gap: 0.4rem 1rem;
   margin: 0.75rem 0 0; }
 .tfw-groups dt { font-weight: 400; color: var(--faint); font-size: 0.85rem; margin: 0; }
 .tfw-groups dd { margin: 0; font-size: 1.05rem; font-variant-numeric: tabular-nums; }
@@ -148,7 +148,7 @@ function render({ model, el }) {
       [count(found.width), `${D_MODEL} / ${state.heads}`],
       [count(found.parameters), share(found.parameters, own.parameters)],
       [`${(found.multiplications / 1e9).toFixed(2)} billion`, share(found.multiplications, own.multiplications)],
-      [count(found.scores), `${found.scores / alone.scores} \u00d7 those of one wide head`],
+      [count(found.scores), `${found.scores / alone.scores} \u00d7 one wide head`],
       [count(found.kept), share(found.kept, own.kept)],
     ];
     notes.forEach(([number, note], i) => entries[i].value.replaceChildren(number, make("small", {}, [note])));
