@@ -8,7 +8,6 @@ const LAST = 30; // the highest place on the two sliders
 const FARTHEST = 60; // how far both can be moved
 const REACH = 1.45; // a dial shows -REACH to REACH on both axes
 const SIZE = 120; // of a dial, in its own units
-const CEILING = 2; // the curve's axis shows -CEILING to CEILING
 
 const STYLE = `
 .tfw-rope { --ink: var(--pst-color-text-base, var(--jp-content-font-color1, #333));
@@ -124,14 +123,15 @@ function dial(omega, pair) {
 }
 
 function curvePlot() {
-  const at = { x: (offset) => 200 + offset * 6, y: (score) => 68 - (score / CEILING) * 56 };
+  const at = { x: (offset) => 200 + offset * 6, y: (score) => 86 - score * 46 };
   const label = "The score against the place of the key minus that of the query";
   const svg = make("svg", { viewBox: "0 0 400 168", role: "img", "aria-label": label });
   svg.append(make("path", { class: "axis", d: `M20 ${at.y(0)}H380M20 132H380` }));
   for (const tick of [-30, -20, -10, 0, 10, 20, 30])
     svg.append(make("text", { x: at.x(tick), y: 146, "text-anchor": "middle" }, [whole(tick)]));
   svg.append(make("text", { x: 200, y: 164, "text-anchor": "middle" }, ["place of the key \u2212 place of the query"]));
-  svg.append(make("text", { x: 14, y: at.y(0) + 4, "text-anchor": "end" }, ["0"]));
+  for (const tick of [0, 1])
+    svg.append(make("text", { x: 14, y: at.y(tick) + 4, "text-anchor": "end" }, [String(tick)]));
   const line = svg.appendChild(make("path", { class: "curve" }));
   const dot = svg.appendChild(make("circle", { r: 6, fill: ORANGE }));
   const draw = (numbers) => {
