@@ -21,7 +21,7 @@ const STYLE = `
 .tfw-rope .rest { stroke-width: 1; stroke-dasharray: 2 3; opacity: 0.8; }
 .tfw-rope .axis { stroke: var(--faint); stroke-width: 0.8; fill: none; }
 .tfw-rope .curve { fill: none; stroke: var(--ink); stroke-width: 1.8; }
-.tfw-rope text { font: 12px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--faint); }
+.tfw-rope text { font: 9.5px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--faint); }
 .tfw-rope .controls { display: grid; gap: 0.2rem; margin: 0.5rem 0 0.75rem; }
 .tfw-rope label { display: grid; grid-template-columns: 7.5rem 1fr 2.5em; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-rope input { width: 100%; min-width: 5rem; }
@@ -35,7 +35,7 @@ const STYLE = `
 .tfw-rope .score { margin: 0; font-variant-numeric: tabular-nums; }
 .tfw-rope .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 @media (max-width: 600px) {
-  .tfw-rope text { font-size: 17px; }
+  .tfw-rope text { font-size: 14px; }
   .tfw-rope label { grid-template-columns: 6.2rem 1fr 2.2em; }
 }
 `;
