@@ -36,7 +36,7 @@ const STYLE = `
 .tfw-rope .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 @media (max-width: 600px) {
   .tfw-rope text { font-size: 14px; }
-  .tfw-rope label { grid-template-columns: 6.2rem 1fr 2.2em; }
+  .tfw-rope label { grid-template-columns: 7.4rem 1fr 2.2em; }
 }
 `;
 
