@@ -35,7 +35,7 @@ const STYLE = `
 .tfw-fading .axis { stroke: var(--faint); stroke-width: 0.8; fill: none; }
 .tfw-fading .one { stroke: var(--faint); stroke-width: 0.6; opacity: 0.6; }
 .tfw-fading .curve { fill: none; stroke-width: 2; }
-.tfw-fading dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr));
+.tfw-fading dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.5rem, 1fr));
   gap: 0.4rem 1rem; margin: 0.75rem 0 0; }
 .tfw-fading dt { font-weight: 400; color: var(--faint); font-size: 0.85rem; margin: 0; }
 .tfw-fading dd { margin: 0; font-size: 1.1rem; font-variant-numeric: tabular-nums; }
