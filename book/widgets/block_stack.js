@@ -35,9 +35,10 @@ const STYLE = `
 .tfw-stack .plots p { margin: 0 0 0.2rem; font-weight: 600; font-size: 0.85rem; }
 .tfw-stack svg { width: 100%; height: auto; display: block; overflow: visible; }
 .tfw-stack text { font: 11px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--faint); }
+.tfw-stack svg.sample { display: inline-block; width: 1.6rem; height: 0.5rem; margin-right: 0.4rem; }
 .tfw-stack .axis { stroke: var(--faint); stroke-width: 0.8; fill: none; }
 .tfw-stack .rule { stroke: var(--faint); stroke-width: 0.6; opacity: 0.35; }
-.tfw-stack .curve { fill: none; stroke-width: 1.2; }
+.tfw-stack .curve { fill: none; stroke-width: 1.5; }
 .tfw-stack .curve.chosen { stroke-width: 3.2; }
 .tfw-stack dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr));
   gap: 0.4rem 1rem; margin: 0.75rem 0 0; }
@@ -293,7 +294,10 @@ function render({ model, el }) {
   const depth = slide("Blocks", "Number of blocks", { min: 1, max: DEEPEST });
   const gain = slide("Gain", "Gain of what the sublayers write", { min: LOWEST, max: FINEST });
   const choices = NORMS.map((norm) => {
-    const button = make("button", { type: "button", "aria-pressed": "false" }, [LABELS[norm]]);
+    const sample = make("svg", { class: "sample", viewBox: "0 0 26 8", "aria-hidden": "true" }, [
+      make("line", { x1: 0, x2: 26, y1: 4, y2: 4, stroke: COLOURS[norm], "stroke-width": 2.5, "stroke-dasharray": DASHES[norm] }),
+    ]);
+    const button = make("button", { type: "button", "aria-pressed": "false" }, [sample, LABELS[norm]]);
     button.style.setProperty("--mark", COLOURS[norm]);
     button.addEventListener("click", () => change({ norm }));
     return button;
