@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from tfcore import viz
-from tfcore.config import AttentionConfig, BlockConfig
-from tfcore.layers import TransformerBlock
+from tfcore.config import AttentionConfig, BlockConfig, NormPlace
+from tfcore.layers import FeedForward, TransformerBlock
 
 STATE: dict[str, Any] = {"depth": 12, "norm": "pre", "gain": 1.0, "seed": 1}
 NORMS = ("pre", "post", "no sum")
@@ -53,9 +53,7 @@ def normals(seed: int) -> Iterator[float]:
 def draw(seed: int, rows: int, columns: int) -> torch.Tensor:
     """A matrix of standard normal numbers, row by row."""
     source = normals(seed)
-    return torch.tensor(
-        [[next(source) for _ in range(columns)] for _ in range(rows)], dtype=torch.float64
-    )
+    return torch.tensor([[next(source) for _ in range(columns)] for _ in range(rows)], dtype=torch.float64)
 
 
 def make_block(seed: int, number: int, norm: str, gain: float) -> TransformerBlock:
@@ -64,7 +62,7 @@ def make_block(seed: int, number: int, norm: str, gain: float) -> TransformerBlo
     Matrices have variance 1 / inputs. Those that write to the stream are multiplied by the gain, and the
     second of the feed-forward network by the root of 2, since ReLU lets half of the squares through.
     """
-    place = "post" if norm == "post" else "pre"
+    place: NormPlace = "post" if norm == "post" else "pre"
     config = BlockConfig(
         AttentionConfig(D_MODEL, HEADS, bias=False),
         d_ff=D_FF,
@@ -77,8 +75,9 @@ def make_block(seed: int, number: int, norm: str, gain: float) -> TransformerBlo
     inner, writes = D_MODEL**-0.5, gain * D_MODEL**-0.5
     block.attention.W_qkv.weight.data = inner * draw(root, 3 * D_MODEL, D_MODEL)
     block.attention.W_o.weight.data = writes * draw(root + 1, D_MODEL, D_MODEL)
-    block.ffn.W_up.weight.data = inner * draw(root + 2, D_FF, D_MODEL)
-    block.ffn.W_down.weight.data = gain * (2 / D_FF) ** 0.5 * draw(root + 3, D_MODEL, D_FF)
+    ffn = cast(FeedForward, block.ffn)
+    ffn.W_up.weight.data = inner * draw(root + 2, D_FF, D_MODEL)
+    ffn.W_down.weight.data = gain * (2 / D_FF) ** 0.5 * draw(root + 3, D_MODEL, D_FF)
     return block
 
 
