@@ -23,9 +23,7 @@ SETTINGS = {
 }
 
 
-def mathematics(
-    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
-) -> None:
+def mathematics(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Turns ``$x$`` into the role that says the same, also over the end of a line."""
     text = MATH.sub(lambda found: f":math:`{' '.join(found[1].split())}`", "\n".join(lines))
     lines[:] = text.split("\n")
