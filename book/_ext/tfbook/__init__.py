@@ -14,7 +14,6 @@ MODULES = (
     "accessible",
     "search",
     "typeface",
-    "api",
     "icons",
 )
 
