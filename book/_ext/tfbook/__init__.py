@@ -14,6 +14,7 @@ MODULES = (
     "accessible",
     "search",
     "typeface",
+    "api",
     "icons",
 )
 
