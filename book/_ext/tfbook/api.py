@@ -1,4 +1,11 @@
-"""The reference pages: docstrings read by autodoc, with their mathematics.
+"""The reference pages: a list of modules becomes a section for each, from its docstrings by autodoc.
+
+.. code-block:: markdown
+
+    ```{modules}
+    tfcore.masks
+    tfcore.ring
+    ```
 
 A docstring writes mathematics between dollars, as a page does; reStructuredText wants a role.
 """
@@ -9,6 +16,15 @@ import re
 
 from sphinx.application import Sphinx
 
+LIST = re.compile(r"^```\{modules\}\n((?:[\w.]+\n)+)```$", re.MULTILINE)
+SECTION = """## `{0}`
+
+```{{eval-rst}}
+.. automodule:: {0}
+   :members:
+   :no-value:
+```
+"""
 MATH = re.compile(r"(?<![\\$`])\$([^$]+)\$(?!\$)")
 SETTINGS = {
     "autodoc_member_order": "bysource",
@@ -23,9 +39,14 @@ SETTINGS = {
 }
 
 
-def mathematics(
-    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
-) -> None:
+def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
+    """Writes a section in the place of each name in a list of modules."""
+    source[0] = LIST.sub(
+        lambda found: "\n".join(SECTION.format(name) for name in found[1].split()), source[0]
+    )
+
+
+def mathematics(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Turns ``$x$`` into the role that says the same, also over the end of a line."""
     text = MATH.sub(lambda found: f":math:`{' '.join(found[1].split())}`", "\n".join(lines))
     lines[:] = text.split("\n")
@@ -45,6 +66,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.autodoc")
     app.setup_extension("sphinx.ext.napoleon")
     app.connect("config-inited", set_options)
+    app.connect("source-read", list_modules)
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-docstring", mathematics, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
