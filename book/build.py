@@ -168,6 +168,35 @@ def execute_pages(book: Book) -> int:
     return len(waiting)
 
 
+def collect_numbers(book: Book) -> None:
+    """Writes what the executed pages keep with ``glue`` into ``_build/numbers.json``, for `tfbook.numbers`.
+
+    Raises:
+        BuildError: when a page keeps two numbers under one name.
+    """
+    from jupyter_cache import get_cache
+
+    cache, numbers = get_cache(book.cache), {}
+    for record in cache.list_project_records():
+        cells = cache.get_cache_bundle(cache.get_cached_project_nb(record.uri).pk).nb.cells
+        outputs = [output for cell in cells for output in cell.get("outputs", [])]
+        kept = {}
+        for output in outputs:
+            name = output.get("metadata", {}).get("scrapbook", {}).get("name")
+            number = output.get("data", {}).get("application/papermill.record/text/plain")
+            if name is None or number is None:
+                continue
+            if name in kept:
+                raise BuildError(f"{Path(record.uri).name} keeps two numbers under the name {name!r}")
+            kept[name] = float(number)
+        numbers[Path(record.uri).stem] = kept
+    text = json.dumps(numbers, indent=1, sort_keys=True)
+    path = book.build / "numbers.json"
+    if not path.exists() or path.read_text("utf8") != text:
+        path.with_suffix(".new").write_text(text, "utf8")
+        path.with_suffix(".new").replace(path)
+
+
 @contextmanager
 def kernels_log(book: Book) -> Iterator[None]:
     """Sends what the kernels themselves write to standard error, which is not a page's, to a file."""
@@ -273,6 +302,7 @@ def _build(book: Book, afresh: bool) -> None:
         afresh = True
     install_katex(book)
     executed = execute_pages(book)
+    collect_numbers(book)
     (book.build / "book.code").write_text(inputs["code"], "utf8")
     # Sphinx repeats a page's warnings only when it reads the page again, so a failure is followed by a
     # build of everything; so is a change of the engine, which Sphinx does not see.

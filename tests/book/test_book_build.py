@@ -107,3 +107,28 @@ def test_python_that_warns_fails_the_build(scratch: Path, html: Path) -> None:
     code, said = run(scratch)
     assert code == 1
     assert "stderr" in said
+
+
+def test_a_number_that_is_no_longer_computed_fails_the_build(scratch: Path, html: Path) -> None:
+    index, words = scratch / "book" / "index.md", scratch / "book" / "words.md"
+    keeps = (
+        "```{code-cell} python\nfrom myst_nb import glue\nglue('share', 0.4217, display=False)\n```\n"
+        "Here {glue:text}`share:.2f`.\n"
+    )
+    index.write_text(HEAD + keeps)
+    words.write_text("# Words\n\nThere {number}`index.share:.3f`.\n")
+    code, said = run(scratch)
+    assert code == 0, said
+    assert "Here" in (scratch / "_build/html/book/index.html").read_text()
+    assert ">0.422<" in (scratch / "_build/html/book/words.html").read_text()
+
+    index.write_text(HEAD + keeps.replace("0.4217", "0.5391"))
+    code, said = run(scratch)
+    assert code == 0, said
+    assert ">0.539<" in (scratch / "_build/html/book/words.html").read_text(), "the other page is stale"
+
+    index.write_text(HEAD + keeps.replace("glue('share', 0.4217, display=False)", "pass"))
+    code, said = run(scratch)
+    assert code == 1
+    assert "index.md" in said
+    assert "keeps no number 'share'" in said

@@ -8,6 +8,8 @@ MODULES = (
     "katex",
     "anywidget",
     "quiz",
+    "numbers",
+    "claims",
     "exercises",
     "chapters",
     "alt_text",

@@ -1,0 +1,94 @@
+"""``{claim}``: a claim of the field, what our experiment says of it, where it is tested and who says it.
+
+.. code-block:: markdown
+
+    ```{claim}
+    claim: Attention is permutation-invariant.
+    verdict: does not hold
+    found: It is equivariant. Shuffle the tokens, and the outputs are shuffled with them.
+    tested: "{prf:ref}`thm-equivariance`"
+    said: "{cite:t}`someone2017`"
+    ```
+
+``{verdicts}`` counts the claims of its page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+VERDICTS = {
+    "holds": "tested, and we found no exception",
+    "holds under a condition": "true when something else is true, which the text names",
+    "does not hold": "a counterexample is on the page named",
+    "open": "our experiments are too small to say, or results disagree",
+}
+KEYS = ("claim", "verdict", "found", "tested", "said")
+
+
+class ClaimError(ValueError):
+    """A claim that is not whole; the message says what is missing."""
+
+
+def read_claim(body: str) -> dict[str, str]:
+    """The entries of a claim's body.
+
+    Raises:
+        ClaimError: when the body is no YAML, an entry is missing or the verdict is unknown.
+    """
+    try:
+        entries: Any = yaml.safe_load(body)
+    except yaml.YAMLError as error:
+        raise ClaimError(f"the claim is not YAML: {error}") from error
+    if not isinstance(entries, dict) or set(entries) != set(KEYS):
+        raise ClaimError(f"a claim has the entries {', '.join(KEYS)}, and no other; this has {entries!r}")
+    if entries["verdict"] not in VERDICTS:
+        raise ClaimError(f"the verdict is one of {list(VERDICTS)}, not {entries['verdict']!r}")
+    return {key: str(entries[key]) for key in KEYS}
+
+
+class ClaimDirective(SphinxDirective):
+    """See the module's docstring."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        try:
+            claim = read_claim("\n".join(self.content))
+        except ClaimError as error:
+            raise self.error(f"claim: {error}") from error
+        kind = claim["verdict"].replace(" ", "-")
+        box = nodes.container(classes=["tf-claim", f"tf-{kind}"])
+        self.set_source_info(box)
+        head = nodes.paragraph(classes=["tf-claim-head"])
+        head += nodes.inline(text=claim["verdict"], classes=["tf-verdict"])
+        words, messages = self.parse_inline(f"“{claim['claim']}”")
+        head += [nodes.Text(" "), nodes.strong("", "", *words), *messages]
+        box += [head, *self.parse_text_to_nodes(claim["found"])]
+        box += self.parse_text_to_nodes(f"Tested: {claim['tested']}. Said: {claim['said']}.")
+        box[-1]["classes"].append("tf-claim-where")
+        return [box]
+
+
+class VerdictsDirective(SphinxDirective):
+    """A list of the verdicts, each with what it means and how many claims have it."""
+
+    def run(self) -> list[nodes.Node]:
+        text = Path(self.env.doc2path(self.env.docname)).read_text("utf8")
+        counts = Counter(re.findall(r"^verdict: (.+)$", text, re.MULTILINE))
+        rows = [f"- **{counts[verdict]} {verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]
+        return self.parse_text_to_nodes("\n".join(rows))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("claim", ClaimDirective)
+    app.add_directive("verdicts", VerdictsDirective)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

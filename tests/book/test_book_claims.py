@@ -1,0 +1,48 @@
+"""Claims, tested: each has a verdict, an experiment, a source and a number that the build brings."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+from book_paths import ROOT
+from tfbook.claims import KEYS, VERDICTS, ClaimError, read_claim
+
+TEXT = (ROOT / "book" / "claims.md").read_text("utf8")
+CLAIMS = [read_claim(body) for body in re.findall(r"^```\{claim\}\n(.*?)^```", TEXT, re.M | re.S)]
+ROLES = re.compile(r"\{(number|cite:t|cite:p|numref|prf:ref|eq|doc|ref)\}`[^`]+`")
+WHOLE = {
+    "claim": "Snow is white.",
+    "verdict": "holds",
+    "found": "Yes.",
+    "tested": "here",
+    "said": "folklore",
+}
+
+
+def test_there_are_forty_of_them_and_none_twice() -> None:
+    assert len(CLAIMS) >= 40
+    assert len({claim["claim"] for claim in CLAIMS}) == len(CLAIMS)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["claim"][:40])
+def test_a_claim_names_its_experiment_and_its_source(claim: dict[str, str]) -> None:
+    assert re.search(r"\{(numref|prf:ref|eq|doc|ref)\}`", claim["tested"]), claim["tested"]
+    assert "{cite:" in claim["said"] or "folklore" in claim["said"] or "introductions" in claim["said"]
+    words = ROLES.sub("", re.sub(r"\$[^$]*\$", "", claim["found"]))
+    assert not re.search(r"\d\.\d", words), f"a typed number: {words}"
+
+
+def test_a_verdict_of_each_kind_is_given() -> None:
+    assert {claim["verdict"] for claim in CLAIMS} == set(VERDICTS)
+
+
+@pytest.mark.parametrize(
+    "change", [{"verdict": "maybe"}, {"where": "there"}, *({key: None} for key in KEYS)], ids=str
+)
+def test_a_claim_that_is_not_whole_is_refused(change: dict[str, str | None]) -> None:
+    entries = {key: value for key, value in {**WHOLE, **change}.items() if value is not None}
+    assert read_claim(yaml.safe_dump(WHOLE)) == WHOLE
+    with pytest.raises(ClaimError):
+        read_claim(yaml.safe_dump(entries))
