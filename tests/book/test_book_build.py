@@ -33,7 +33,8 @@ def scratch(tmp_path: Path) -> Path:
     settings["extensions"].remove("sphinxcontrib.bibtex")
     config["sphinx"]["config"] = {key: settings[key] for key in settings if not key.startswith("bibtex")}
     (tmp_path / "_config.yml").write_text(yaml.safe_dump(config))
-    (tmp_path / "package-lock.json").write_text("{}")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(ROOT / name, tmp_path)
     book = tmp_path / "book"
     for folder in ("_ext", "_static", "_templates"):
         shutil.copytree(ROOT / "book" / folder, book / folder)

@@ -1,4 +1,4 @@
-"""Every page, from disk and from a server: nothing from another host, no error, nothing too wide."""
+"""Every page, from disk and from a server: nothing from another host, no error, nothing too wide, and axe is content."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def open_page(browser: Any, address: str, **settings: Any) -> tuple[Any, list[st
     return page, requests, errors
 
 
+AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf8")
+
+
+def violations(page: Any) -> list[str]:
+    """What axe objects to. KaTeX's own boxes are left out: a screen reader gets the MathML beside them."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run({exclude: [['.katex']]}, {resultTypes: ['violations']})")
+    return [f"{each['id']}: {each['nodes'][0]['html'][:150]}" for each in found["violations"]]
+
+
 def elsewhere(requests: list[str]) -> list[str]:
     """The requests that leave the machine."""
     return [url for url in requests if not re.match(r"file://|data:|blob:|http://127\.0\.0\.1[:/]", url)]
@@ -59,6 +69,7 @@ def test_from_disk_on_a_phone(name: str, html: Path, browser: Any) -> None:
     assert errors == []
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert page.evaluate(TOO_WIDE) == []
+    assert violations(page) == []
     page.context.close()
 
 
@@ -68,6 +79,7 @@ def test_from_a_server(name: str, served: str, browser: Any) -> None:
     page, requests, errors = open_page(browser, f"{served}/{name}.html", color_scheme="dark")
     assert elsewhere(requests) == []
     assert errors == []
+    assert violations(page) == []
     page.context.close()
 
 

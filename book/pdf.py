@@ -1,0 +1,219 @@
+"""Writes the whole book as one PDF: ``python book/pdf.py``, once the book is built.
+
+1. The articles of all pages go into one page of HTML. Each id gets the name of its page in front, so that a
+   link from one chapter to another leads to its place in the PDF.
+2. Chromium prints that page. What is folded on the screen is open in print, but for the code of figures.
+3. The contents get the page numbers that were found in the first print, and Chromium prints again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from bs4 import BeautifulSoup, Tag
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = "transformers_from_first_principles.pdf"
+TITLE = "Transformers from first principles"
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
+ONLY_ON_SCREEN = (
+    "script, button, a.headerlink, .tf-actions, div.cell_input:has(> details.hide), details.hide.above-input"
+)
+STYLE = """
+@page { size: A4; margin: 20mm 19mm 22mm; }
+html, body { background: #fff; }
+article.bd-article { break-before: page; padding: 0 !important; }
+.bd-article div.highlight pre { font-size: 7.6pt; }
+section.tf-cover { height: 230mm; display: flex; flex-direction: column; justify-content: center;
+  font-family: var(--tf-serif); }
+section.tf-cover h1 { font-size: 34pt; line-height: 1.15; max-width: 13ch; margin: 0 0 1rem; }
+section.tf-cover p { font-size: 14pt; max-width: 34ch; }
+section.tf-contents { break-before: page; font-family: var(--tf-sans); font-size: 10.5pt; }
+section.tf-contents h1 { font-family: var(--tf-serif); }
+section.tf-contents h2 { font: 600 12.5pt var(--tf-sans); margin: 1.1rem 0 0.2rem; }
+section.tf-contents a { display: flex; justify-content: space-between; gap: 1rem; color: inherit;
+  text-decoration: none; padding: 0.08rem 0; }
+section.tf-contents a span { font-variant-numeric: tabular-nums; }
+"""
+COVER = f"""<section class="tf-cover"><h1>{TITLE}</h1>
+<p>Every measurement in this book was run when it was built.</p></section>"""
+FOOTER = (
+    '<div style="width: 100%; text-align: center; font: 9px sans-serif; color: #555;">'
+    '<span class="pageNumber"></span></div>'
+)
+
+
+class PdfError(Exception):
+    """The book cannot be printed; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A heading of the contents, and the pages below it in their order."""
+
+    title: str
+    pages: tuple[str, ...]
+
+
+def read_contents(toc: Path) -> list[Part]:
+    """The parts of the table of contents; the landing page is a part of its own, without a heading."""
+    contents = yaml.safe_load(toc.read_text("utf8"))
+
+    def files(entries: list[dict]) -> list[str]:
+        return [
+            name
+            for entry in entries
+            for name in [entry["file"].removeprefix("book/"), *files(entry.get("sections", []))]
+        ]
+
+    parts = [Part(part["caption"], tuple(files(part["chapters"]))) for part in contents["parts"]]
+    return [Part("", (contents["root"].removeprefix("book/"),)), *parts]
+
+
+def article(html: Path, page: str, pages: set[str]) -> Tag:
+    """What a page says, with ids and links that are right in a document of all pages."""
+    found = BeautifulSoup((html / "book" / f"{page}.html").read_text("utf8"), "html.parser").find("article")
+    if not isinstance(found, Tag):
+        raise PdfError(f"{page}.html has no article. Build the book again: make book")
+    for node in found.select(ONLY_ON_SCREEN):
+        node.decompose()
+    for number, node in enumerate(found.select(TOO_LONG)):
+        node.replace_with(_note("The table of each exercise is in the online book.") if number == 0 else "")
+    for node in found.select("[id]"):
+        node["id"] = f"{page}--{node['id']}"
+    for image in found.select("img"):
+        image["src"] = (html / "book" / str(image["src"])).resolve().as_uri()
+        del image["loading"]
+    for link in found.select("a[href]"):
+        target, _, anchor = str(link["href"]).partition("#")
+        name = target.removesuffix(".html") or page
+        if name in pages:
+            link["href"] = f"#{name}--{anchor}" if anchor else f"#{name}"
+        elif not target.startswith(("http:", "https:", "mailto:")):
+            link.unwrap()  # a download, which a PDF does not hold
+    found["id"] = page
+    return found
+
+
+def _note(text: str) -> Tag:
+    note = BeautifulSoup(f"<p><em>{text}</em></p>", "html.parser").p
+    assert note is not None
+    return note
+
+
+def assemble(html: Path, parts: list[Part], numbers: dict[str, int]) -> str:
+    """The book as one page of HTML, with the page numbers in its contents as far as they are known."""
+    pages = {page for part in parts for page in part.pages}
+    soup = BeautifulSoup((html / "book" / "index.html").read_text("utf8"), "html.parser")
+    sheets = [
+        (html / "book" / str(link["href"]).partition("?")[0]).resolve().as_uri()
+        for link in soup.select('link[rel="stylesheet"]')
+    ]
+    articles, contents = [], []
+    for part in parts:
+        if part.title:
+            contents.append(f"<h2>{part.title}</h2>")
+        for page in part.pages:
+            text = article(html, page, pages)
+            heading = text.find("h1")
+            title = heading.get_text() if heading else page
+            contents.append(f'<a href="#{page}">{title}<span>{numbers.get(page, "")}</span></a>')
+            articles.append(str(text))
+    links = "\n".join(f'<link rel="stylesheet" href="{sheet}">' for sheet in sheets)
+    return f"""<!DOCTYPE html>
+<html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{TITLE}</title>
+{links}
+<style>{STYLE}</style></head>
+<body><main class="bd-main"><div class="bd-content"><div class="bd-article-container">
+{COVER}
+<section class="tf-contents"><h1>Contents</h1>{"".join(contents)}</section>
+{"".join(articles)}
+</div></div></main></body></html>
+"""
+
+
+def find_chromium() -> str:
+    """The browser that CHROMIUM names, or the first of the usual names that is installed."""
+    named = os.environ.get("CHROMIUM")
+    path = named or next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
+    if path is None:
+        raise PdfError("no Chromium: install Debian's package `chromium`, or set CHROMIUM to a Chrome's path")
+    return path
+
+
+def print_page(source: Path, target: Path) -> None:
+    """Prints a page of HTML as PDF, with headings as bookmarks."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page()
+        page.goto(source.as_uri())
+        page.evaluate("document.fonts.ready")
+        page.pdf(
+            path=target,
+            prefer_css_page_size=True,
+            print_background=True,
+            display_header_footer=True,
+            header_template="<span></span>",
+            footer_template=FOOTER,
+            outline=True,
+            tagged=True,
+        )
+        browser.close()
+
+
+def page_numbers(pdf: Path, pages: set[str]) -> dict[str, int]:
+    """The number of the sheet on which each page of the book begins."""
+    from pypdf import PdfReader
+
+    reader = PdfReader(pdf)
+    places = {name.removeprefix("/"): place for name, place in reader.named_destinations.items()}
+    return {page: (reader.get_destination_page_number(places[page]) or 0) + 1 for page in pages}
+
+
+def write_pdf(root: Path) -> Path:
+    """Prints the built book twice, the second time with page numbers; the path of the PDF.
+
+    Raises:
+        PdfError: when the book is not built or no browser is found.
+    """
+    html, work = root / "_build" / "html", root / "_build" / "pdf"
+    if not (html / "book" / "index.html").exists():
+        raise PdfError(f"there is no book in {html}. Build it first: make book")
+    parts = read_contents(root / "book" / "_toc.yml")
+    work.mkdir(exist_ok=True)
+    source, draft = work / "book.html", work / "draft.pdf"
+    numbers: dict[str, int] = {}
+    for _ in range(2):
+        source.write_text(assemble(html, parts, numbers), "utf8")
+        print_page(source, draft)
+        numbers = page_numbers(draft, {page for part in parts for page in part.pages})
+    return draft.replace(root / "_build" / FILE)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    try:
+        path = write_pdf(parser.parse_args().root.resolve())
+    except PdfError as error:
+        print(f"pdf: {error}", file=sys.stderr)
+        return 1
+    print(f"pdf: {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
