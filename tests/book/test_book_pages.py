@@ -1,4 +1,4 @@
-"""Every page, from disk and from a server: nothing from another host, no error, nothing too wide, and axe is content."""
+"""Every page, from disk and from a server: no other host, no error, nothing too wide, no violation by axe."""
 
 from __future__ import annotations
 
