@@ -1,0 +1,164 @@
+"""The guides: every command exists, every report is what `check` says today, every limit is the grader's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from book_paths import ROOT
+
+STUDENT = ROOT / "book" / "student_guide.md"
+INSTRUCTOR = ROOT / "book" / "instructor_guide.md"
+GLOSSARY = ROOT / "book" / "glossary.md"
+WIDTH = 60
+
+REPORT = re.compile(
+    r"^% report on (?P<name>\w+)\n```python\n(?P<code>.*?)^```\n.*?^```text\n(?P<report>.*?)^```$",
+    re.M | re.S,
+    re.M | re.S,
+)
+"""A comment that names the exercise, the answer, and after it the report on it."""
+
+
+def reports() -> list[Any]:
+    found = REPORT.finditer(STUDENT.read_text())
+    return [pytest.param(*one.groups(), id=f"{n}-{one['name']}") for n, one in enumerate(found, 1)]
+
+
+def reported(name: str, code: str) -> Any:
+    """The report on an answer, as in a notebook."""
+    import math
+
+    import numpy as np
+
+    from autograder import check
+
+    cells: dict[str, Any] = {"np": np, "math": math}
+    exec(code, cells)
+    return check(cells[name])
+
+
+@pytest.mark.parametrize(("name", "code", "report"), reports())
+def test_a_report_is_what_check_says(name: str, code: str, report: str) -> None:
+    assert report == reported(name, code).wrapped(WIDTH) + "\n"
+
+
+def test_the_reports_are_of_every_kind() -> None:
+    found = [reported(one["name"], one["code"]) for one in REPORT.finditer(STUDENT.read_text())]
+    assert len(found) >= 4
+    assert any(report.diagnosis for report in found)
+    assert any(not report.passed and not report.diagnosis for report in found)
+    assert any("expected shape" in str(report) for report in found)
+    assert any(report.passed for report in found)
+    assert all(len(line) <= WIDTH for report in found for line in report.wrapped(WIDTH).splitlines())
+
+
+def commands(page: Path) -> list[str]:
+    """What stands behind a ``$`` in the page's console blocks; a backslash continues a line."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.M | re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+COMMANDS = sorted({command for page in (STUDENT, INSTRUCTOR) for command in commands(page)})
+
+
+@cache
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_exists(command: str) -> None:
+    program, *words = shlex.split(command, comments=True)
+    if program == "autograder":
+        import typer
+
+        from autograder.cli import app
+
+        group: Any = typer.main.get_command(app)
+        name, *rest = words
+        assert name in group.commands
+        group.commands[name].make_context(name, rest)  # parses, and runs nothing
+    elif program == "make":
+        assert set(words) <= targets()
+    elif program == "nbgrader":
+        from nbgrader.apps.dbapp import DbAssignmentApp, DbStudentApp
+
+        known = {"assignment": DbAssignmentApp.subcommands, "student": DbStudentApp.subcommands}
+        assert words[0] == "db"
+        assert words[2] in known[words[1]]
+    elif program == "python":
+        assert words[:2] == ["-m", "autograder.samples.make"]
+    else:
+        assert program in ("cp", "ln", "mkdir", "cd", "jupyter", "rm", "mv", "tar")
+
+
+def test_every_command_of_the_autograder_is_shown() -> None:
+    from autograder.cli import app
+
+    shown = {command.split()[1] for command in commands(INSTRUCTOR) if command.startswith("autograder ")}
+    names = {one.name or one.callback.__name__ for one in app.registered_commands if one.callback}
+    assert shown == names
+
+
+def test_the_limits_are_those_of_the_grader() -> None:
+    from autograder.doctor import NO_WALLS
+    from autograder.grading.matching import MAX_BYTES
+    from autograder.grading.session import LONGER, Limits
+    from autograder.report import WIDTH as IN_A_NOTEBOOK
+    from autograder.student import CALL_SECONDS
+
+    text, limits = STUDENT.read_text(), Limits()
+    assert f"A cell may take {limits.cell_seconds:g} seconds" in text
+    assert f"a call of your function {limits.call_seconds:g} seconds" in text
+    assert f"the whole notebook {limits.total_seconds:g} seconds" in text
+    assert f"There are {limits.memory_bytes >> 30} GiB of memory" in text
+    assert f"more than {CALL_SECONDS:g} seconds of computing" in text
+    assert f"up to {MAX_BYTES >> 20} MiB" in text
+    assert f"up to {IN_A_NOTEBOOK} characters" in text
+    assert set(LONGER.values()) == {6}, "the page says six times"
+    assert " ".join(NO_WALLS.split()) in " ".join(INSTRUCTOR.read_text().split())
+
+
+def test_the_grades_shown_are_those_of_the_sample_class() -> None:
+    """The lines of the export that the page shows, against what the sample class must get."""
+    import json
+
+    from autograder import exercises, release
+    from autograder.layout import Course
+    from autograder.samples import make
+
+    assignment = "ch03_scaling"
+    shown = re.findall(rf"^([\w-]+),{assignment},([\d.,]+),(?:yes|no)\b", INSTRUCTOR.read_text(), re.M)
+    assert len(shown) >= 3
+    declared = exercises.of_assignment(assignment)
+    (blank,) = release.notebooks(Course.at(ROOT), assignment).values()
+    place = list(exercises.assignments()).index(assignment)
+    accidents = make.ACCIDENTS[place :: make.SOME]
+    expected = {name: scores for name, _, scores in make.students(json.loads(blank), declared, accidents)}
+    for student, points in shown:
+        numbers = [float(number) for number in points.split(",")]
+        assert numbers[: len(declared)] == list(expected[student].values()), student
+
+
+def terms() -> list[tuple[str, str]]:
+    """The terms of the glossary, each with its definition."""
+    (body,) = re.findall(r"^:::+\{glossary\}\n(.*?)^:::", GLOSSARY.read_text(), re.M | re.S)
+    return re.findall(r"^(\S.*)\n +(\S.*(?:\n +\S.*)*)", body, re.M)
+
+
+def test_the_glossary_is_in_order() -> None:
+    names = [re.sub(r"[^a-z0-9 ]", "", name.lower().replace("-", " ")) for name, _ in terms()]
+    assert names == sorted(names)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(("name", "definition"), [pytest.param(*one, id=one[0]) for one in terms()])
+def test_a_term_is_short_and_says_where(name: str, definition: str) -> None:
+    assert re.search(r"\{doc\}`|chapter (7|8|9|10)\b", definition)
+    assert len(definition.split()) < 70
