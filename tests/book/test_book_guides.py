@@ -14,6 +14,7 @@ from book_paths import ROOT
 STUDENT = ROOT / "book" / "student_guide.md"
 INSTRUCTOR = ROOT / "book" / "instructor_guide.md"
 GLOSSARY = ROOT / "book" / "glossary.md"
+CHAPTER = "ch03_scaling"
 WIDTH = 46
 """What fits into a phone without being moved sideways."""
 
@@ -125,25 +126,57 @@ def test_the_limits_are_those_of_the_grader() -> None:
     assert " ".join(NO_WALLS.split()) in " ".join(INSTRUCTOR.read_text().split())
 
 
-def test_the_grades_shown_are_those_of_the_sample_class() -> None:
-    """The lines of the export that the page shows, against what the sample class must get."""
+ACCIDENTS = {
+    "one answer with a syntax error": "syntax_error",
+    "an extra cell that never ends": "endless_loop_in_a_cell",
+    "`os._exit(0)` in a cell before the third exercise": "process_ended_in_a_cell",
+    "a loop that swallows every interrupt, before the fifth": "endless_loop_that_cannot_be_stopped",
+    "all metadata lost, as some editors do": "metadata_stripped",
+    "the first answer moved to the end": "answers_out_of_order",
+    "the test cells deleted": "test_cells_deleted",
+    "blank, the test cells made to say `100`": "test_cells_forged",
+    "blank, the test cells tagged to be skipped": "test_cells_skipped",
+}
+"""What the page says of an accident, and what the sample class calls it."""
+
+
+@pytest.fixture(scope="module")
+def sample_class() -> dict[str, dict[str, float]]:
+    """What each student of a sample class of chapter 3 must get, with every accident."""
     import json
 
     from autograder import exercises, release
     from autograder.layout import Course
     from autograder.samples import make
 
-    assignment = "ch03_scaling"
-    shown = re.findall(rf"^([\w-]+),{assignment},([\d.,]+),(?:yes|no)\b", INSTRUCTOR.read_text(), re.M)
+    (blank,) = release.notebooks(Course.at(ROOT), CHAPTER).values()
+    students = make.students(json.loads(blank), exercises.of_assignment(CHAPTER))
+    return {name: scores for name, _, scores in students}
+
+
+def test_the_grades_shown_are_those_of_the_sample_class(sample_class: dict[str, dict[str, float]]) -> None:
+    shown = re.findall(rf"^([\w-]+),{CHAPTER},([\d.,]+),(?:yes|no)\b", INSTRUCTOR.read_text(), re.M)
     assert len(shown) >= 3
-    declared = exercises.of_assignment(assignment)
-    (blank,) = release.notebooks(Course.at(ROOT), assignment).values()
-    place = list(exercises.assignments()).index(assignment)
-    accidents = make.ACCIDENTS[place :: make.SOME]
-    expected = {name: scores for name, _, scores in make.students(json.loads(blank), declared, accidents)}
     for student, points in shown:
-        numbers = [float(number) for number in points.split(",")]
-        assert numbers[: len(declared)] == list(expected[student].values()), student
+        expected = list(sample_class[student].values())
+        assert [float(number) for number in points.split(",")][: len(expected)] == expected, student
+
+
+def test_the_accidents_cost_what_the_page_says(sample_class: dict[str, dict[str, float]]) -> None:
+    text = INSTRUCTOR.read_text()
+    for said, accident in ACCIDENTS.items():
+        points = sum(sample_class[accident.replace("_", "-")].values())
+        assert f"| {said} | {points:g} |" in text
+
+
+def test_the_bank_is_as_large_as_the_page_says() -> None:
+    from autograder import exercises
+
+    text, declared = INSTRUCTOR.read_text(), exercises.of_assignment(CHAPTER)
+    mistakes, styles = ([len(getattr(e, bank)) for e in declared] for bank in ("misconceptions", "styles"))
+    assert f"{sum(mistakes)} mistakes and {sum(styles)} styles in chapter 3" in text
+    for known, right in zip(mistakes, styles, strict=True):
+        assert re.search(rf"│ +{known}/{known} │ +{known}/{known} │ +{right}/{right} ", text)
 
 
 def terms() -> list[tuple[str, str]]:
