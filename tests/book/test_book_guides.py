@@ -1,0 +1,197 @@
+"""The guides: every command exists, every report is what `check` says today, every limit is the grader's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from book_paths import ROOT
+
+STUDENT = ROOT / "book" / "student_guide.md"
+INSTRUCTOR = ROOT / "book" / "instructor_guide.md"
+GLOSSARY = ROOT / "book" / "glossary.md"
+CHAPTER = "ch03_scaling"
+WIDTH = 46
+"""What fits into a phone without being moved sideways."""
+
+REPORT = re.compile(
+    r"^% report on (?P<name>\w+)\n```python\n(?P<code>.*?)^```\n.*?^```text\n(?P<report>.*?)^```$",
+    re.M | re.S,
+)
+"""A comment that names the exercise, the answer, and after it the report on it."""
+
+
+def reports() -> list[Any]:
+    found = REPORT.finditer(STUDENT.read_text())
+    return [pytest.param(*one.groups(), id=f"{n}-{one['name']}") for n, one in enumerate(found, 1)]
+
+
+def reported(name: str, code: str) -> Any:
+    """The report on an answer, as in a notebook."""
+    import math
+
+    import numpy as np
+
+    from autograder import check
+
+    cells: dict[str, Any] = {"np": np, "math": math}
+    exec(code, cells)
+    return check(cells[name])
+
+
+@pytest.mark.parametrize(("name", "code", "report"), reports())
+def test_a_report_is_what_check_says(name: str, code: str, report: str) -> None:
+    assert report == reported(name, code).wrapped(WIDTH) + "\n"
+
+
+def test_the_reports_are_of_every_kind() -> None:
+    found = [reported(one["name"], one["code"]) for one in REPORT.finditer(STUDENT.read_text())]
+    assert len(found) >= 4
+    assert any(report.diagnosis for report in found)
+    assert any(not report.passed and not report.diagnosis for report in found)
+    assert any("expected shape" in str(report) for report in found)
+    assert any(report.passed for report in found)
+
+
+def commands(page: Path) -> list[str]:
+    """What stands behind a ``$`` in the page's console blocks; a backslash continues a line."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.M | re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+COMMANDS = sorted({command for page in (STUDENT, INSTRUCTOR) for command in commands(page)})
+
+
+@cache
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_exists(command: str) -> None:
+    program, *words = shlex.split(command, comments=True)
+    if program == "autograder":
+        import typer
+
+        from autograder.cli import app
+
+        group: Any = typer.main.get_command(app)
+        name, *rest = words
+        assert name in group.commands
+        group.commands[name].make_context(name, rest)  # parses, and runs nothing
+    elif program == "make":
+        assert set(words) <= targets()
+    elif program == "nbgrader":
+        from nbgrader.apps.dbapp import DbAssignmentApp, DbStudentApp
+
+        known = {"assignment": DbAssignmentApp.subcommands, "student": DbStudentApp.subcommands}
+        assert words[0] == "db"
+        assert words[2] in known[words[1]]
+    elif program == "python":
+        assert words[:2] == ["-m", "autograder.samples.make"]
+    else:
+        assert program in ("cp", "ln", "mkdir", "cd", "jupyter", "rm", "mv", "tar")
+
+
+def test_every_command_of_the_autograder_is_shown() -> None:
+    from autograder.cli import app
+
+    shown = {command.split()[1] for command in commands(INSTRUCTOR) if command.startswith("autograder ")}
+    names = {one.name or one.callback.__name__ for one in app.registered_commands if one.callback}
+    assert shown == names
+
+
+def test_the_limits_are_those_of_the_grader() -> None:
+    from autograder.doctor import NO_WALLS
+    from autograder.grading.matching import MAX_BYTES
+    from autograder.grading.session import LONGER, Limits
+    from autograder.report import WIDTH as IN_A_NOTEBOOK
+    from autograder.student import CALL_SECONDS
+
+    text, limits = STUDENT.read_text(), Limits()
+    assert f"A cell may take {limits.cell_seconds:g} seconds" in text
+    assert f"a call of your function {limits.call_seconds:g} seconds" in text
+    assert f"the whole notebook {limits.total_seconds:g} seconds" in text
+    assert f"There are {limits.memory_bytes >> 30} GiB of memory" in text
+    assert f"more than {CALL_SECONDS:g} seconds of computing" in text
+    assert f"up to {MAX_BYTES >> 20} MiB" in text
+    assert f"up to {IN_A_NOTEBOOK} characters" in text
+    assert f"broken at {WIDTH}," in text
+    assert set(LONGER.values()) == {6}, "the page says six times"
+    assert " ".join(NO_WALLS.split()) in " ".join(INSTRUCTOR.read_text().split())
+
+
+ACCIDENTS = {
+    "one answer with a syntax error": "syntax_error",
+    "an extra cell that never ends": "endless_loop_in_a_cell",
+    "`os._exit(0)` in a cell before the third exercise": "process_ended_in_a_cell",
+    "a loop that swallows every interrupt, before the fifth": "endless_loop_that_cannot_be_stopped",
+    "all metadata lost, as some editors do": "metadata_stripped",
+    "the first answer moved to the end": "answers_out_of_order",
+    "the test cells deleted": "test_cells_deleted",
+    "blank, the test cells made to say `100`": "test_cells_forged",
+    "blank, the test cells tagged to be skipped": "test_cells_skipped",
+}
+"""What the page says of an accident, and what the sample class calls it."""
+
+
+@pytest.fixture(scope="module")
+def sample_class() -> dict[str, dict[str, float]]:
+    """What each student of a sample class of chapter 3 must get, with every accident."""
+    import json
+
+    from autograder import exercises, release
+    from autograder.layout import Course
+    from autograder.samples import make
+
+    (blank,) = release.notebooks(Course.at(ROOT), CHAPTER).values()
+    students = make.students(json.loads(blank), exercises.of_assignment(CHAPTER))
+    return {name: scores for name, _, scores in students}
+
+
+def test_the_grades_shown_are_those_of_the_sample_class(sample_class: dict[str, dict[str, float]]) -> None:
+    shown = re.findall(rf"^([\w-]+),{CHAPTER},([\d.,]+),(?:yes|no)\b", INSTRUCTOR.read_text(), re.M)
+    assert len(shown) >= 3
+    for student, points in shown:
+        expected = list(sample_class[student].values())
+        assert [float(number) for number in points.split(",")][: len(expected)] == expected, student
+
+
+def test_the_accidents_cost_what_the_page_says(sample_class: dict[str, dict[str, float]]) -> None:
+    text = INSTRUCTOR.read_text()
+    for said, accident in ACCIDENTS.items():
+        points = sum(sample_class[accident.replace("_", "-")].values())
+        assert f"| {said} | {points:g} |" in text
+
+
+def test_the_bank_is_as_large_as_the_page_says() -> None:
+    from autograder import exercises
+
+    text, declared = INSTRUCTOR.read_text(), exercises.of_assignment(CHAPTER)
+    mistakes, styles = ([len(getattr(e, bank)) for e in declared] for bank in ("misconceptions", "styles"))
+    assert f"{sum(mistakes)} mistakes and {sum(styles)} styles in chapter 3" in text
+    for known, right in zip(mistakes, styles, strict=True):
+        assert re.search(rf"│ +{known}/{known} │ +{known}/{known} │ +{right}/{right} ", text)
+
+
+def terms() -> list[tuple[str, str]]:
+    """The terms of the glossary, each with its definition."""
+    (body,) = re.findall(r"^:::+\{glossary\}\n(.*?)^:::", GLOSSARY.read_text(), re.M | re.S)
+    return re.findall(r"^(\S.*)\n +(\S.*(?:\n +\S.*)*)", body, re.M)
+
+
+def test_the_glossary_is_in_order() -> None:
+    names = [re.sub(r"[^a-z0-9 ]", "", name.lower().replace("-", " ")) for name, _ in terms()]
+    assert names == sorted(names)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(("name", "definition"), [pytest.param(*one, id=one[0]) for one in terms()])
+def test_a_term_is_short_and_says_where(name: str, definition: str) -> None:
+    assert re.search(r"\{doc\}`|chapter\s(7|8|9|10)\b", definition)
+    assert len(definition.split()) < 70
