@@ -185,8 +185,8 @@ def collect_numbers(book: Book) -> None:
         for output in outputs:
             name = output.get("metadata", {}).get("scrapbook", {}).get("name")
             number = output.get("data", {}).get("application/papermill.record/text/plain")
-            if name is None or number is None:
-                continue
+            if name is None or number is None or "application/papermill.record/application/json" in output["data"]:
+                continue  # no glue, or an object for a widget
             if name in kept:
                 raise BuildError(f"{Path(record.uri).name} keeps two numbers under the name {name!r}")
             kept[name] = float(number)

@@ -114,6 +114,8 @@ def a_row_alone_is_right(trial: Trial) -> str | None:
 
 def diagonal_right(trial: Trial) -> str | None:
     J, right = np.asarray(trial.value), trial.expected
+    if J.shape[-1] == 1:
+        return None  # nothing is off the diagonal
     off = ~np.eye(J.shape[-1], dtype=bool)
     if near(J * ~off, right * ~off):
         return "the diagonal is right, the rest is not; off it stands -p_i p_j"
