@@ -4,9 +4,9 @@
 const SCORES = [0.4, 1.6, 1.0, 2.4, 0.6, 1.4, 2.8, 1.8];
 const VALUES = [4, 8, 2, 16, 6, 12, 10, 1];
 const BLOCKS = [1, 2, 4, 8];
-const LIFT = 12; // the later half is raised by at most this much
-const [LOW, HIGH] = [-12, 16]; // the scores that the drawing shows
-const [ACROSS, DOWN] = [360, 170]; // of the drawing, in its own units
+const LIFT = 8; // the later half is raised by at most this much
+const [LOW, HIGH] = [-8, 11.5]; // the scores that the drawing shows
+const [ACROSS, DOWN] = [340, 170]; // of the drawing, in its own units
 const BLUE = "#3f7fd0";
 const ORANGE = "#cf6a10";
 
@@ -75,7 +75,6 @@ const height = (score) => ((HIGH - score) / (HIGH - LOW)) * DOWN;
 function drawing({ read, block }, { scores, maximum }) {
   const width = ACROSS / scores.length;
   const y = height(maximum);
-  const above = maximum < HIGH - 3;
   return [
     make("line", { class: "axis", x1: 0, x2: ACROSS, y1: height(0), y2: height(0) }),
     ...scores.map((score, i) =>
@@ -86,9 +85,10 @@ function drawing({ read, block }, { scores, maximum }) {
     ),
     make("rect", { class: "block", x: (read - block) * width + 1, y: 2, width: block * width - 2, height: DOWN - 4, rx: 3 }),
     make("line", { class: "maximum", x1: 0, x2: ACROSS, y1: y, y2: y }),
-    make("text", { class: "maximum", x: 2, y: above ? y - 5 : y + 14 }, ["maximum so far"]),
+    make("text", { class: "maximum", x: ACROSS + 4, y: y + 4 }, ["max"]),
+    make("text", { class: "title", x: ACROSS + 4, y: DOWN + 14 }, ["v"]),
     ...scores.map((_, i) =>
-      make("text", { x: (i + 0.5) * width, y: DOWN + 14, "text-anchor": "middle" }, [`v = ${VALUES[i]}`]),
+      make("text", { x: (i + 0.5) * width, y: DOWN + 14, "text-anchor": "middle" }, [String(VALUES[i])]),
     ),
   ];
 }
@@ -101,7 +101,7 @@ function render({ model, el }) {
   const shown = { read: make("output"), block: make("output"), lift: make("output") };
   const rescale = make("input", { type: "checkbox" });
   const svg = make("svg", {
-    viewBox: `0 0 ${ACROSS} ${DOWN + 18}`,
+    viewBox: `0 0 ${ACROSS + 28} ${DOWN + 18}`,
     role: "img",
     "aria-label": "Scores of eight keys as bars, the block that was read last in a frame, a line at the running maximum",
   });
