@@ -29,7 +29,7 @@ const STYLE = `
 .tfw-online line.maximum { stroke: ${ORANGE}; stroke-width: 1.6; stroke-dasharray: 5 4; }
 .tfw-online text.maximum { fill: ${ORANGE}; }
 .tfw-online rect.block { fill: none; stroke: var(--faint); stroke-dasharray: 2 3; }
-.tfw-online dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.6rem, 1fr)); gap: 0.4rem 1rem;
+.tfw-online dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(8rem, 30%), 1fr)); gap: 0.4rem 1rem;
   margin: 0.75rem 0 0; }
 .tfw-online dt { font-weight: 400; color: var(--faint); font-size: 0.85rem; margin: 0; }
 .tfw-online dd { margin: 0; font-size: 1.05rem; font-variant-numeric: tabular-nums; }
