@@ -34,22 +34,22 @@ const STYLE = `
   color: var(--ink); font: 0.95rem/1.45 var(--pst-font-family-base, system-ui, sans-serif); }
 .tfw-cache .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr));
   gap: 0.2rem 1.5rem; }
-.tfw-cache label { display: flex; gap: 0.6rem; align-items: center; min-height: 2.1rem; }
-.tfw-cache label > span { min-width: 5.6em; }
+.tfw-cache label { display: flex; gap: 0.6rem; align-items: center; min-height: 1.9rem; }
+.tfw-cache label > span { min-width: 4.2em; }
 .tfw-cache input { accent-color: ${COLOURS.weights}; flex: 1; min-width: 4rem; }
 .tfw-cache output { min-width: 7.2em; text-align: right; font-variant-numeric: tabular-nums; }
-.tfw-cache svg { width: 100%; max-width: 34rem; height: auto; display: block; margin: 0.8rem auto 0; overflow: visible; }
+.tfw-cache svg { width: 100%; max-width: 30rem; height: auto; display: block; margin: 0.6rem auto 0; overflow: visible; }
 .tfw-cache text { font: 11px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }
 .tfw-cache text.faint { fill: var(--faint); }
 .tfw-cache .frame { fill: none; stroke: var(--ink); stroke-width: 1.2; }
 .tfw-cache .roof { fill: none; stroke: var(--ink); stroke-width: 1.6; }
 .tfw-cache .guide { stroke: var(--faint); stroke-dasharray: 2 3; }
-.tfw-cache dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.6rem, 1fr)); gap: 0.4rem 1rem;
-  margin: 0.75rem 0 0; }
+.tfw-cache dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(6.2rem, 1fr)); gap: 0.3rem 0.6rem;
+  margin: 0.5rem 0 0; }
 .tfw-cache dt { font-weight: 400; color: var(--faint); font-size: 0.85rem; margin: 0; }
-.tfw-cache dd { margin: 0; font-size: 1.05rem; font-variant-numeric: tabular-nums; }
+.tfw-cache dd { margin: 0; font-size: 1rem; font-variant-numeric: tabular-nums; }
 .tfw-cache dd small { color: var(--faint); font-size: 0.8rem; display: block; }
-.tfw-cache .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
+.tfw-cache .says { margin: 0.4rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -125,11 +125,11 @@ function drawing(found) {
   const most = Math.max(found.memory_gb, found.weights_gb + found.cache_gb);
   const gb = (x) => (x / most) * (across - 2 * left);
   const bar = (from, size, colour) =>
-    make("rect", { x: left + gb(from), y: 34, width: gb(size), height: 26, fill: colour, "fill-opacity": 0.6 });
+    make("rect", { x: left + gb(from), y: 34, width: gb(size), height: 22, fill: colour, "fill-opacity": 0.6 });
   const overfull = found.weights_gb + found.cache_gb > found.memory_gb;
 
   // The roofline, in logarithms of operations a byte and of the share of the arithmetic.
-  const [top, bottom, x0, x1] = [96, 226, 44, across - left];
+  const [top, bottom, x0, x1] = [86, 172, 44, across - left];
   const x = (intensity) => x0 + ((Math.log10(intensity) + 1) / 5) * (x1 - x0); // 0.1 to 10,000
   const y = (share) => top + (-Math.log10(share) / 3.6) * (bottom - top);
   const inside = Math.min(Math.max(found.intensity, 0.1), 1e4);
@@ -139,7 +139,7 @@ function drawing(found) {
     label(left, 28, `cache ${digits(found.cache_gb)} GB`, { style: `fill: ${COLOURS.cache}` }),
     bar(0, found.weights_gb, COLOURS.weights),
     bar(found.weights_gb, found.cache_gb, COLOURS.cache),
-    make("rect", { class: "frame", x: left, y: 34, width: gb(found.memory_gb), height: 26 }),
+    make("rect", { class: "frame", x: left, y: 34, width: gb(found.memory_gb), height: 22 }),
     label(across - left, 12, `memory ${count(found.memory_gb)} GB`, { "text-anchor": "end" }),
     label(across - left, 28, overfull ? "does not fit" : "fits", { class: "faint", "text-anchor": "end" }),
     ...[1, 10, 100, 1000].flatMap((i) => [
@@ -149,8 +149,8 @@ function drawing(found) {
     ...[1, 0.1, 0.01, 0.001].map((share) =>
       label(x0 - 4, y(share) + 4, `${share * 100} %`, { class: "faint", "text-anchor": "end" }),
     ),
-    label((x0 + x1) / 2, bottom + 30, "operations for each byte", { "text-anchor": "middle" }),
-    label(x0, top - 10, "share of the arithmetic that can be used", {}),
+    label((x0 + x1) / 2, bottom + 28, "operations for each byte", { "text-anchor": "middle" }),
+    label(x0, top - 9, "share of the arithmetic that can be used", {}),
     make("path", {
       class: "roof",
       d: `M${x(RIDGE * 10 ** -3.6)} ${bottom} L${x(RIDGE)} ${y(1)} L${x1} ${y(1)}`,
@@ -174,11 +174,11 @@ function render({ model, el }) {
   };
   const shown = Object.fromEntries(Object.keys(inputs).map((name) => [name, make("output")]));
   const svg = make("svg", {
-    viewBox: "0 0 360 260",
+    viewBox: "0 0 360 204",
     role: "img",
     "aria-label": "Weights and cache in the memory, and the decoding step on the roofline",
   });
-  const entries = ["Weights", "Cache", "Texts that fit", "Intensity", "A step, at least", "Together, at most"].map((title) => {
+  const entries = ["Weights", "Cache", "Texts that fit", "Intensity", "One step", "In a second"].map((title) => {
     const value = make("dd");
     return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
   });
@@ -219,21 +219,20 @@ function render({ model, el }) {
     svg.replaceChildren(...drawing(found));
     const limit = found.intensity < found.ridge ? "memory is the limit" : "arithmetic is the limit";
     const notes = [
-      [`${digits(found.weights_gb)} GB`, `${(found.parameters / 1e9).toFixed(1)} billion numbers`],
-      [`${digits(found.cache_gb)} GB`, `${digits(found.cache_gb / found.weights_gb)} \u00d7 the weights`],
+      [`${digits(found.weights_gb)} GB`, `${(found.parameters / 1e9).toFixed(1)} billion`],
+      [`${digits(found.cache_gb)} GB`, `${digits(found.cache_gb / found.weights_gb)} \u00d7 weights`],
       [count(found.most_texts), `in ${count(found.memory_gb)} GB`],
       [`${digits(found.intensity)}`, `ridge at ${Math.round(found.ridge)}`],
-      [`${digits(found.step_ms)} ms`, limit],
-      [`${digits(found.tokens_per_second)} tokens/s`, `${digits(100 * found.arithmetic)} % of the arithmetic`],
+      [`${digits(found.step_ms)} ms`, "at least"],
+      [`${digits(found.tokens_per_second)} tokens`, "at most"],
     ];
     notes.forEach(([number, note], i) => entries[i].value.replaceChildren(number, make("small", {}, [note])));
     el.dataset.state = JSON.stringify(state);
     el.dataset.values = JSON.stringify(found);
     clearTimeout(announce);
     const text =
-      `${state.model}, ${words.batch} of ${words.context}: weights ${digits(found.weights_gb)} GB, ` +
-      `cache ${digits(found.cache_gb)} GB, of ${count(found.memory_gb)} GB. ` +
-      `${digits(found.intensity)} operations for each byte: ${limit}. At least ${digits(found.step_ms)} ms for a step.`;
+      `${state.model}: weights ${digits(found.weights_gb)} GB, cache ${digits(found.cache_gb)} GB, of ` +
+      `${count(found.memory_gb)}. ${digits(found.intensity)} operations for each byte: ${limit}.`;
     announce = setTimeout(() => (says.textContent = text), says.textContent ? 300 : 0);
   }
 

@@ -60,19 +60,14 @@ def picture(state: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(4.4, 4.6))
     bar, roof = figure.subplots(2, 1, height_ratios=(1, 2.1))
     left = 0.0
-    for name, colour in (("weights", viz.BLUE), ("cache", viz.ORANGE)):
-        width = numbers[f"{name}_gb"]
-        bar.add_patch(Rectangle((left, 0), width, 1, facecolor=colour, alpha=0.6))
-        bar.text(left, 1.1, f"{name} {width:.1f} GB", color=colour, va="bottom")
-        left += max(width, 0.45 * numbers["memory_gb"]) if name == "weights" else width
-        if name == "weights":
-            left = width
-            bar.texts[-1].set_y(1.1)
-        else:
-            bar.texts[-1].set_y(1.75)
+    for name, colour, height in (("weights", viz.BLUE, 1.75), ("cache", viz.ORANGE, 1.1)):
+        size = numbers[f"{name}_gb"]
+        bar.add_patch(Rectangle((left, 0), size, 1, facecolor=colour, alpha=0.6))
+        bar.text(0, height, f"{name} {size:.1f} GB", color=colour, va="bottom")
+        left += size
     bar.add_patch(Rectangle((0, 0), numbers["memory_gb"], 1, facecolor="none", edgecolor=viz.INK))
     bar.text(0, -0.15, f"memory {numbers['memory_gb']:.0f} GB", va="top")
-    bar.set(xlim=(0, 1.05 * max(left, numbers["memory_gb"])), ylim=(-0.9, 2.6))
+    bar.set(xlim=(0, 1.05 * max(left, numbers["memory_gb"])), ylim=(-0.9, 3.3))
     bar.axis("off")
     x = np.logspace(-1, 4, 200)
     roof.plot(x, np.minimum(1, x / numbers["ridge"]), color=viz.INK)
