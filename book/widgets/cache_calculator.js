@@ -24,7 +24,7 @@ const FLOPS = 989e12;
 const BYTES = 3.35e12;
 const RIDGE = FLOPS / BYTES;
 const SHORTEST = 7; // log2 of the fewest tokens
-const BITS = [4, 8, 16];
+const BITS = [16, 8, 4];
 const CHOICES = { batch: 10, devices: 4 }; // log2 of the most
 const COLOURS = { weights: "#3f7fd0", cache: "#cf6a10", dot: "#c653a0" };
 

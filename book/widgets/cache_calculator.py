@@ -15,7 +15,7 @@ from tfcore import costs, viz
 
 STATE: dict[str, Any] = {
     "model": "Llama 3 8B",
-    "context": 8192,
+    "context": 2048,
     "batch": 16,
     "weight_bits": 16,
     "cache_bits": 16,
