@@ -1,19 +1,18 @@
 """A stack of random blocks: the size of the residual stream, and of its gradient, after each block.
 
-The random numbers come from mulberry32 and Box-Muller, so that the widget's JavaScript draws the same
-ones. `compute` is what the widget must agree with; `picture` is seen where no JavaScript runs.
+The random numbers are those of `tfbook.draws`, which the widget's JavaScript draws too. `compute` is what
+the widget must agree with; `picture` is seen where no JavaScript runs.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from tfbook.draws import normals
 from torch import nn
 
 from tfcore import viz
@@ -26,27 +25,6 @@ D_MODEL, D_FF, HEADS, TOKENS = 16, 32, 2, 6
 DEEPEST = 32
 COLOURS = {"pre": viz.BLUE, "post": viz.ORANGE, "no sum": viz.GREEN}
 LABELS = {"pre": "pre-norm", "post": "post-norm", "no sum": "no sum"}
-
-
-def uniforms(seed: int) -> Iterator[float]:
-    """Numbers in [0, 1) by mulberry32."""
-    word = 0xFFFFFFFF
-    state = seed & word
-    while True:
-        state = (state + 0x6D2B79F5) & word
-        mixed = ((state ^ (state >> 15)) * (state | 1)) & word
-        mixed ^= (mixed + ((mixed ^ (mixed >> 7)) * (mixed | 61))) & word
-        yield (mixed ^ (mixed >> 14)) / 2**32
-
-
-def normals(seed: int) -> Iterator[float]:
-    """Standard normal numbers, two by two, by Box and Muller."""
-    uniform = uniforms(seed)
-    while True:
-        radius = math.sqrt(-2 * math.log(1 - next(uniform)))
-        angle = 2 * math.pi * next(uniform)
-        yield radius * math.cos(angle)
-        yield radius * math.sin(angle)
 
 
 @cache

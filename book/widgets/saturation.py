@@ -1,18 +1,18 @@
 """Saturation: what happens to the softmax of q . k over eight keys as the vectors get longer.
 
-The random numbers come from mulberry32 and Box-Muller, so that the widget's JavaScript draws the same
-ones. `compute` is what the widget must agree with; `picture` is seen where no JavaScript runs.
+The random numbers are those of `tfbook.draws`, which the widget's JavaScript draws too. `compute` is what
+the widget must agree with; `picture` is seen where no JavaScript runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from tfbook.draws import normals
 
 from tfcore import ops, scaling, viz
 
@@ -22,27 +22,6 @@ WIDTHS = sorted({round(2 ** (step / 4)) for step in range(41)})
 """The d_k of the curves, from 1 to 1,024."""
 DRAWS = range(1, 33)
 """The seeds that the curves are means over."""
-
-
-def uniforms(seed: int) -> Iterator[float]:
-    """Numbers in [0, 1) by mulberry32."""
-    word = 0xFFFFFFFF
-    state = seed & word
-    while True:
-        state = (state + 0x6D2B79F5) & word
-        mixed = ((state ^ (state >> 15)) * (state | 1)) & word
-        mixed ^= (mixed + ((mixed ^ (mixed >> 7)) * (mixed | 61))) & word
-        yield (mixed ^ (mixed >> 14)) / 2**32
-
-
-def normals(seed: int) -> Iterator[float]:
-    """Standard normal numbers, two by two, by Box and Muller."""
-    uniform = uniforms(seed)
-    while True:
-        radius = math.sqrt(-2 * math.log(1 - next(uniform)))
-        angle = 2 * math.pi * next(uniform)
-        yield radius * math.cos(angle)
-        yield radius * math.sin(angle)
 
 
 @cache

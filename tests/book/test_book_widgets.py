@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from book_paths import ROOT
-from tfbook import katex, widgets
+from tfbook import draws, katex, widgets
 
 FOLDER = ROOT / "book" / "widgets"
 NAMES = widgets.names(FOLDER)
@@ -190,9 +190,22 @@ def test_soft_lookup_is_the_soft_lookup_of_tfcore(changes: dict[str, Any]) -> No
     np.testing.assert_allclose(widget.compute(state)["output"], expected)
 
 
+@pytest.mark.parametrize(
+    ("seed", "first"),
+    [
+        (0, [1144304738, 1416247, 958946056]),
+        (1, [2693262067, 11749833, 2265367787]),
+        (2**32 - 1, [3850105811, 813802916, 3073704848]),
+    ],
+)
+def test_draws_are_those_of_mulberry32(seed: int, first: list[int]) -> None:
+    uniforms = draws.uniforms(seed)
+    assert [next(uniforms) * 2**32 for _ in first] == first
+
+
 def test_saturation_draws_normal_numbers_and_saturates() -> None:
     widget = widgets.load("saturation", FOLDER)
-    normals = widget.module.normals(7)
+    normals = draws.normals(7)
     drawn = np.array([next(normals) for _ in range(20_000)])
     assert abs(drawn.mean()) < 0.03
     assert abs(drawn.var() - 1) < 0.04

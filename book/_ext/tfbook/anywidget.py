@@ -29,7 +29,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
-from tfbook import widgets
+from tfbook import draws, widgets
 
 HOST = Path(__file__).with_name("widget_host.js")
 ROOT = Path(__file__).parents[3]
@@ -72,7 +72,8 @@ class AnywidgetDirective(SphinxDirective):
             raise self.error(f"anywidget {name}: the body is not JSON: {error}") from error
         if not self.options.get("alt"):
             raise self.error(f"anywidget {name}: say in :alt: what its picture shows")
-        sources = [widget.script, folder / f"{name}.py", *sorted((ROOT / "tfcore").glob("*.py"))]
+        shared = [Path(draws.__file__), *sorted((ROOT / "tfcore").glob("*.py"))]
+        sources = [widget.script, folder / f"{name}.py", *shared]
         for source in sources:
             self.env.note_dependency(os.path.relpath(source, self.env.srcdir))
         node = anywidget(widget=name, state=state, ids=[f"widget-{name.replace('_', '-')}"])

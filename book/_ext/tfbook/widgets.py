@@ -6,6 +6,8 @@ form, ``export default { render({ model, el }) }``. ``NAME.py`` holds
 - ``STATE``: the state it starts in, a dict that JSON can hold;
 - ``compute(state)``: every number that the widget shows, a dict of numbers and lists, by `tfcore`;
 - ``picture(state)``: a matplotlib figure of it, shown where no JavaScript runs, and in print.
+
+Random numbers that both must draw are in `tfbook.draws`.
 """
 
 from __future__ import annotations
