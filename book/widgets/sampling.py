@@ -18,8 +18,7 @@ from tfcore.generate import filter_logits, token_probabilities
 STATE: dict[str, Any] = {"temperature": 1.0, "top_k": 8, "top_p": 0.8, "sure": False, "seed": 1}
 OPEN = ("She opened the door and saw a", 3.1, 2.95, 2.6, 2.4, 2.31, 2.1, 1.9, 1.5, 1.2, 0.1, -1.0, -1.4)
 SURE = ("The opposite of hot is", 6.5, 3.2, 2.4, 2.1, 1.8, 1.1, 0.9, 0.6, -0.2, -0.9, -1.5, -2.0)
-OPEN_WORDS = ["man", "woman", "dog", "light", "letter", "cat", "ghost", "child", "mirror", "whale", "seven"]
-OPEN_WORDS += ["of"]
+OPEN_WORDS = [
     "man",
     "woman",
     "dog",
@@ -33,8 +32,7 @@ OPEN_WORDS += ["of"]
     "seven",
     "of",
 ]
-SURE_WORDS = ["cold", "cool", "warm", "freezing", "icy", "chilly", "not", "tepid", "mild", "a", "blue"]
-SURE_WORDS += ["seven"]
+SURE_WORDS = [
     "cold",
     "cool",
     "warm",
