@@ -31,7 +31,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = "_build"
-CELL_TIMEOUT = 120
+CELL_TIMEOUT = 600
 LIBRARIES = ("numpy", "torch", "matplotlib", "myst-nb", "Sphinx", "sphinx-book-theme")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -36,12 +37,15 @@ class Mounted:
         page.wait_for_selector(f'[data-widget="{name}"][data-values]')
         self.root = figure.locator(".tf-widget-root")
         self.root.evaluate("node => node.scrollIntoView({ block: 'center' })")
+        script = self.root.get_attribute("data-data")
+        where = Path(unquote(urlsplit(page.url).path)).parent
+        self.data = widgets.read_data(where / script) if script else {}
 
     def check(self) -> str:
         """The values that the widget states, after they have been held to Python's."""
         state = json.loads(self.root.get_attribute("data-state"))
         stated = json.loads(self.root.get_attribute("data-values"))
-        computed = self.widget.compute(state)
+        computed = self.widget.compute({**self.data, **state})
         assert set(stated) == set(computed)
         for name, value in computed.items():
             np.testing.assert_allclose(
