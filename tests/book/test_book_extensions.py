@@ -185,7 +185,10 @@ MISTAKES = {
     "a widget without alternative text": ("```{anywidget} dial\n```", ":alt:"),
     "a widget's body is no JSON": ("```{anywidget} dial\n:alt: a dial\n{x: 3}\n```", "not JSON"),
     "no such state": ('```{anywidget} dial\n:alt: a dial\n{"y": 3}\n```', "has no state y"),
-    "no such data": ("```{anywidget} dial\n:alt: a dial\n:data: five\n```", "no cell of this page glues JSON"),
+    "no such data": (
+        "```{anywidget} dial\n:alt: a dial\n:data: five\n```",
+        "no cell of this page glues JSON",
+    ),
     "no such notebook": ("```{exercises} ch99\n```", "ch99 is not released"),
 }
 

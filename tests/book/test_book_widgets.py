@@ -204,3 +204,43 @@ def test_saturation_draws_normal_numbers_and_saturates() -> None:
     scaled = widget.compute(widget.state({"d_k": 1024, "scaled": True}))
     assert plain["jacobian_norm"] < scaled["jacobian_norm"]
     assert np.mean(plain["plain_curve"][-8:]) < np.mean(plain["scaled_curve"][-8:]) / 2
+
+
+@pytest.mark.browser
+def test_the_live_model_reads_what_is_typed_and_loses_the_animal_with_a_head(
+    html: Path, browser: Any
+) -> None:
+    page = browser.new_page()
+    page.goto(page_of("live_model", html).as_uri())
+    mounted = Mounted(page, "live_model")
+    words = mounted.data["model"]["words"]
+    text = mounted.root.get_by_label("Text", exact=True)
+
+    def likelihood(word: str) -> float:
+        mounted.check()
+        return json.loads(mounted.root.get_attribute("data-values"))["probabilities"][words.index(word)]
+
+    text.fill("The young camel couldn't enter the mine since it was too hungry. What was hungry? The")
+    assert likelihood("camel") > 0.9
+    before = mounted.check()
+    text.fill("The young llama couldn't enter the mine since it was too hungry. What was hungry? The")
+    assert "llama" in mounted.root.get_by_role("alert").inner_text()
+    assert text.get_attribute("aria-invalid") == "true"
+    assert mounted.check() == before
+    text.fill("the young camel couldn't enter the mine since it was too hungry . what was hungry ? the")
+    assert mounted.root.get_by_role("alert").inner_text() == ""
+    cut = []
+    for box in mounted.root.locator('input[type="checkbox"]').all():
+        box.check()
+        cut.append(likelihood("camel"))
+        box.uncheck()
+    assert min(cut) < 0.2, "no head is needed"
+    assert likelihood("camel") > 0.9
+    text.fill("the camel")
+    write_on = mounted.root.get_by_role("button", name="Write on")
+    for _ in range(20):
+        write_on.click()
+    mounted.check()
+    written = json.loads(mounted.root.get_attribute("data-state"))["text"].split()
+    assert written[written.index("?") + 1 :] in (["the", "camel"], ["the", written[5]])
+    page.close()

@@ -13,12 +13,13 @@ picture of that state; when the widget has come near the reader's window, ``widg
 script and puts the widget in the picture's place. See `tfbook.widgets` for the two files of a widget.
 
 What a cell of the page has computed, the weights of a model for instance, becomes part of the state by
-``:data: KEY``, after the cell has said ``glue("KEY", JSON({...}), display=False)`` with ``JSON`` from
-``IPython.display``. It is kept in a script of its own, which is loaded with the widget.
+``:data: KEY``, after the cell has said ``glue("KEY", json.dumps({...}), display=False)``. It is kept in a
+script of its own, which is loaded with the widget.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from html import escape
@@ -53,7 +54,7 @@ def widget_folder(app: Sphinx) -> Path:
 
 
 def glued(document: nodes.document, key: str) -> widgets.State:
-    """The object that a cell of this page has glued as JSON.
+    """The object that a cell of this page has glued as a text in JSON.
 
     Raises:
         WidgetError: when there is none.
@@ -61,12 +62,13 @@ def glued(document: nodes.document, key: str) -> widgets.State:
     from myst_nb.ext.glue.utils import RetrievalError, retrieve_glue_data
 
     try:
-        data = retrieve_glue_data(document, key).data.get("application/json")
-    except RetrievalError:
+        text = ast.literal_eval(retrieve_glue_data(document, key).data["text/plain"])
+        data = json.loads(text)
+    except (RetrievalError, KeyError, ValueError, SyntaxError, TypeError):
         data = None
     if not isinstance(data, dict):
         raise widgets.WidgetError(
-            f"no cell of this page glues JSON as {key!r}: glue({key!r}, JSON({{...}}), display=False)"
+            f"no cell of this page glues JSON as {key!r}: glue({key!r}, json.dumps({{...}}), display=False)"
         )
     return data
 
