@@ -46,15 +46,17 @@ const STYLE = `
 .tfw-live .hint { color: var(--faint); font-size: 0.85rem; margin: 0.15rem 0 0.7rem; }
 .tfw-live .both { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); gap: 0.75rem 1.5rem; }
 .tfw-live h4 { font: inherit; font-weight: 600; font-size: 0.9rem; margin: 0 0 0.3rem; }
-.tfw-live .bars { display: grid; grid-template-columns: max-content 1fr 3.4em; gap: 0.15rem 0.5rem; align-items: center;
-  font-variant-numeric: tabular-nums; }
+.tfw-live .bars { display: grid; grid-template-columns: max-content 1fr 4.2em; gap: 0.1rem 0.5rem; align-items: center;
+  font-variant-numeric: tabular-nums; white-space: nowrap; }
 .tfw-live .bars i { display: block; height: 0.95em; border-radius: 2px; background: ${BLUE}; min-width: 1px; }
 .tfw-live .bars i.noun { background: ${ORANGE}; }
 .tfw-live .bars b { font-weight: 400; text-align: right; }
-.tfw-live svg { width: 100%; max-width: 26rem; height: auto; display: block; overflow: visible; }
+.tfw-live svg { width: 100%; max-width: 22rem; height: auto; display: block; overflow: visible; }
 .tfw-live svg text { font: 10.5px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }
 .tfw-live svg text.here { fill: ${ORANGE}; font-weight: 600; }
-.tfw-live .heads { display: grid; gap: 0.5rem; margin-top: 0.9rem; }
+.tfw-live .layers { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); gap: 0.4rem 1.5rem;
+  margin-top: 0.7rem; }
+.tfw-live .heads { display: grid; gap: 0.3rem; }
 .tfw-live .heads > div { min-width: 0; }
 .tfw-live .heads button { display: block; width: 100%; padding: 2px; cursor: pointer; background: none;
   border: 2px solid transparent; border-radius: 5px; }
@@ -241,7 +243,13 @@ function render({ model, el }) {
         make("div", {}, [barsTitle, bars]),
         make("div", {}, [mapTitle, svg]),
       ]),
-      make("div", { class: "heads", style: `grid-template-columns: repeat(${heads}, 1fr)` }, cells.map(({ box }) => box)),
+      make("div", { class: "layers" }, Array.from({ length: layers }, (_, layer) =>
+        make("div", {}, [
+          make("h4", {}, [`Layer ${layer + 1}`]),
+          make("div", { class: "heads", style: `grid-template-columns: repeat(${heads}, 1fr)` },
+            cells.filter((cell) => cell.layer === layer).map(({ box }) => box)),
+        ]),
+      )),
       says,
       make("details", {}, [make("summary", {}, [`All ${words.length - SPECIAL} words that it knows`]), list]),
     ]),
@@ -266,7 +274,7 @@ function render({ model, el }) {
     const left = 58;
     const label = (x, y, i, more) =>
       make("text", { x, y, class: i === place ? "here" : "", ...more }, [names[i]]);
-    svg.setAttribute("viewBox", `0 0 ${left + 255} 318`);
+    svg.setAttribute("viewBox", `0 0 ${left + 255} 304`);
     svg.replaceChildren(
       ...map.flatMap((weights, i) =>
         weights.slice(0, i + 1).map((weight, j) =>
@@ -298,7 +306,7 @@ function render({ model, el }) {
     pen.fillStyle = BLUE;
     for (let i = 0; i < n; i++)
       for (let j = 0; j <= i; j++) {
-        pen.globalAlpha = 0.1 + 0.9 * map[i][j];
+        pen.globalAlpha = 0.14 + 0.86 * map[i][j];
         pen.fillRect(j, i, 1, 1);
       }
   }

@@ -65,6 +65,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def grip(control: Any) -> tuple[float, float, float]:
     """Where to take a slider, and how long a drag across it is."""
+    control.evaluate("node => node.scrollIntoView({ block: 'center' })")
     box = control.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     if control.get_attribute("type") != "range":
