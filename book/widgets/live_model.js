@@ -37,7 +37,7 @@ const STYLE = `
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.2rem 0.7rem; min-height: 2.2rem; }
 .tfw-live button:hover { border-color: ${BLUE}; }
 .tfw-live .problem { color: ${ORANGE}; margin: 0 0 0.5rem; font-size: 0.9rem; }
-.tfw-live .problem:empty { display: none; }
+.tfw-live .problem:empty { margin: 0; }
 .tfw-live .strip { display: flex; flex-wrap: wrap; gap: 3px; touch-action: none; cursor: pointer; user-select: none;
   padding: 4px; border-radius: 6px; }
 .tfw-live .strip span { --weight: 0; border-radius: 4px; padding: 0.1rem 0.4rem; border: 2px solid transparent;
