@@ -9,13 +9,13 @@ const SPECIAL = 3; // ids below it are no words
 const EPS = 1e-5;
 const SHOWN = 7; // bars
 const EXAMPLES = [
-  ["the old dog didn't cross the road because it was too tired . what was tired ? the", "dog or road? (tired)"],
-  ["the old dog didn't cross the road because it was too wide . what was wide ? the", "dog or road? (wide)"],
+  ["the old camel didn't cross the road because it was too tired . what was tired ? the", "camel or road? (tired)"],
+  ["the old camel didn't cross the road because it was too wide . what was wide ? the", "camel or road? (wide)"],
   ["the young goat couldn't climb the cliff since it was too scared . what was scared ? the", "goat or cliff? (scared)"],
   ["the young goat couldn't climb the cliff since it was too crumbly . what was crumbly ? the", "goat or cliff? (crumbly)"],
-  ["the camel", "the camel ... write on"],
-  ["the dog didn't cross the road because it was too tired . what was wide ? the", "out of the grammar: asked for the other"],
-  ["the road didn't cross the dog because it was too tired . what was tired ? the", "out of the grammar: nouns exchanged"],
+  ["the horse", "the horse ... write on"],
+  ["the camel didn't cross the road because it was too tired . what was wide ? the", "out of the grammar: asked for the other"],
+  ["the road didn't cross the camel because it was too tired . what was tired ? the", "out of the grammar: nouns exchanged"],
 ];
 const OWN = "your own text";
 

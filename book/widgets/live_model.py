@@ -20,7 +20,7 @@ from tfcore.data import BOS, WordVocabulary
 from tfcore.models import Decoder
 from tfcore.models.inspect import attention_maps, silence_heads
 
-TIRED = "the old dog didn't cross the road because it was too tired . what was tired ? the"
+TIRED = "the old camel didn't cross the road because it was too tired . what was tired ? the"
 STATE: dict[str, Any] = {
     "text": TIRED,
     "place": 18,  # the token whose successor is asked for; <bos> is at 0
