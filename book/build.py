@@ -31,7 +31,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = "_build"
-CELL_TIMEOUT = 120
+CELL_TIMEOUT = 600
 LIBRARIES = ("numpy", "torch", "matplotlib", "myst-nb", "Sphinx", "sphinx-book-theme")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -185,8 +185,8 @@ def collect_numbers(book: Book) -> None:
         for output in outputs:
             name = output.get("metadata", {}).get("scrapbook", {}).get("name")
             number = output.get("data", {}).get("application/papermill.record/text/plain")
-            if name is None or number is None or "application/papermill.record/application/json" in output["data"]:
-                continue  # no glue, or an object for a widget
+            if name is None or number is None or number.startswith(("'", '"')):
+                continue  # no glue, or what a widget is given
             if name in kept:
                 raise BuildError(f"{Path(record.uri).name} keeps two numbers under the name {name!r}")
             kept[name] = float(number)

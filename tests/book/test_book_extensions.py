@@ -16,7 +16,7 @@ import pytest
 import tfbook
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
-from tfbook import exercises, quiz, widgets
+from tfbook import anywidget, exercises, quiz, widgets
 
 WIDGET_JS = "export default { render({ model, el }) { el.dataset.values = '{}'; } };\n"
 WIDGET_PY = """
@@ -146,6 +146,19 @@ def test_a_chapter_gives_its_number_to_sections_and_equations(build_page: Build)
     assert "(7.1)" in text
 
 
+def test_what_a_cell_computed_is_a_script_beside_the_widget(
+    build_page: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {"x": 'five"] = '}
+    monkeypatch.setattr(anywidget, "glued", lambda document, key: data if key == "five" else {})
+    status, warnings, html = build_page("# Page\n\n```{anywidget} dial\n:alt: a dial\n:data: five\n```")
+    assert (status, warnings) == (0, "")
+    assert "five" not in html
+    assert 'data-initial="{}"' in html
+    (script,) = re.findall(r'data-data="([^"]+)"', html)
+    assert widgets.read_data(tmp_path / "out" / "html" / script) == data
+
+
 def test_a_page_without_a_widget_loads_no_widget_host(build_page: Build) -> None:
     status, _, html = build_page("# Page\n")
     assert status == 0
@@ -172,6 +185,10 @@ MISTAKES = {
     "a widget without alternative text": ("```{anywidget} dial\n```", ":alt:"),
     "a widget's body is no JSON": ("```{anywidget} dial\n:alt: a dial\n{x: 3}\n```", "not JSON"),
     "no such state": ('```{anywidget} dial\n:alt: a dial\n{"y": 3}\n```', "has no state y"),
+    "no such data": (
+        "```{anywidget} dial\n:alt: a dial\n:data: five\n```",
+        "no cell of this page glues JSON",
+    ),
     "no such notebook": ("```{exercises} ch99\n```", "ch99 is not released"),
 }
 

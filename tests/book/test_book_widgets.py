@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -36,12 +37,15 @@ class Mounted:
         page.wait_for_selector(f'[data-widget="{name}"][data-values]')
         self.root = figure.locator(".tf-widget-root")
         self.root.evaluate("node => node.scrollIntoView({ block: 'center' })")
+        script = self.root.get_attribute("data-data")
+        where = Path(unquote(urlsplit(page.url).path)).parent
+        self.data = widgets.read_data(where / script) if script else {}
 
     def check(self) -> str:
         """The values that the widget states, after they have been held to Python's."""
         state = json.loads(self.root.get_attribute("data-state"))
         stated = json.loads(self.root.get_attribute("data-values"))
-        computed = self.widget.compute(state)
+        computed = self.widget.compute({**self.data, **state})
         assert set(stated) == set(computed)
         for name, value in computed.items():
             np.testing.assert_allclose(
@@ -61,6 +65,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def grip(control: Any) -> tuple[float, float, float]:
     """Where to take a slider, and how long a drag across it is."""
+    control.evaluate("node => node.scrollIntoView({ block: 'center' })")
     box = control.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     if control.get_attribute("type") != "range":
@@ -213,3 +218,43 @@ def test_saturation_draws_normal_numbers_and_saturates() -> None:
     scaled = widget.compute(widget.state({"d_k": 1024, "scaled": True}))
     assert plain["jacobian_norm"] < scaled["jacobian_norm"]
     assert np.mean(plain["plain_curve"][-8:]) < np.mean(plain["scaled_curve"][-8:]) / 2
+
+
+@pytest.mark.browser
+def test_the_live_model_reads_what_is_typed_and_loses_the_animal_with_a_head(
+    html: Path, browser: Any
+) -> None:
+    page = browser.new_page()
+    page.goto(page_of("live_model", html).as_uri())
+    mounted = Mounted(page, "live_model")
+    words = mounted.data["model"]["words"]
+    text = mounted.root.get_by_label("Text", exact=True)
+
+    def likelihood(word: str) -> float:
+        mounted.check()
+        return json.loads(mounted.root.get_attribute("data-values"))["probabilities"][words.index(word)]
+
+    text.fill("The young camel couldn't enter the mine since it was too hungry. What was hungry? The")
+    assert likelihood("camel") > 0.9
+    before = mounted.check()
+    text.fill("The young llama couldn't enter the mine since it was too hungry. What was hungry? The")
+    assert "llama" in mounted.root.get_by_role("alert").inner_text()
+    assert text.get_attribute("aria-invalid") == "true"
+    assert mounted.check() == before
+    text.fill("the young camel couldn't enter the mine since it was too hungry . what was hungry ? the")
+    assert mounted.root.get_by_role("alert").inner_text() == ""
+    cut = []
+    for box in mounted.root.locator('input[type="checkbox"]').all():
+        box.check()
+        cut.append(likelihood("camel"))
+        box.uncheck()
+    assert min(cut) < 0.2, "no head is needed"
+    assert likelihood("camel") > 0.9
+    text.fill("the camel")
+    write_on = mounted.root.get_by_role("button", name="Write on")
+    for _ in range(20):
+        write_on.click()
+    mounted.check()
+    written = json.loads(mounted.root.get_attribute("data-state"))["text"].split()
+    assert written[written.index("?") + 1 :] in (["the", "camel"], ["the", written[5]])
+    page.close()

@@ -11,10 +11,15 @@
 The body, which may be left out, is JSON: changes to the widget's start state. The page carries the
 picture of that state; when the widget has come near the reader's window, ``widget_host.js`` loads its
 script and puts the widget in the picture's place. See `tfbook.widgets` for the two files of a widget.
+
+What a cell of the page has computed, the weights of a model for instance, becomes part of the state by
+``:data: KEY``, after the cell has said ``glue("KEY", json.dumps({...}), display=False)``. It is kept in a
+script of its own, which is loaded with the widget.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from html import escape
@@ -48,6 +53,26 @@ def widget_folder(app: Sphinx) -> Path:
     return Path(app.srcdir) / app.config.anywidget_folder
 
 
+def glued(document: nodes.document, key: str) -> widgets.State:
+    """The object that a cell of this page has glued as a text in JSON.
+
+    Raises:
+        WidgetError: when there is none.
+    """
+    from myst_nb.ext.glue.utils import RetrievalError, retrieve_glue_data
+
+    try:
+        text = ast.literal_eval(retrieve_glue_data(document, key).data["text/plain"])
+        data = json.loads(text)
+    except (RetrievalError, KeyError, ValueError, SyntaxError, TypeError):
+        data = None
+    if not isinstance(data, dict):
+        raise widgets.WidgetError(
+            f"no cell of this page glues JSON as {key!r}: glue({key!r}, json.dumps({{...}}), display=False)"
+        )
+    return data
+
+
 class AnywidgetDirective(SphinxDirective):
     """See the module's docstring."""
 
@@ -56,6 +81,7 @@ class AnywidgetDirective(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {
         "alt": directives.unchanged_required,
         "caption": directives.unchanged,
+        "data": directives.unchanged_required,
         "name": directives.unchanged,
     }
 
@@ -64,7 +90,8 @@ class AnywidgetDirective(SphinxDirective):
         name = self.arguments[0]
         try:
             widget = widgets.load(name, folder)
-            state = widget.state(json.loads("\n".join(self.content) or "{}"))
+            data = glued(self.state.document, self.options["data"]) if "data" in self.options else {}
+            state = widget.state({**data, **json.loads("\n".join(self.content) or "{}")})
             widgets.classic_script(name, widget.script.read_text("utf8"))
         except widgets.WidgetError as error:
             raise self.error(f"anywidget: {error}") from error
@@ -76,7 +103,11 @@ class AnywidgetDirective(SphinxDirective):
         sources = [widget.script, folder / f"{name}.py", *shared]
         for source in sources:
             self.env.note_dependency(os.path.relpath(source, self.env.srcdir))
-        node = anywidget(widget=name, state=state, ids=[f"widget-{name.replace('_', '-')}"])
+        start = {key: value for key, value in state.items() if key not in data}
+        node = anywidget(widget=name, state=start, ids=[f"widget-{name.replace('_', '-')}"])
+        if data:
+            key = f"{name}-{widgets.fingerprint(json.dumps(data, sort_keys=True).encode())}"
+            node.attributes |= {"key": key, "data": widgets.data_script(key, data)}
         self.set_source_info(node)
         node += self._picture(widget, state, sources)
         if self.options.get("caption"):
@@ -110,10 +141,15 @@ class AnywidgetDirective(SphinxDirective):
 
 def visit_widget(self: HTML5Translator, node: nodes.Element) -> None:
     self.body.append(self.starttag(node, "figure", CLASS="tf-widget"))
-    depth = "../" * self.builder.current_docname.count("/")
+    folder = "../" * self.builder.current_docname.count("/") + "_static/widgets/"
+    data = ""
+    if "data" in node:
+        script = f"{node['key']}.js"
+        (Path(self.builder.outdir) / "_static" / "widgets" / script).write_text(node["data"], "utf8")
+        data = f'data-key="{escape(node["key"])}" data-data="{folder}{escape(script)}" '
     self.body.append(
         f'<div class="tf-widget-root" data-widget="{escape(node["widget"])}" '
-        f'data-script="{depth}_static/widgets/{escape(node["widget"])}.js" '
+        f'data-script="{folder}{escape(node["widget"])}.js" {data}'
         f'data-initial="{escape(json.dumps(node["state"]))}"></div>\n'
     )
 

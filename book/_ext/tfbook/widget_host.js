@@ -1,5 +1,5 @@
-// Mounts the widgets of a page: loads each one's script when it comes near the window, and gives it the
-// model and the element that anywidget would give it in a notebook.
+// Mounts the widgets of a page: loads each one's script, and the data of its state where they are kept in
+// another, when it comes near the window, and gives it the model and the element that anywidget would give it.
 (() => {
   "use strict";
 
@@ -25,17 +25,24 @@
   }
 
   function mount(root) {
-    const model = makeModel(JSON.parse(root.dataset.initial));
+    const data = root.dataset.key ? window.tfWidgetData[root.dataset.key] : {};
+    const model = makeModel({ ...data, ...JSON.parse(root.dataset.initial) });
     window.tfWidgets[root.dataset.widget].render({ model, el: root });
     root.closest(".tf-widget").dataset.mounted = "true";
   }
 
-  function load(root) {
-    if ((window.tfWidgets || {})[root.dataset.widget]) return mount(root);
+  function fetchScript(address, next) {
     const script = document.createElement("script");
-    script.src = root.dataset.script;
-    script.onload = () => mount(root);
+    script.src = address;
+    script.onload = next;
     document.head.append(script);
+  }
+
+  function load(root) {
+    const { widget, script, key, data } = root.dataset;
+    if (key && !(window.tfWidgetData || {})[key]) return fetchScript(data, () => load(root));
+    if (!(window.tfWidgets || {})[widget]) return fetchScript(script, () => load(root));
+    mount(root);
   }
 
   const roots = [...document.querySelectorAll(".tf-widget-root")];

@@ -8,6 +8,9 @@ form, ``export default { render({ model, el }) }``. ``NAME.py`` holds
 - ``picture(state)``: a matplotlib figure of it, shown where no JavaScript runs, and in print.
 
 Random numbers that both must draw are in `tfbook.draws`.
+
+What a cell of the page computed can be part of the state, under names that ``STATE`` knows: see ``:data:``
+in `tfbook.anywidget`.
 """
 
 from __future__ import annotations
@@ -107,6 +110,25 @@ def classic_script(name: str, module: str) -> str:
         raise WidgetError(f"{name}.js must have one export, `export default {{ render({{ model, el }}) }}`")
     register = f"(window.tfWidgets = window.tfWidgets || {{}})[{json.dumps(name)}] = __widget;"
     return f'(() => {{\n"use strict";\n{body.rstrip()}\n{register}\n}})();'
+
+
+DATA_OPENS = "(window.tfWidgetData = window.tfWidgetData || {})"
+
+
+def data_script(key: str, data: State) -> str:
+    """Part of a state as a script of its own: a page opened from disk may load a script, and no data.
+
+    >>> print(data_script("dot-1", {"radii": [1, 2]}))
+    (window.tfWidgetData = window.tfWidgetData || {})["dot-1"] = {"radii":[1,2]};
+    """
+    content = json.dumps(data, separators=(",", ":"), sort_keys=True)
+    return f"{DATA_OPENS}[{json.dumps(key)}] = {content};"
+
+
+def read_data(script: Path) -> State:
+    """What `data_script` wrote into a built book, for `Widget.compute`."""
+    data: State = json.loads(script.read_text("utf8").partition('"] = ')[2].removesuffix(";"))
+    return data
 
 
 def fingerprint(*parts: bytes) -> str:
