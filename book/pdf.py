@@ -29,6 +29,7 @@ ONLY_ON_SCREEN = (
 STYLE = """
 @page { size: A4; margin: 20mm 19mm 22mm; }
 html, body { background: #fff; }
+h1 { display: block !important; }
 article.bd-article { break-before: page; padding: 0 !important; }
 .bd-article div.highlight pre { font-size: 7.6pt; }
 section.tf-cover { height: 230mm; display: flex; flex-direction: column; justify-content: center;
@@ -77,6 +78,19 @@ def read_contents(toc: Path) -> list[Part]:
     return [Part("", (contents["root"].removeprefix("book/"),)), *parts]
 
 
+def select(parts: list[Part], pages: list[str]) -> list[Part]:
+    """The parts with these pages alone.
+
+    Raises:
+        PdfError: when one of them is not in the book.
+    """
+    known = [page for part in parts for page in part.pages]
+    if unknown := [page for page in pages if page not in known]:
+        raise PdfError(f"no page {unknown[0]!r} in the book; there are {', '.join(known)}")
+    chosen = (Part(part.title, tuple(page for page in part.pages if page in pages)) for part in parts)
+    return [part for part in chosen if part.pages]
+
+
 def article(html: Path, page: str, pages: set[str]) -> Tag:
     """What a page says, with ids and links that are right in a document of all pages."""
     found = BeautifulSoup((html / "book" / f"{page}.html").read_text("utf8"), "html.parser").find("article")
@@ -97,7 +111,7 @@ def article(html: Path, page: str, pages: set[str]) -> Tag:
         if name in pages:
             link["href"] = f"#{name}--{anchor}" if anchor else f"#{name}"
         elif not target.startswith(("http:", "https:", "mailto:")):
-            link.unwrap()  # a download, which a PDF does not hold
+            link.unwrap()  # a download, or another page that is not printed
     found["id"] = page
     return found
 
@@ -181,8 +195,8 @@ def page_numbers(pdf: Path, pages: set[str]) -> dict[str, int]:
     return {page: (reader.get_destination_page_number(places[page]) or 0) + 1 for page in pages}
 
 
-def write_pdf(root: Path) -> Path:
-    """Prints the built book twice, the second time with page numbers; the path of the PDF.
+def write_pdf(root: Path, target: Path, parts: list[Part]) -> None:
+    """Prints parts of the built book twice, the second time with page numbers.
 
     Raises:
         PdfError: when the book is not built or no browser is found.
@@ -190,7 +204,6 @@ def write_pdf(root: Path) -> Path:
     html, work = root / "_build" / "html", root / "_build" / "pdf"
     if not (html / "book" / "index.html").exists():
         raise PdfError(f"there is no book in {html}. Build it first: make book")
-    parts = read_contents(root / "book" / "_toc.yml")
     work.mkdir(exist_ok=True)
     source, draft = work / "book.html", work / "draft.pdf"
     numbers: dict[str, int] = {}
@@ -198,7 +211,7 @@ def write_pdf(root: Path) -> Path:
         source.write_text(assemble(html, parts, numbers), "utf8")
         print_page(source, draft)
         numbers = page_numbers(draft, {page for part in parts for page in part.pages})
-    return draft.replace(root / "_build" / FILE)
+    shutil.move(draft, target)
 
 
 def main() -> int:
@@ -206,8 +219,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs="+", metavar="PAGE", help="print these pages, such as 03_scaling")
+    parser.add_argument("--to", type=Path, metavar="FILE", help=f"default: _build/{FILE}")
+    options = parser.parse_args()
+    root = options.root.resolve()
+    path = options.to or root / "_build" / FILE
     try:
-        path = write_pdf(parser.parse_args().root.resolve())
+        parts = read_contents(root / "book" / "_toc.yml")
+        write_pdf(root, path, select(parts, options.only) if options.only else parts)
     except PdfError as error:
         print(f"pdf: {error}", file=sys.stderr)
         return 1

@@ -41,11 +41,11 @@ const STYLE = `
 .tfw-live .strip { display: flex; flex-wrap: wrap; gap: 3px; touch-action: none; cursor: pointer; user-select: none;
   padding: 4px; border-radius: 6px; }
 .tfw-live .strip span { --weight: 0; border-radius: 4px; padding: 0.1rem 0.4rem; border: 2px solid transparent;
-  background: color-mix(in srgb, ${BLUE} calc(var(--weight) * 65%), color-mix(in srgb, var(--faint) 14%, transparent)); }
+  background: color-mix(in srgb, ${BLUE} calc(var(--weight) * 50%), color-mix(in srgb, var(--faint) 14%, transparent)); }
 .tfw-live .strip span.here { border-color: ${ORANGE}; }
 .tfw-live .hint { color: var(--faint); font-size: 0.85rem; margin: 0.15rem 0 0.7rem; }
 .tfw-live .both { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); gap: 0.75rem 1.5rem; }
-.tfw-live h4 { font: inherit; font-weight: 600; font-size: 0.9rem; margin: 0 0 0.3rem; }
+.tfw-live .title { font: inherit; font-weight: 600; font-size: 0.9rem; margin: 0 0 0.3rem; }
 .tfw-live .bars { display: grid; grid-template-columns: max-content 1fr 4.2em; gap: 0.1rem 0.5rem; align-items: center;
   font-variant-numeric: tabular-nums; white-space: nowrap; }
 .tfw-live .bars i { display: block; height: 0.95em; border-radius: 2px; background: ${BLUE}; min-width: 1px; }
@@ -207,8 +207,8 @@ function render({ model, el }) {
   const temperature = make("input", { type: "range", min: -10, max: 10, step: 1, "aria-label": "Temperature" });
   const degrees = make("output");
   const bars = make("div", { class: "bars" });
-  const barsTitle = make("h4");
-  const mapTitle = make("h4");
+  const barsTitle = make("p", { class: "title" });
+  const mapTitle = make("p", { class: "title" });
   const svg = make("svg", { role: "img" });
   const says = make("p", { class: "says", "aria-live": "polite" });
   const cells = [];
@@ -245,7 +245,7 @@ function render({ model, el }) {
       ]),
       make("div", { class: "layers" }, Array.from({ length: layers }, (_, layer) =>
         make("div", {}, [
-          make("h4", {}, [`Layer ${layer + 1}`]),
+          make("p", { class: "title" }, [`Layer ${layer + 1}`]),
           make("div", { class: "heads", style: `grid-template-columns: repeat(${heads}, 1fr)` },
             cells.filter((cell) => cell.layer === layer).map(({ box }) => box)),
         ]),

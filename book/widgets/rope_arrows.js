@@ -30,8 +30,8 @@ const STYLE = `
 .tfw-rope .of-both { accent-color: ${ORANGE}; }
 .tfw-rope output { font-variant-numeric: tabular-nums; text-align: right; }
 .tfw-rope b { font-weight: 600; }
-.tfw-rope b.q { color: ${PINK}; }
-.tfw-rope b.k { color: ${BLUE}; }
+.tfw-rope b.q { color: color-mix(in srgb, ${PINK} 65%, var(--ink)); }
+.tfw-rope b.k { color: color-mix(in srgb, ${BLUE} 65%, var(--ink)); }
 .tfw-rope .score { margin: 0; font-variant-numeric: tabular-nums; }
 .tfw-rope .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 @media (max-width: 600px) {

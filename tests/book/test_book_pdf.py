@@ -1,29 +1,56 @@
-"""The PDF holds the whole book: every page, every figure, links that lead within."""
+"""The PDF holds every page; a print of some has what they say, right numbers and links that lead within."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import build
+import pdf
 import pytest
 from book_paths import ROOT
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+CONTENTS = pdf.read_contents(ROOT / "book" / "_toc.yml")
+PAGES = ["02_qkv", "03_scaling", "claims", "kill_matrix", "bibliography"]
 
-PAGES = [page.stem for page in build.Book(ROOT).pages()]
+
+@dataclass
+class Print:
+    """A PDF, and the words on each of its sheets."""
+
+    reader: PdfReader
+    sheets: list[str]
+
+    def starts(self) -> dict[str, int]:
+        """The sheet on which each page of the book begins, counted from 0."""
+        places = self.reader.named_destinations
+        return {page: self.reader.get_destination_page_number(places[f"/{page}"]) or 0 for page in PAGES}
 
 
 @pytest.fixture(scope="module")
-def pdf(html: Path, browser: Any) -> PdfReader:
-    run = subprocess.run([sys.executable, ROOT / "book" / "pdf.py"], capture_output=True, text=True, cwd=ROOT)
+def printed(html: Path, browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Print:
+    path = tmp_path_factory.mktemp("pdf") / "some.pdf"
+    command = [sys.executable, ROOT / "book" / "pdf.py", "--to", path, "--only", *PAGES]
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    return PdfReader(ROOT / run.stdout.removeprefix("pdf: ").strip())
+    reader = PdfReader(path)
+    return Print(reader, [sheet.extract_text() for sheet in reader.pages])
+
+
+def test_a_page_that_is_not_in_the_book_is_refused() -> None:
+    with pytest.raises(pdf.PdfError, match="no page '11_more'"):
+        pdf.select(CONTENTS, ["02_qkv", "11_more"])
+
+
+def test_every_page_of_the_book_is_in_the_contents() -> None:
+    pages = [page for part in CONTENTS for page in part.pages]
+    assert pages == [page.stem for page in build.Book(ROOT).pages()]
 
 
 def plain(text: str) -> str:
@@ -31,46 +58,43 @@ def plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower().replace("ﬁ", "fi").replace("ﬂ", "fl"))
 
 
-def starts(pdf: PdfReader) -> dict[str, int]:
-    places = {name.removeprefix("/"): place for name, place in pdf.named_destinations.items()}
-    return {page: pdf.get_destination_page_number(places[page]) or 0 for page in PAGES}
-
-
-def test_every_page_begins_on_a_sheet_of_its_own_in_order(pdf: PdfReader, html: Path) -> None:
-    sheets = list(starts(pdf).values())
-    assert sheets == sorted(set(sheets))
-    for page, sheet in starts(pdf).items():
-        title = BeautifulSoup((html / "book" / f"{page}.html").read_text("utf8"), "html.parser").select_one(
-            "h1"
-        )
+@pytest.mark.slow
+@pytest.mark.browser
+def test_every_page_begins_on_a_sheet_of_its_own_in_order(printed: Print, html: Path) -> None:
+    assert list(printed.starts().values()) == sorted(set(printed.starts().values()))
+    for page, sheet in printed.starts().items():
+        soup = BeautifulSoup((html / "book" / f"{page}.html").read_text("utf8"), "html.parser")
+        title = soup.select_one("h1")
         assert title is not None
         for link in title.select(".headerlink"):
             link.decompose()
-        assert plain(title.get_text()) in plain(pdf.pages[sheet].extract_text()), page
+        assert plain(title.get_text()) in plain(printed.sheets[sheet]), page
 
 
-def test_the_contents_name_the_sheets(pdf: PdfReader) -> None:
-    contents = "\n".join(sheet.extract_text() for sheet in pdf.pages[1 : min(starts(pdf).values())])
-    numbers = [int(number) for number in re.findall(r"(\d+)$", contents, re.M)]
-    assert {sheet + 1 for sheet in starts(pdf).values()} <= set(numbers)
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_contents_name_the_sheets(printed: Print) -> None:
+    numbers = [int(number) for number in re.findall(r"(\d+)$", printed.sheets[1], re.M)]
+    assert {sheet + 1 for sheet in printed.starts().values()} <= set(numbers)
 
 
-def test_every_paragraph_of_a_chapter_is_printed(pdf: PdfReader, html: Path) -> None:
-    sheets = starts(pdf)
-    order = [*sheets.values(), len(pdf.pages)]
+@pytest.mark.slow
+@pytest.mark.browser
+def test_every_paragraph_is_printed(printed: Print, html: Path) -> None:
+    everything = plain("".join(printed.sheets))
     for page in ("03_scaling", "claims"):
-        begin = sheets[page]
-        end = order[order.index(begin) + 1]
-        printed = plain("".join(sheet.extract_text() for sheet in pdf.pages[begin:end]))
         soup = BeautifulSoup((html / "book" / f"{page}.html").read_text("utf8"), "html.parser")
-        for paragraph in soup.select("article p"):
+        for paragraph in soup.select("article p:not(.tf-claim-head)"):
+            words = plain(paragraph.get_text())[:40]
             if not paragraph.select(".katex, code") and len(paragraph.get_text()) > 80:
-                assert plain(paragraph.get_text())[:60] in printed, paragraph.get_text()[:80]
+                assert words in everything, paragraph.get_text()[:80]
 
 
-def test_links_lead_within_or_to_the_web(pdf: PdfReader) -> None:
+@pytest.mark.slow
+@pytest.mark.browser
+def test_links_lead_within_or_to_the_web(printed: Print) -> None:
     kinds = {"within": 0, "web": 0}
-    for sheet in pdf.pages:
+    for sheet in printed.reader.pages:
         for annotation in sheet.get("/Annots", []):
             action = annotation.get_object().get("/A", {})
             if "/URI" in action:
@@ -78,14 +102,12 @@ def test_links_lead_within_or_to_the_web(pdf: PdfReader) -> None:
                 kinds["web"] += 1
             elif "/Dest" in annotation.get_object() or "/D" in action:
                 kinds["within"] += 1
-    assert kinds["within"] > 500
+    assert kinds["within"] > 100
     assert kinds["web"] > 50
 
 
-def test_no_sheet_is_empty(pdf: PdfReader) -> None:
-    empty = [
-        number + 1
-        for number, sheet in enumerate(pdf.pages)
-        if len(plain(sheet.extract_text())) < 20 and not sheet.images and number > 0
-    ]
-    assert len(empty) <= len(pdf.pages) // 100, f"empty sheets: {empty}"
+@pytest.mark.slow
+@pytest.mark.browser
+def test_hardly_a_sheet_is_empty(printed: Print) -> None:
+    empty = [number + 1 for number, words in enumerate(printed.sheets) if len(plain(words)) < 20]
+    assert len(empty) <= 2, f"sheets with figures alone, or empty: {empty}"
