@@ -71,7 +71,7 @@ class Book:
     def inputs(self) -> dict[str, str]:
         """A hash for each of the three kinds of input: text, engine, and the code that cells import."""
         book, engine = self.root / "book", []
-        for folder in ("_ext", "_static", "_templates", "widgets"):
+        for folder in ("_ext", "_static", "_templates", "tfwidgets"):
             engine += _under(book / folder)
         engine += [self.root / "_config.yml", self.root / "package-lock.json", book / "_toc.yml"]
         text = [path for path in _under(book) if path not in engine]

@@ -38,7 +38,7 @@ def scratch(tmp_path: Path) -> Path:
     book = tmp_path / "book"
     for folder in ("_ext", "_static", "_templates"):
         shutil.copytree(ROOT / "book" / folder, book / folder)
-    (book / "widgets").mkdir()
+    (book / "tfwidgets").mkdir()
     (book / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: book/words\n")
     (book / "words.md").write_text("# Words\n")
     (book / "index.md").write_text(HEAD + CELL)

@@ -12,9 +12,11 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 from book_paths import ROOT
-from tfbook import draws, katex, widgets
+from tfbook import katex, widgets
 
-FOLDER = ROOT / "book" / "widgets"
+from tfwidgets import draws
+
+FOLDER = ROOT / "book" / "tfwidgets"
 NAMES = widgets.names(FOLDER)
 CONTROLS = '[role="slider"], input[type="range"], input[type="checkbox"], button'
 
@@ -188,8 +190,8 @@ def test_soft_lookup_is_the_soft_lookup_of_tfcore(changes: dict[str, Any]) -> No
     state = widget.state(changes)
     expected = ops.soft_lookup(
         np.array(state["query"]),
-        np.array(state["keys"]),
-        np.array(state["values"]),
+        np.array(state["key"]),
+        np.array(state["value"]),
         temperature=state["temperature"] * np.sqrt(2),
     )
     np.testing.assert_allclose(widget.compute(state)["output"], expected)

@@ -1,4 +1,4 @@
-"""``{anywidget} NAME``: a widget of ``book/widgets`` in the page, with its picture behind it.
+"""``{anywidget} NAME``: a widget of ``book/tfwidgets`` in the page, with its picture behind it.
 
 .. code-block:: markdown
 
@@ -34,7 +34,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
-from tfbook import draws, widgets
+from tfbook import widgets
 
 HOST = Path(__file__).with_name("widget_host.js")
 ROOT = Path(__file__).parents[3]
@@ -99,7 +99,7 @@ class AnywidgetDirective(SphinxDirective):
             raise self.error(f"anywidget {name}: the body is not JSON: {error}") from error
         if not self.options.get("alt"):
             raise self.error(f"anywidget {name}: say in :alt: what its picture shows")
-        shared = [Path(draws.__file__), *sorted((ROOT / "tfcore").glob("*.py"))]
+        shared = [*folder.glob("draws.py"), *sorted((ROOT / "tfcore").glob("*.py"))]
         sources = [widget.script, folder / f"{name}.py", *shared]
         for source in sources:
             self.env.note_dependency(os.path.relpath(source, self.env.srcdir))
@@ -194,7 +194,7 @@ def write_scripts(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     other = {builder: (_nothing, _nothing) for builder in ("text", "latex", "man", "texinfo")}
-    app.add_config_value("anywidget_folder", "book/widgets", "env")
+    app.add_config_value("anywidget_folder", "book/tfwidgets", "env")
     app.add_node(anywidget, html=(visit_widget, depart_widget), **other)
     app.add_node(anywidget_caption, html=(visit_caption, depart_caption), **other)
     app.add_directive("anywidget", AnywidgetDirective)

@@ -1,13 +1,13 @@
 """A widget of the book: what the reader drags, and the Python that it must agree with.
 
-A widget is two files in ``book/widgets``. ``NAME.js`` is one self-contained ES module in anywidget's
+A widget is two files in ``book/tfwidgets``. ``NAME.js`` is one self-contained ES module in anywidget's
 form, ``export default { render({ model, el }) }``. ``NAME.py`` holds
 
 - ``STATE``: the state it starts in, a dict that JSON can hold;
 - ``compute(state)``: every number that the widget shows, a dict of numbers and lists, by `tfcore`;
 - ``picture(state)``: a matplotlib figure of it, shown where no JavaScript runs, and in print.
 
-Random numbers that both must draw are in `tfbook.draws`.
+Random numbers that both must draw are in `tfwidgets.draws`.
 
 What a cell of the page computed can be part of the state, under names that ``STATE`` knows: see ``:data:``
 in `tfbook.anywidget`.

@@ -1,6 +1,6 @@
 """A stack of random blocks: the size of the residual stream, and of its gradient, after each block.
 
-The random numbers are those of `tfbook.draws`, which the widget's JavaScript draws too. `compute` is what
+The random numbers are those of `tfwidgets.draws`, which the widget's JavaScript draws too. `compute` is what
 the widget must agree with; `picture` is seen where no JavaScript runs.
 """
 
@@ -12,12 +12,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from tfbook.draws import normals
 from torch import nn
 
 from tfcore import viz
 from tfcore.config import AttentionConfig, BlockConfig, NormPlace
 from tfcore.layers import FeedForward, TransformerBlock
+from tfwidgets.draws import normals
 
 STATE: dict[str, Any] = {"depth": 12, "norm": "pre", "gain": 1.0, "seed": 1}
 NORMS = ("pre", "post", "no sum")

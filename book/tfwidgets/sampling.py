@@ -1,12 +1,11 @@
 """Sampling: what temperature, top-k and top-p leave of a distribution over twelve words, and a few draws.
 
-The draws use mulberry32, so that the widget's JavaScript draws the same words. `compute` is what the
+The random numbers are those of `tfwidgets.draws`, which the JavaScript draws too. `compute` is what the
 widget must agree with; `picture` is seen where no JavaScript runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 
 from tfcore import viz
 from tfcore.generate import filter_logits, token_probabilities
+from tfwidgets.draws import uniforms
 
 STATE: dict[str, Any] = {"temperature": 1.0, "top_k": 8, "top_p": 0.8, "sure": False, "seed": 1}
 OPEN = ("She opened the door and saw a", 3.1, 2.95, 2.6, 2.4, 2.31, 2.1, 1.9, 1.5, 1.2, 0.1, -1.0, -1.4)
@@ -47,17 +47,6 @@ SURE_WORDS = [
     "seven",
 ]
 DRAWS = 8
-
-
-def uniforms(seed: int) -> Iterator[float]:
-    """Numbers in [0, 1) by mulberry32."""
-    word = 0xFFFFFFFF
-    state = seed & word
-    while True:
-        state = (state + 0x6D2B79F5) & word
-        mixed = ((state ^ (state >> 15)) * (state | 1)) & word
-        mixed ^= (mixed + ((mixed ^ (mixed >> 7)) * (mixed | 61))) & word
-        yield (mixed ^ (mixed >> 14)) / 2**32
 
 
 def logits_of(state: dict[str, Any]) -> torch.Tensor:

@@ -63,7 +63,7 @@ function show(x) {
   return text.replace("-", "\u2212").replace("e+", "e");
 }
 
-// Random numbers: mulberry32, then Box and Muller, as in tfbook/draws.py. A widget is one file, so each has its copy.
+// Random numbers: mulberry32, then Box and Muller, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
 
 function mulberry32(seed) {
   let state = seed >>> 0;

@@ -54,7 +54,7 @@ function make(tag, attributes = {}, children = []) {
 
 const signed = (x, digits) => x.toFixed(digits).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
 
-// Random numbers: mulberry32, then Box and Muller, as in tfbook/draws.py. A widget is one file, so each has its copy.
+// Random numbers: mulberry32, then Box and Muller, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
 
 function mulberry32(seed) {
   let state = seed >>> 0;

@@ -16,8 +16,8 @@ from tfcore import ops, viz
 STATE: dict[str, Any] = {
     "query": [1.0, 0.0],
     "temperature": 1.0,
-    "keys": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
-    "values": [[-1.2, -0.8], [1.2, -0.8], [0.0, 1.3]],
+    "key": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
+    "value": [[-1.2, -0.8], [1.2, -0.8], [0.0, 1.3]],
 }
 COLOURS = (viz.BLUE, viz.ORANGE, viz.GREEN)
 REACH = 1.7
@@ -26,7 +26,7 @@ REACH = 1.7
 def compute(state: dict[str, Any]) -> dict[str, Any]:
     """Scores, weights and output of one query, all scores divided by the temperature."""
     query = np.array([state["query"]]) / state["temperature"]
-    keys, values = np.array(state["keys"]), np.array(state["values"])
+    keys, values = np.array(state["key"]), np.array(state["value"])
     output, weights = ops.scaled_dot_product_attention(query, keys, values)
     return {
         "scores": ops.attention_scores(query, keys)[0].tolist(),
@@ -41,7 +41,7 @@ def picture(state: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(4.4, 3.7))
     axes = figure.subplot_mosaic([["plane", "blend"], ["bars", "bars"]], height_ratios=(2, 1))
     plane, blend, bars = axes["plane"], axes["blend"], axes["bars"]
-    for number, (key, colour) in enumerate(zip(state["keys"], COLOURS, strict=True), start=1):
+    for number, (key, colour) in enumerate(zip(state["key"], COLOURS, strict=True), start=1):
         _arrow(plane, key, colour)
         plane.annotate(f"$k_{number}$", key, (4, 4), textcoords="offset points", color=colour)
     _arrow(plane, state["query"], viz.PINK)
@@ -56,7 +56,7 @@ def picture(state: dict[str, Any]) -> Figure:
     bars.spines[["bottom", "left"]].set_visible(False)
     bars.tick_params(length=0)
 
-    values = np.array(state["values"])
+    values = np.array(state["value"])
     blend.fill(*values.T, facecolor="none", edgecolor=viz.INK, linewidth=0.8, linestyle=":")
     blend.scatter(*values.T, s=400 * np.array(numbers["weights"]) + 20, color=COLOURS, marker="s")
     for number, value in enumerate(values, start=1):

@@ -60,7 +60,7 @@ function widthAt(step) {
   return Math.round(2 ** (step / FINEST));
 }
 
-// Random numbers: mulberry32, then Box and Muller, as in tfbook/draws.py. A widget is one file, so each has its copy.
+// Random numbers: mulberry32, then Box and Muller, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
 
 function mulberry32(seed) {
   let state = seed >>> 0;

@@ -1,6 +1,6 @@
 """Saturation: what happens to the softmax of q . k over eight keys as the vectors get longer.
 
-The random numbers are those of `tfbook.draws`, which the widget's JavaScript draws too. `compute` is what
+The random numbers are those of `tfwidgets.draws`, which the widget's JavaScript draws too. `compute` is what
 the widget must agree with; `picture` is seen where no JavaScript runs.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from tfbook.draws import normals
 
 from tfcore import ops, scaling, viz
+from tfwidgets.draws import normals
 
 STATE: dict[str, Any] = {"d_k": 64, "scaled": False, "seed": 1}
 KEYS = 8

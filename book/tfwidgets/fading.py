@@ -1,6 +1,6 @@
 """Fading: what is left of a push on the state after 1 to 99 steps, in a network of two units.
 
-The random numbers are those of `tfbook.draws`, which the widget's JavaScript draws too. `compute` is what
+The random numbers are those of `tfwidgets.draws`, which the widget's JavaScript draws too. `compute` is what
 the widget must agree with; `picture` is seen where no JavaScript runs.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from tfbook.draws import normals
 
 from tfcore import bottleneck, viz
+from tfwidgets.draws import normals
 
 STATE: dict[str, Any] = {"radius": 0.9, "stretch": 1.0, "tokens": 0.4, "bias": 1.0, "seed": 1}
 T = 100

@@ -1,5 +1,5 @@
 // The soft lookup: drag the query among the keys; the weights and the blend of the values follow.
-// State: query, temperature, keys, values. See soft_lookup.py for what every number must be.
+// State: query, temperature, key, value (one row each; `keys` is a word of anywidget's). See soft_lookup.py for what every number must be.
 
 const COLOURS = ["#3f7fd0", "#cf6a10", "#12906f"];
 const PINK = "#c653a0";
@@ -62,7 +62,7 @@ const place = ([x, y]) => [SIZE / 2 + (x / REACH) * (SIZE / 2), SIZE / 2 - (y / 
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const two = (x) => (Math.abs(x) < 0.005 ? 0 : x).toFixed(2).replace("-", "\u2212");
 
-function compute({ query, temperature, keys, values }) {
+function compute({ query, temperature, key: keys, value: values }) {
   const scale = Math.sqrt(query.length) * temperature;
   const scores = keys.map((key) => key.reduce((sum, k, i) => sum + k * query[i], 0) / scale);
   const peak = Math.max(...scores);
@@ -97,8 +97,8 @@ function name(letter, number, [x, y], dx = 7, dy = -7) {
 }
 
 function render({ model, el }) {
-  const keys = model.get("keys");
-  const values = model.get("values");
+  const keys = model.get("key");
+  const values = model.get("value");
 
   // The planes.
   const asks = plane("The query among the keys");
@@ -169,7 +169,7 @@ function render({ model, el }) {
 
   let announce;
   function draw() {
-    const state = { query: model.get("query"), temperature: model.get("temperature"), keys, values };
+    const state = { query: model.get("query"), temperature: model.get("temperature"), key: keys, value: values };
     const { scores, weights, output } = compute(state);
     const [x, y] = place(state.query);
     shaft.replaceChildren(...arrow(state.query, PINK));

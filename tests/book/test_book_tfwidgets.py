@@ -1,0 +1,52 @@
+"""The book's widgets in a notebook: a kernel shows them, and each notebook has that of its chapter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+from book_paths import ROOT
+from tfbook import widgets
+
+import tfwidgets
+
+NAMES = widgets.names(tfwidgets.FOLDER)
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
+FROM_THE_PAGE = {"live_model"}  # its weights are those that the page has trained
+
+
+@pytest.mark.slow
+def test_a_kernel_shows_every_widget_with_its_state() -> None:
+    shown = [name for name in NAMES if name not in FROM_THE_PAGE]
+    cells = [nbformat.v4.new_code_cell(f"from tfwidgets import show\nshow({name!r})") for name in shown]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, kernel_name="python3", store_widget_state=True).execute()
+    states = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    for name, cell in zip(shown, notebook.cells, strict=True):
+        view = cell.outputs[0]["data"]["application/vnd.jupyter.widget-view+json"]
+        state = states[view["model_id"]]["state"]
+        assert state["_esm"] == (tfwidgets.FOLDER / f"{name}.js").read_text("utf8")
+        start = widgets.load(name, tfwidgets.FOLDER).module.STATE
+        assert {key: state[key] for key in start} == start
+
+
+def test_outside_of_a_notebook_there_is_nothing_to_show() -> None:
+    assert tfwidgets.show("rope_arrows") is None
+
+
+def test_a_name_that_is_none_is_told() -> None:
+    with pytest.raises(ValueError, match=r"no widget 'rope'; there are .*rope_arrows"):
+        tfwidgets.show("rope")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_the_widget_of_its_chapter(path: Path) -> None:
+    number = re.match(r"ch(\d\d)", path.stem)
+    assert number is not None
+    (chapter,) = (ROOT / "book").glob(f"{number[1]}_*.md")
+    in_the_book = set(re.findall(r"^```\{anywidget\} (\w+)", chapter.read_text("utf8"), re.M)) - FROM_THE_PAGE
+    in_the_notebook = set(re.findall(r'show\(\\"(\w+)\\"\)', path.read_text("utf8")))
+    assert in_the_notebook == in_the_book
