@@ -62,3 +62,12 @@ def test_the_landing_page_sends_on_and_asks_for_nothing(html: Path) -> None:
 def test_no_path_of_this_machine_is_in_the_book(html: Path) -> None:
     for page in html.rglob("*.html"):
         assert str(ROOT) not in page.read_text("utf8"), page.name
+
+
+def test_figures_say_their_size_and_no_page_but_the_search_loads_its_index(html: Path) -> None:
+    for page in (html / "book").glob("*.html"):
+        text = page.read_text("utf8")
+        assert "searchindex.js" not in text, page.name
+        for image in re.findall(r"<img [^>]*_images/[^>]*>", text):
+            assert re.search(r'width="\d+" height="\d+"', image), f"{page.name}: {image[:90]}"
+    assert "searchindex.js" in (html / "search.html").read_text("utf8")

@@ -14,6 +14,7 @@ MODULES = (
     "chapters",
     "alt_text",
     "accessible",
+    "sizes",
     "search",
     "typeface",
     "api",
