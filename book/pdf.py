@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 import yaml
@@ -137,7 +138,9 @@ def assemble(html: Path, parts: list[Part], numbers: dict[str, int]) -> str:
         for page in part.pages:
             text = article(html, page, pages)
             heading = text.find("h1")
-            title = heading.get_text() if heading else page
+            if heading is None:
+                raise PdfError(f"{page} has no title, so it cannot be put into the contents")
+            title = escape(heading.get_text())
             contents.append(f'<a href="#{page}">{title}<span>{numbers.get(page, "")}</span></a>')
             articles.append(str(text))
     links = "\n".join(f'<link rel="stylesheet" href="{sheet}">' for sheet in sheets)
@@ -192,7 +195,11 @@ def page_numbers(pdf: Path, pages: set[str]) -> dict[str, int]:
 
     reader = PdfReader(pdf)
     places = {name.removeprefix("/"): place for name, place in reader.named_destinations.items()}
-    return {page: (reader.get_destination_page_number(places[page]) or 0) + 1 for page in pages}
+    sheets = {page: reader.get_destination_page_number(places[page]) for page in pages if page in places}
+    found = {page: sheet + 1 for page, sheet in sheets.items() if sheet is not None}
+    if missing := sorted(pages - found.keys()):
+        raise PdfError(f"Chromium printed no place for {', '.join(missing)}; try a newer Chromium")
+    return found
 
 
 def write_pdf(root: Path, target: Path, parts: list[Part]) -> None:

@@ -57,6 +57,7 @@ function make(tag, attributes = {}, children = []) {
   return node;
 }
 
+// Random numbers: mulberry32, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
 function mulberry32(seed) {
   let state = seed >>> 0;
   return () => {

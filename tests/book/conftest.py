@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ from typing import Any
 import pytest
 from book_paths import ROOT
 
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 OFFLINE = [
     "--no-sandbox",
     "--disable-gpu",
@@ -26,12 +24,6 @@ OFFLINE = [
     "--disable-component-update",
     "--disable-sync",
 ]
-
-
-def find_chromium() -> str | None:
-    """The browser that CHROMIUM names, or the first of the usual names that is installed."""
-    named = os.environ.get("CHROMIUM")
-    return named or next((path for name in CHROMIUMS if (path := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +38,14 @@ def html() -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE_BROWSER=1."""
-    path = find_chromium()
-    if path is None:
-        why = "no Chromium: install Debian's package `chromium`, or set CHROMIUM to a Chrome's path"
+    from pdf import PdfError, find_chromium
+
+    try:
+        path = find_chromium()
+    except PdfError as why:
         if os.environ.get("REQUIRE_BROWSER") == "1":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
+            pytest.fail(str(why), pytrace=False)
+        pytest.skip(str(why))
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
