@@ -2,7 +2,7 @@
 
 1. KaTeX and what else comes from npm is installed from ``package-lock.json`` where it is missing.
 2. Pages with code are executed side by side into Jupyter's cache; a page runs again only when its code,
-   `tfcore` or a library has changed.
+   `tfcore`, `tfwidgets` or a library has changed.
 3. Jupyter Book writes the pages with warnings as errors.
 
 When nothing that goes into the book has changed since a build that succeeded, nothing is done.
@@ -69,14 +69,15 @@ class Book:
         return [self.root / f"{name}.md" for name in _files(contents)]
 
     def inputs(self) -> dict[str, str]:
-        """A hash for each of the three kinds of input: text, engine, and the code that cells import."""
+        """A hash for each kind of input: text, engine, and the code that cells import."""
         book, engine = self.root / "book", []
         for folder in ("_ext", "_static", "_templates", "tfwidgets"):
             engine += _under(book / folder)
         engine += [self.root / "_config.yml", self.root / "package-lock.json", book / "_toc.yml"]
         text = [path for path in _under(book) if path not in engine]
         text += sorted((self.root / "notebooks").glob("*/*.ipynb"))
-        code = [path for path in _under(self.root / "tfcore") if path.suffix == ".py"]
+        imported = [*_under(self.root / "tfcore"), *_under(book / "tfwidgets")]
+        code = [path for path in imported if path.suffix == ".py"]
         libraries = " ".join([sys.version, *(f"{name}=={version(name)}" for name in LIBRARIES)])
         return {
             "text": _hash(self.root, text),
@@ -318,7 +319,7 @@ def _build(book: Book, afresh: bool) -> None:
 
 
 def _last_code(book: Book) -> str:
-    """The state of `tfcore` and the libraries that the cached pages were executed with."""
+    """The state of what cells import and of the libraries that the cached pages were executed with."""
     path = book.build / "book.code"
     return path.read_text("utf8") if path.exists() else ""
 

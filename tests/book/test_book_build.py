@@ -21,7 +21,8 @@ kernelspec: {display_name: Python 3, language: python, name: python3}
 # Page
 
 """
-CELL = "```{code-cell} python\nfrom tfcore import answer\nprint(answer)\n```\n"
+CODE = "from tfcore import answer\nfrom tfwidgets.draws import drawn\nprint(answer, drawn)"
+CELL = f"```{{code-cell}} python\n{CODE}\n```\n"
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def scratch(tmp_path: Path) -> Path:
     for folder in ("_ext", "_static", "_templates"):
         shutil.copytree(ROOT / "book" / folder, book / folder)
     (book / "tfwidgets").mkdir()
+    (book / "tfwidgets" / "draws.py").write_text("drawn = 'seven'\n")
     (book / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: book/words\n")
     (book / "words.md").write_text("# Words\n")
     (book / "index.md").write_text(HEAD + CELL)
@@ -51,7 +53,11 @@ def scratch(tmp_path: Path) -> Path:
 def run(scratch: Path) -> tuple[int, str]:
     """Builds the scratch book: exit code, and all that was said."""
     command = [sys.executable, ROOT / "book" / "build.py", "--root", scratch]
-    environment = {"PYTHONPATH": str(scratch), "PATH": "/usr/bin:/bin", "HOME": str(scratch)}
+    environment = {
+        "PYTHONPATH": f"{scratch}:{scratch / 'book'}",
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(scratch),
+    }
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     return done.returncode, done.stdout + done.stderr
 
@@ -73,11 +79,16 @@ def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
     assert "0 pages executed" in said
     assert "More words." in page.read_text()
 
-    (scratch / "tfcore" / "__init__.py").write_text("answer = 'forty-three'\n")
-    code, said = run(scratch)
-    assert code == 0
-    assert "1 pages executed" in said, "a page was not executed again after tfcore had changed"
-    assert "forty-three" in page.read_text()
+    imported = (
+        ("tfcore/__init__.py", "answer = 'forty-three'"),
+        ("book/tfwidgets/draws.py", "drawn = 'eight'"),
+    )
+    for name, line in imported:
+        (scratch / name).write_text(f"{line}\n")
+        code, said = run(scratch)
+        assert code == 0
+        assert "1 pages executed" in said, f"a page was not executed again after {name} had changed"
+    assert "forty-three eight" in page.read_text()
 
 
 def test_a_failing_cell_fails_the_build_and_is_shown(scratch: Path, html: Path) -> None:
