@@ -18,6 +18,9 @@ MODULES = (
     "search",
     "typeface",
     "api",
+    "plain_tokens",
+    "scrollers",
+    "lean",
     "icons",
 )
 

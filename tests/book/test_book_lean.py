@@ -1,0 +1,125 @@
+"""What makes a page light changes nothing that a reader sees or reaches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sphinx.errors import ExtensionError
+from tfbook import lean, plain_tokens, scrollers
+
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1440, "height": 900}
+
+# The style of one element of each kind: its classes and its parent's say which kind it is.
+STYLES = """() => {
+  const kinds = {};
+  const name = (node) => `${node.localName}.${node.getAttribute("class") ?? ""}`;
+  for (const node of document.querySelectorAll("*")) {
+    if (node.closest("head, math")) continue;
+    const kind = `${name(node.parentElement ?? node)} > ${name(node)}`;
+    if (kind in kinds) continue;
+    const lines = (pseudo) => {
+      const style = getComputedStyle(node, pseudo);
+      if (pseudo && style.content === "none") return [];
+      const keys = [...style].filter((key) => !key.startsWith("--"));
+      return keys.map((key) => `${key}: ${style.getPropertyValue(key)}`);
+    };
+    kinds[kind] = [...lines(), ...lines("::before"), ...lines("::after")];
+  }
+  return kinds;
+}"""
+
+
+@pytest.fixture(scope="module")
+def every_rule(html: Path) -> str:
+    """The stylesheets of the theme and the extensions as they come."""
+    static = html / "_static"
+    return lean.joined(static, (static / lean.SOURCES).read_text("utf8").split())
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["search", "404", "book/index", "book/03_scaling", "book/api_attention"])
+@pytest.mark.parametrize(
+    ("scheme", "viewport"), [("light", PHONE), ("dark", DESKTOP)], ids=["phone", "desktop"]
+)
+def test_no_rule_is_missed(
+    name: str, scheme: str, viewport: Any, every_rule: str, served: str, browser: Any
+) -> None:
+    def styles(whole: bool) -> dict[str, list[str]]:
+        context = browser.new_context(color_scheme=scheme, viewport=viewport, reduced_motion="reduce")
+        if whole:
+            context.route(
+                "**/book.css*", lambda route: route.fulfill(body=every_rule, content_type="text/css")
+            )
+        page = context.new_page()
+        page.goto(f"{served}/{name}.html")
+        page.wait_for_load_state("networkidle")
+        for widget in page.locator(".tf-widget").all():
+            widget.scroll_into_view_if_needed()
+        page.wait_for_function("document.querySelectorAll('.tf-widget:not([data-mounted])').length === 0")
+        found: dict[str, list[str]] = page.evaluate(STYLES)
+        context.close()
+        return found
+
+    ours, theirs = styles(whole=False), styles(whole=True)
+    assert len(ours) > 50
+    assert ours.keys() == theirs.keys()
+    for kind in ours:
+        assert ours[kind] == theirs[kind], kind
+
+
+def test_only_tokens_in_the_colour_of_text_lose_their_tags(html: Path) -> None:
+    css = (html / "_static" / "pygments.css").read_text("utf8")
+    for theme in ("light", "dark"):
+        rules = dict(re.findall(rf'html\[data-theme="{theme}"\] \.highlight(| \.\w+) {{ (.*?) }}', css))
+        text = rules[""].split("; ")[-1]
+        assert text.startswith("color: #")
+        assert {name: rules[f" .{name}"] for name in plain_tokens.PLAIN} == dict.fromkeys(
+            plain_tokens.PLAIN, text
+        )
+        assert rules[" .k"] != text
+
+
+@pytest.mark.browser
+def test_code_that_scrolls_is_reached_by_keyboard_once_it_is_seen(html: Path, browser: Any) -> None:
+    page = browser.new_context(viewport=PHONE).new_page()
+    page.goto((html / "book" / "06_blocks.html").as_uri())
+    page.wait_for_load_state("networkidle")
+    folded = page.locator("details.hide").last
+    code = folded.locator("pre").first
+    assert code.get_attribute("tabindex") is None, "what is folded away is not measured"
+    folded.locator("summary").click()
+    page.wait_for_timeout(600)  # the theme waits 300 ms
+    assert code.evaluate("node => node.scrollWidth > node.clientWidth")
+    assert code.get_attribute("tabindex") == "0"
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["03_scaling", "09_variants"])
+def test_a_link_to_a_section_leads_there_on_a_phone(name: str, html: Path, browser: Any) -> None:
+    address = (html / "book" / f"{name}.html").as_uri()
+    page = browser.new_context(viewport=PHONE).new_page()
+    page.goto(address)
+    headings = page.evaluate(
+        "[...document.querySelectorAll('.bd-article section section > h2')].map(GET)".replace(
+            "GET", "(heading) => heading.parentElement.id"
+        )
+    )
+    assert len(headings) > 5
+    for section in headings:
+        page.goto("about:blank")
+        page.goto(f"{address}#{section}")
+        page.wait_for_timeout(100)
+        top = page.locator(f"[id='{section}'] > h2").bounding_box()["y"]
+        end = page.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 2")
+        assert 0 <= top < 200 or end, (section, top)
+    page.context.close()
+
+
+def test_a_theme_whose_script_is_another_is_refused() -> None:
+    with pytest.raises(ExtensionError, match="no longer holds"):
+        scrollers.patch("another script")
