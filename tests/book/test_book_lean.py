@@ -88,13 +88,13 @@ def test_code_that_scrolls_is_reached_by_keyboard_once_it_is_seen(html: Path, br
     page = browser.new_context(viewport=PHONE).new_page()
     page.goto((html / "book" / "06_blocks.html").as_uri())
     page.wait_for_load_state("networkidle")
-    folded = page.locator("details.hide").last
-    code = folded.locator("pre").first
-    assert code.get_attribute("tabindex") is None, "what is folded away is not measured"
-    folded.locator("summary").click()
-    page.wait_for_timeout(600)  # the theme waits 300 ms
-    assert code.evaluate("node => node.scrollWidth > node.clientWidth")
-    assert code.get_attribute("tabindex") == "0"
+    page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
+    code = page.locator(".bd-article pre")
+    for place in (0, -1):  # the last one is far below what is rendered
+        code.nth(place).scroll_into_view_if_needed()
+        page.wait_for_timeout(600)  # the theme waits 300 ms
+        scrolls = code.nth(place).evaluate("node => node.scrollWidth > node.clientWidth")
+        assert code.nth(place).get_attribute("tabindex") == ("0" if scrolls else "-1")
     page.context.close()
 
 

@@ -2,8 +2,8 @@
 
 When a page is there, the theme measures every block of code and every table, to let the keyboard reach those
 that scroll. That lays out the whole page at once, closed boxes included, and undoes the stylesheet's
-``content-visibility``. Here the same function passes over what is not rendered, and runs again when
-something is.
+``content-visibility``. Here the same function takes what is not rendered for something that scrolls, without
+measuring, and runs again when something is rendered.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sphinx.errors import ExtensionError
 from tfbook.lean import THEME
 
 SCRIPT = Path("_static") / "scripts" / "pydata-sphinx-theme.js"
-MEASURE = "e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1"
+MEASURE = "e.tabIndex=e.scrollWidth>e.clientWidth"
 AGAIN = 'window.addEventListener("resize",t)'
 EVENTS = '["toggle","contentvisibilityautostatechange"]'
 PATCHES = {
-    MEASURE: f"!1===e.checkVisibility?.({{contentVisibilityAuto:!0}})||({MEASURE})",
+    MEASURE: MEASURE.replace("=", "=!1===e.checkVisibility?.({contentVisibilityAuto:!0})||", 1),
     AGAIN: f"{EVENTS}.forEach(e=>document.addEventListener(e,t,!0)),{AGAIN}",
 }
 
