@@ -146,7 +146,7 @@ def execute_pages(book: Book) -> int:
     failures = []
     with kernels_log(book), ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         running = {}
-        for record in waiting:
+        for record in reversed(waiting):  # the last page takes longest: it begins first
             page = cache.get_project_notebook(record.pk)
             job = pool.submit(
                 single_nb_execution,

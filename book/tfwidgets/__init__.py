@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
+WIDTH = "46rem"  # as wide as in the book
 
 
 def in_a_notebook() -> bool:
@@ -45,4 +46,5 @@ def show(name: str, **changes: Any) -> Any:
     if unknown := sorted(set(changes) - set(start)):
         raise ValueError(f"{name} has no state {', '.join(unknown)}; it has {', '.join(start)}")
     traits = {key: traitlets.Any(value).tag(sync=True) for key, value in {**start, **changes}.items()}
-    return type(name, (anywidget.AnyWidget,), {"_esm": FOLDER / f"{name}.js", **traits})()
+    widget = type(name, (anywidget.AnyWidget,), {"_esm": FOLDER / f"{name}.js", **traits})
+    return widget(layout={"max_width": WIDTH})
