@@ -288,6 +288,7 @@ class _Run:
         folder, stamp = self._written_to(submission), submission.timestamp
         done = written.is_written(folder, submission.notebook, notebook, stamp)
         if done and book.is_entered(submission.assignment, submission.student, scores):
+            book.penalise(submission.assignment, submission.student)
             return
         node = nbformat.from_dict(notebook)
         book.enter(

@@ -259,6 +259,12 @@ class GradebookWriter:
                 self._enter_notebook(submitted, notebook, scores)
                 self._penalise(submission, submitted)
 
+    def penalise(self, assignment: str, student: str) -> None:
+        """Works out the late penalty of a submission that is entered: a due date may have come since."""
+        submission = self.book.find_submission(assignment, student)
+        for submitted in submission.notebooks:
+            self._penalise(submission, submitted)
+
     def is_entered(self, assignment: str, student: str, scores: dict[str, float]) -> bool:
         """Whether the gradebook already holds exactly these points."""
         try:

@@ -262,6 +262,20 @@ def test_the_same_work_handed_in_again_later(few, students):
     assert row(few, "style-01").late_seconds == 1800
 
 
+def test_a_due_date_that_comes_later_costs_and_can_be_taken_back(few, monkeypatch):
+    from nbgrader.plugins import LateSubmissionPlugin
+
+    monkeypatch.setattr(LateSubmissionPlugin, "penalty_method", "zero")
+    by_hand(few, "style-01", **{manual_cell(few): 2.5})
+    whole = row(few, "style-01").total
+    for date, total in (("2026-03-01 17:00:00 UTC", 0), ("2026-03-31 17:00:00 UTC", whole)):
+        with opened(few) as book:
+            book.update_or_create_assignment(ASSIGNMENT, duedate=date)
+        assert not any(one.new for one in graded(few).graded)
+        assert row(few, "style-01").total == total
+        assert held(few, "style-01", manual_cell(few))[1] == 2.5
+
+
 def change_release(course, edit):
     path = course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
     notebook = json.loads(path.read_text())
