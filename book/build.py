@@ -174,13 +174,16 @@ def collect_numbers(book: Book) -> None:
     """Writes what the executed pages keep with ``glue`` into ``_build/numbers.json``, for `tfbook.numbers`.
 
     Raises:
-        BuildError: when a page keeps two numbers under one name.
+        BuildError: when a page keeps two numbers under one name, or its code was changed meanwhile.
     """
     from jupyter_cache import get_cache
 
     cache, numbers = get_cache(book.cache), {}
     for record in cache.list_project_records():
-        cells = cache.get_cache_bundle(cache.get_cached_project_nb(record.uri).pk).nb.cells
+        cached = cache.get_cached_project_nb(record.uri)
+        if cached is None:
+            raise BuildError(f"{Path(record.uri).name} was changed while it was executed; build again")
+        cells = cache.get_cache_bundle(cached.pk).nb.cells
         outputs = [output for cell in cells for output in cell.get("outputs", [])]
         kept = {}
         for output in outputs:
