@@ -128,6 +128,24 @@ def test_a_link_to_a_section_leads_there_on_a_phone(name: str, html: Path, brows
     page.context.close()
 
 
+GUESSED_TOO_LOW = """() => [...document.querySelectorAll(".bd-article > section > section")]
+  .map((section) => [section, parseFloat(getComputedStyle(section).containIntrinsicHeight.split(" ")[1])])
+  .map(([section, guess]) => {
+    section.style.contentVisibility = "visible";
+    return [section.id, section.getBoundingClientRect().height, guess];
+  })
+  .filter(([id, height, guess]) => !(height <= guess))"""
+
+
+@pytest.mark.browser
+def test_no_section_is_higher_on_a_phone_than_the_stylesheet_guesses(html: Path, browser: Any) -> None:
+    page = browser.new_context(viewport={"width": 360, "height": 800}).new_page()
+    for path in sorted((html / "book").glob("*.html")):
+        page.goto(path.as_uri(), wait_until="domcontentloaded")
+        assert page.evaluate(GUESSED_TOO_LOW) == [], path.name
+    page.context.close()
+
+
 def test_a_theme_whose_script_is_another_is_refused() -> None:
     with pytest.raises(ExtensionError, match="no longer holds"):
         scrollers.patch("another script")
