@@ -13,7 +13,7 @@ from tfbook import lean, plain_tokens, scrollers
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1440, "height": 900}
 
-# So is how much of a page has been laid out.
+# How much of a page has been laid out is chance; here it is all of it.
 ALL_OF_IT = ".bd-article section { content-visibility: visible !important; }"
 
 # The style of one element of each kind: its classes and its parent's say which kind it is.
