@@ -94,6 +94,10 @@ def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
     return Examination(exercise, seed).of(candidate)
 
 
+UNJUDGED = "what your code returned cannot be judged"
+"""What a fault begins with when looking at an outcome failed: the student's oddity, or a fault of ours."""
+
+
 class Examination:
     """The cases of an exercise under one seed, and what the reference and the bank's mistakes do in them.
 
@@ -146,7 +150,7 @@ class Examination:
             trials: list[Trial] = []
             call = criterion.through(candidate)
             for case in cases:
-                outcome = _without_forward(call(case))
+                outcome = _told(call, case)
                 if outcome.forbidden:
                     return Report.without_points(
                         exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
@@ -155,7 +159,8 @@ class Examination:
                     status, note = _NOT_EXAMINED[outcome.error]
                     return Report.without_points(exercise, status, note.format(case.says, outcome.message))
                 trials.append(Trial(case, outcome, self.expected(criterion, case), call))
-            examined.append(_Examined(criterion, trials, [_fault(exercise, criterion, t) for t in trials]))
+            faults = [_judged(exercise, criterion, trial) for trial in trials]
+            examined.append(_Examined(criterion, trials, faults))
         return examined
 
     def expected(self, criterion: Criterion, case: Case) -> Any:
@@ -254,6 +259,26 @@ class _Raised:
 def _observed(criterion: Criterion, outcome: Outcome) -> Any:
     seen = {"value": outcome.value, "arguments": outcome.arguments, "cost": outcome.cost}
     return seen[criterion.observes]
+
+
+def _told(call: Candidate, case: Case) -> Outcome:
+    """What came of a case; where it cannot even be measured, an error that says so."""
+    try:
+        return _without_forward(call(case))
+    except Exception as error:
+        return Outcome(None, error="Unfit", message=_unjudged(error))
+
+
+def _judged(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None:
+    """What is wrong with an outcome; one that raises an error while it is looked at is wrong."""
+    try:
+        return _fault(exercise, criterion, trial)
+    except Exception as error:
+        return _unjudged(error)
+
+
+def _unjudged(error: Exception) -> str:
+    return f"{UNJUDGED}: {type(error).__name__}: {str(error)[:200]}"
 
 
 def _fault(exercise: Exercise, criterion: Criterion, trial: Trial) -> str | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import importlib.metadata
-import os
 import platform
 import re
 import shutil
@@ -19,11 +16,15 @@ from autograder.layout import CONFIG, Course
 
 Level = Literal["ok", "note", "problem"]
 NEEDED_BYTES = 2 << 30
-NO_WALLS = (
-    "This version runs submissions in a child process with limits on time, memory and output, WITHOUT "
-    "isolation from the file system: code can read and write what you can. Grade only people you trust, or "
-    "run the grader inside a container."
-)
+SAID = {
+    "A": "a submission sees no network, no process and no file but the libraries, and its own empty home",
+    "B": "a submission opens no socket, reaches no process, and reads no file but the libraries and its "
+    "home; that files and processes exist it can see",
+    "C": "the container around it is the only wall: a submission can read and change what is in it. "
+    "`autograder grade` wants --allow-unsafe here",
+    "D": "no walls: a submission can read and change what you can. `autograder grade` wants --allow-unsafe "
+    "here. Grade only people you trust, or on a machine that holds nothing else",
+}
 
 
 @dataclass(frozen=True)
@@ -112,47 +113,11 @@ def _chromium() -> Finding:
 
 
 def _confinement() -> Iterator[Finding]:
-    from autograder.grading.pair import Pair
+    from autograder.grading import cages
 
-    yield Finding("isolation", "note", f"tier {Pair.tier}. {NO_WALLS}")
-    for what, says in (
-        ("user namespaces", _namespaces()),
-        ("Landlock", _landlock()),
-        ("cgroups", _cgroups()),
-        ("bubblewrap", shutil.which("bwrap")),
-    ):
-        found = f"available ({says}), not used yet" if says else "not available"
-        yield Finding(what, "note", found)
-
-
-def _namespaces() -> str | None:
-    """Whether a child of this process may make its own namespaces: tried in one that ends at once."""
-    if sys.platform != "linux":
-        return None
-    pid = os.fork()
-    if pid == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        os._exit(0 if libc.unshare(0x10000000 | 0x40000000 | 0x00020000) == 0 else 1)
-    return "user, net and mount" if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 else None
-
-
-def _landlock() -> str | None:
-    """The version of Landlock's interface, which it tells when asked to create nothing."""
-    if sys.platform != "linux":
-        return None
-    create_ruleset, only_version = 444, 1
-    version = ctypes.CDLL(None, use_errno=True).syscall(create_ruleset, None, 0, only_version)
-    return f"ABI {version}" if version > 0 else None
-
-
-def _cgroups() -> str | None:
-    """Whether this process may make control groups of its own."""
-    try:
-        own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split("::")[-1]
-        folder = Path("/sys/fs/cgroup") / own.lstrip("/")
-        controllers = (folder / "cgroup.controllers").read_text().split()
-        if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_RDONLY:
-            return None
-        return f"version 2: {', '.join(controllers)}"
-    except (OSError, IndexError):
-        return None
+    held = cages.strongest()
+    yield Finding(
+        "isolation", "ok" if held.tier in cages.SAFE else "problem", f"tier {held.tier}: {SAID[held.tier]}"
+    )
+    for tier, what in held.missing.items():
+        yield Finding(f"tier {tier}", "note", f"does not hold: {what}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
 from autograder import exercises
 from autograder.errors import BadInputError
@@ -11,31 +12,43 @@ from autograder.grading import gradebook
 from autograder.grading.batch import problems
 from autograder.grading.gradebook import Row
 from autograder.layout import Course
+from autograder.platforms import PLATFORMS, fill
 
-FORMATS = ("csv",)
+FORMATS = ("csv", *PLATFORMS)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def table(course: Course, assignments: list[str], format: str) -> tuple[str, list[str]]:
+def table(
+    course: Course, assignments: list[str], format: str, template: Path | None = None
+) -> tuple[str, list[str]]:
     """The grades of the assignments, one line a student and assignment handed in, and notes for the teacher.
 
     Args:
         course: the course.
         assignments: which.
         format: one of `FORMATS`.
+        template: for a platform's format, the file that the platform gave.
 
     Raises:
-        BadInputError: the format is unknown, or nothing is graded.
+        BadInputError: the format is unknown, nothing is graded, or the platform's file is another.
     """
     if format not in FORMATS:
-        raise BadInputError(f"no format is called {format!r}. There is: {', '.join(FORMATS)}.")
+        raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
     rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
     if not rows:
         raise BadInputError(
             f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
     remarks, notes = _not_graded(course, assignments, rows)
-    return as_csv(rows, remarks), notes
+    if format == "csv":
+        return as_csv(rows, remarks), notes
+    if template is None or len(assignments) != 1:
+        raise BadInputError(
+            f"--format {format} fills the platform's own file for one assignment. Name the assignment, and "
+            f"with --into {PLATFORMS[format].file}."
+        )
+    filled = fill(format, template, assignments[0], rows)
+    return filled.text, [*filled.notes, *notes]
 
 
 def _not_graded(

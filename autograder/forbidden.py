@@ -158,7 +158,7 @@ def _names(node: ast.AST) -> Iterator[str]:
     for inner in ast.walk(node):
         parts: list[str] = []
         step: ast.AST = inner
-        if isinstance(inner, ast.Call) and ast.unparse(inner.func) == "getattr" and len(inner.args) > 1:
+        if isinstance(inner, ast.Call) and _is_getattr(inner):
             step, attribute = inner.args[0], inner.args[1]
             parts = [str(attribute.value)] if isinstance(attribute, ast.Constant) else []
         while isinstance(step, ast.Attribute):
@@ -166,6 +166,10 @@ def _names(node: ast.AST) -> Iterator[str]:
             step = step.value
         if isinstance(step, ast.Name):
             yield ".".join([step.id, *reversed(parts)])
+
+
+def _is_getattr(call: ast.Call) -> bool:
+    return len(call.args) > 1 and isinstance(call.func, ast.Name) and call.func.id == "getattr"
 
 
 def _hit(dotted: str, forbidden: tuple[str, ...]) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 from autograder import exercises
 from autograder.checking import Examination, local
 from autograder.exercise import Exercise
+from autograder.grading import cages
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import Task, file_task, notebook_task
 from autograder.grading.session import Limits
@@ -135,7 +136,7 @@ def try_all(
         for future in as_completed(running):
             checked[running[future]] = future.result()
             told(done := done + len(future.result()), total)
-    for key, verdict in grade_all(_to_grade(names, hidden_seed), workers=workers):
+    for key, verdict in grade_all(_to_grade(names, hidden_seed), cages.strongest().tier, workers=workers):
         graded[key] = _only_report(key, verdict)
         told(done := done + 1, total)
     return [
@@ -219,7 +220,7 @@ def try_notebooks(
         for kind, data in zip(KINDS, (solution, released), strict=True)
     ]
     graded: dict[str, list[Verdict]] = {}
-    for key, verdict in grade_all(tasks, workers=workers):
+    for key, verdict in grade_all(tasks, cages.strongest().tier, workers=workers):
         graded.setdefault(key, []).append(verdict)
     for assignment, notebooks in solutions.items():
         solved, blank = (graded.get(f"{kind} of {assignment}", []) for kind in KINDS)

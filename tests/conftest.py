@@ -17,9 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def pair() -> Iterator[Any]:
     """The pair of processes that grades, kept for all tests: starting one takes seconds."""
+    from autograder.grading import cages
     from autograder.grading.pair import Pair
 
-    with Pair() as pair:
+    with Pair(cages.strongest().tier) as pair:
         yield pair
 
 

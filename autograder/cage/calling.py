@@ -6,7 +6,6 @@ import contextlib
 import dis
 import io
 import sys
-import threading
 import traceback
 import types
 import warnings
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from . import tensors
+from . import tensors, watch
 from .probes import PROBES, Unfit, kind
 
 METERS = "tfcore.testing.meters"
@@ -149,11 +148,26 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
         if ((package, name) in short or (package,) in short) and module != METERS:
             seen.append(f"{module}.{name}")
 
-    before = sys.getprofile()
-    threading.setprofile(see)
-    sys.setprofile(see)
-    try:
+    with _seeing_torch(short, seen), watch.kept(see) as switched_off:
         yield
-    finally:
-        sys.setprofile(before)
-        threading.setprofile(None)
+    if switched_off:
+        seen.append("sys.setprofile")
+
+
+@contextlib.contextmanager
+def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[None]:
+    """Records torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``."""
+    names = {name for package, *rest in forbidden for name in rest if package == "torch"}
+    if not names or "torch" not in sys.modules:
+        yield
+        return
+    from torch.overrides import TorchFunctionMode
+
+    class Seen(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if (name := str(getattr(func, "__name__", "")).removeprefix("_")) in names:
+                seen.append(f"torch.{name}")
+            return func(*args, **(kwargs or {}))
+
+    with Seen():
+        yield

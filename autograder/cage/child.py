@@ -22,7 +22,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from . import calling, meters, served, wire  # noqa: F401  meters: imported once
+from . import calling, meters, served, stand_ins, watch, wire  # noqa: F401  meters: imported once
 
 WAITING = 4
 """A cell may take so many times its processor seconds on the clock: asleep, or behind other processes."""
@@ -64,6 +64,22 @@ class Shell(InteractiveShell):
     def enable_gui(self, gui: Any = None) -> None:
         pass
 
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+        """Nobody reads it here, and that of an endless recursion takes seconds."""
+
+    showsyntaxerror = showindentationerror = showtraceback
+
+    def ask_exit(self) -> None:
+        """Goes on: the other cells are graded all the same."""
+
+    def system(self, cmd: str) -> None:
+        """Takes ``!pip install ...`` and its like for done."""
+        print(stand_ins.NOT_RUN)
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> list[str]:
+        """The output of a command that is not run."""
+        return []
+
 
 def make_shell() -> InteractiveShell:
     """The shell that every child inherits, without history and its thread."""
@@ -73,6 +89,9 @@ def make_shell() -> InteractiveShell:
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.banner1 = ""
     shell: InteractiveShell = Shell.instance(config=config)
+    torch.rand(8).half()  # what looks the processor up must do so before the walls stand
+    watch.note_switches()
+    stand_ins.put_up(shell)
     return shell
 
 
@@ -135,7 +154,7 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _run(shell: InteractiveShell, source: str, limit: float) -> dict[str, Any]:
+def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str, Any]:
     """Runs a cell: its error, if any, and its outputs in notebook format, cut to size."""
     out, err = Capped(), Capped()
     shown: list[dict[str, Any]] = []
@@ -144,14 +163,13 @@ def _run(shell: InteractiveShell, source: str, limit: float) -> dict[str, Any]:
     shell.display_pub = pub
     shell.display_trap.hook = CapturingDisplayHook(shell=shell, outputs=pub.outputs)
     sys.stdout, sys.stderr = out, err
-    vars(shell)["_showtraceback"] = lambda *args, **kwargs: None
     error: BaseException | None = None
     try:
         with _limited(limit):
-            result = shell.run_cell(source, store_history=False)
+            result = shell.run_cell(source.tobytes().decode(), store_history=False)
             error = result.error_before_exec or result.error_in_exec
-    except calling.TimeUp as late:
-        error = late
+    except BaseException as raised:  # also IPython's own, of a cell that is too much for it
+        error = raised
     finally:
         sys.stdout, sys.stderr = stdout, stderr
         shell.display_pub = publisher

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import tensors
+from . import tensors, watch
 
 MAX_ASKED = 5000
 MAX_BYTES = 60 << 20
@@ -175,7 +175,7 @@ def _bytes(value: Any) -> int:
 def unobserved() -> Iterator[None]:
     """What a host does is no work of the student's: it is not counted, watched or differentiated."""
     watching, torch = sys.getprofile(), sys.modules.get("torch")
-    sys.setprofile(None)
+    watch.switch(None)
     try:
         with contextlib.ExitStack() as stack:
             if torch is not None:
@@ -187,4 +187,4 @@ def unobserved() -> Iterator[None]:
                 stack.enter_context(torch.no_grad())
             yield
     finally:
-        sys.setprofile(watching)
+        watch.switch(watching)

@@ -75,11 +75,19 @@ def receive(sock: socket.socket, deadline: float | None = None) -> Any:
     if length > MAX_HEADER:
         raise WireError(f"a header of {length} bytes; at most {MAX_HEADER} are taken")
     try:
-        header = json.loads(_exactly(sock, length, deadline))
+        header = json_from_bytes(_exactly(sock, length, deadline))
     except (ValueError, RecursionError) as error:
         raise WireError("the header is not JSON") from error
     budget = [MAX_BUFFERS, MAX_PAYLOAD]
     return _unpack(header, sock, deadline, budget, 0)
+
+
+def json_from_bytes(data: bytes | bytearray) -> Any:
+    """JSON whose texts can be written: half of a pair of surrogates becomes a question mark."""
+    value = json.loads(data)
+    if b"\\u" in data:
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return value
 
 
 def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytearray:
@@ -267,7 +275,7 @@ def bytes_to_array(data: bytes) -> np.ndarray:
 
 def json_to_array(value: Any) -> np.ndarray:
     """JSON data in a form that travels as a buffer, past the cap on a frame's header."""
-    return bytes_to_array(json.dumps(value).encode())
+    return bytes_to_array(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def json_from_array(array: np.ndarray) -> Any:

@@ -1,8 +1,9 @@
 """Imports what notebooks need once, then forks one child per submission.
 
 It holds nothing worth stealing: no exercise, no reference, no seed, no path of the gradebook. It is started
-as a script by `autograder.grading.pair` with the number of its control socket, and stays single-threaded,
-since a fork keeps only the thread that forks.
+as a script by `autograder.grading.pair` with the number of its control socket and what its walls are, and
+stays single-threaded, since a fork keeps only the thread that forks. Each child steps behind the walls before
+it reads a line; what it leaves in its home is looked at while it runs, and removed when it has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import importlib.abc
 import importlib.util
 import json
 import os
-import resource
+import select
 import signal
 import socket
 import sys
@@ -30,7 +31,7 @@ assert _meters
 assert _meters.loader
 sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
 _meters.loader.exec_module(sys.modules["cage.meters"])
-from cage import child, wire  # noqa: E402
+from cage import child, homes, probe, walls, wire  # noqa: E402
 
 sys.path.pop(0)
 
@@ -48,8 +49,8 @@ class Withhold(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is not there while your work is graded: write it yourself")
 
 
-def stand_in() -> types.ModuleType:
-    """An ``autograder`` whose `check` does nothing, for the cells that call it."""
+def ours() -> dict[str, types.ModuleType]:
+    """An ``autograder`` whose `check` and a ``tfwidgets`` whose `show` do nothing."""
 
     class Later:
         score = 0.0
@@ -57,22 +58,30 @@ def stand_in() -> types.ModuleType:
         def __repr__(self) -> str:
             return "checked by the grader"
 
-    module = types.ModuleType("autograder")
-    vars(module)["check"] = lambda *args, **kwargs: Later()
-    return module
+    modules = {name: types.ModuleType(name) for name in ("autograder", "tfwidgets")}
+    vars(modules["autograder"])["check"] = lambda *args, **kwargs: Later()
+    vars(modules["tfwidgets"])["show"] = lambda *args, **kwargs: None
+    return modules
 
 
 def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
+    control, config = socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])
+    Path(config["folder"], "home").mkdir()
+    confined = walls.prepared(config)
+    facts = probe.facts(confined, config["target"]) if config["target"] else None
     shell = child.make_shell()
+    for name in OPEN:  # from disk, where the walls will not let a child list our folders
+        importlib.import_module(name)
     sys.meta_path.insert(0, Withhold())
-    sys.modules["autograder"] = stand_in()
+    sys.modules |= ours()
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
     gc.freeze()
-    wire.send(control, {"ready": os.getpid()})
+    wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
+    nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")
     while True:
+        nursery.watch()
         tag, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not tag:
             return
@@ -81,57 +90,61 @@ def main() -> None:
             for name in order["imports"]:
                 importlib.import_module(name)
             gc.freeze()
-            wire.send(control, {"pid": fork(shell, control, descriptors[0], order)})
+            wire.send(control, {"pid": nursery.fork(descriptors[0], order)})
         else:
-            wire.send(control, {"ended": end(order["pid"])})
+            wire.send(control, {"killed": nursery.end(order["pid"])})
 
 
-def fork(shell: Any, control: socket.socket, descriptor: int, order: dict[str, Any]) -> int:
-    """Forks the child that will run one submission and answer on `descriptor`."""
-    pid = os.fork()
-    if pid:
-        os.close(descriptor)
-        return pid
-    try:
-        control.close()
-        os.setsid()
-        confine(order["memory_bytes"], order["cpu_seconds"])
-        os.chdir(order["home"])
-        os.environ["HOME"] = order["home"]
-        child.serve(socket.socket(fileno=descriptor), shell)
-    finally:
-        os._exit(0)
+class Nursery:
+    """The child of the moment and its home."""
 
+    living: int | None = None
+    ended_for: str | None = None
 
-def confine(memory_bytes: int, cpu_seconds: int) -> None:
-    """Limits what the child may take, and leaves it no descriptor but the wire."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if os.path.exists("/proc/self/statm") else 0
-    limits = {
-        resource.RLIMIT_AS: pages * resource.getpagesize() + memory_bytes,
-        resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_FSIZE: 64 << 20,
-        resource.RLIMIT_NOFILE: 256,
-        resource.RLIMIT_CORE: 0,
-    }
-    for which, limit in limits.items():
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(which, (limit, limit))
+    def __init__(self, control: socket.socket, shell: Any, confined: walls.Walls, home: Path) -> None:
+        self.control, self.shell, self.walls, self.home = control, shell, confined, home
 
+    def watch(self) -> None:
+        """Waits for an order, and ends a child that fills its home."""
+        while not select.select([self.control], [], [], homes.LOOK_SECONDS if self.living else None)[0]:
+            if self.living and homes.is_full(self.home):
+                self.ended_for = "it filled its home"
+                self.kill(self.living)
 
-def end(pid: int) -> str:
-    """Kills a child with its process group, waits for it, and says how it ended."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    try:
-        _, status = os.waitpid(pid, 0)
-    except ChildProcessError:
-        return "already gone"
-    return json.dumps({"status": os.waitstatus_to_exitcode(status)})
+    def fork(self, descriptor: int, order: dict[str, Any]) -> int:
+        """Forks the child that will run one submission and answer on `descriptor`."""
+        homes.empty(self.home)
+        pid = os.fork()
+        if pid:
+            os.close(descriptor)
+            self.living, self.ended_for = pid, None
+            return pid
+        try:
+            os.setsid()
+            os.chdir(self.home)
+            for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+                os.environ[name] = str(self.home)
+            sys.path.insert(0, "")
+            self.walls.enter(order["memory_bytes"], order["cpu_seconds"], keep=descriptor)
+            child.serve(socket.socket(fileno=descriptor), self.shell)
+        finally:
+            os._exit(0)
+
+    def kill(self, pid: int) -> None:
+        """Ends a child and its process group, where one is there."""
+        for ended in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                ended(pid, signal.SIGKILL)
+
+    def end(self, pid: int) -> bool:
+        """Kills a child, waits for it, removes its home; says whether somebody else had killed it before."""
+        gone, status = os.waitpid(pid, os.WNOHANG)
+        if not gone:
+            self.kill(pid)
+            os.waitpid(pid, 0)
+        self.living = None
+        homes.empty(self.home)
+        return bool(gone) and not self.ended_for and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from autograder import exercises, release
 from autograder.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
 from autograder.files import FULL, only_one, read_seed, require_writable, write_atomically
-from autograder.grading import gradebook, submissions, written
+from autograder.grading import cages, gradebook, submissions, written
 from autograder.grading.executors import EXECUTORS, grade_all
-from autograder.grading.pair import Pair, Task, notebook_task
+from autograder.grading.pair import Task, notebook_task
 from autograder.grading.session import Limits
 from autograder.grading.store import VerdictStore, key
 from autograder.grading.submissions import Found, Problem, Submission
@@ -97,6 +97,7 @@ def grade(
     limits: Limits | None = None,
     seed: int | None = None,
     force: bool = False,
+    allow_unsafe: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Batch:
     """Grades the submissions in a folder.
@@ -110,6 +111,7 @@ def grade(
         limits: what a submission may use.
         seed: draws the hidden cases; by default the course's own secret.
         force: grades again what was graded before.
+        allow_unsafe: grades also where no walls hold.
         progress: is told how far it is.
 
     Raises:
@@ -131,9 +133,10 @@ def grade(
     releases = {assignment: release.notebooks(course, assignment) for assignment in chosen}
     found = submissions.find(folder, {a: list(r) for a, r in releases.items()}, names)
     course.make_private()
+    tier = cages.required(allow_unsafe)
     with only_one(course.state / "lock", "autograder grade"):
         seed = secret_seed(course) if seed is None else seed
-        batch = _Run(course, releases, found, limits, seed, force).all(executor, workers, progress)
+        batch = _Run(course, releases, found, limits, seed, force, tier).all(executor, workers, progress)
     batch.seconds = time.monotonic() - started
     return batch
 
@@ -167,6 +170,7 @@ class _Run:
         limits: Limits,
         seed: int,
         force: bool,
+        tier: str,
     ) -> None:
         self.course = course
         self.releases = releases
@@ -174,7 +178,7 @@ class _Run:
         self.limits = limits
         self.seed = seed
         self.force = force
-        self.batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=Pair.tier)
+        self.batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
         self.keys: dict[Submission, str] = {}
         self.stores: dict[str, VerdictStore] = {}
         self.fresh: dict[str, VerdictStore] = {}
@@ -188,7 +192,7 @@ class _Run:
                 path = self.course.state / "verdicts" / f"{assignment}.jsonl"
                 self.stores[assignment] = stack.enter_context(VerdictStore(path))
             progress(0, len(self.found.submissions))
-            for own, verdict in grade_all(self._tasks(progress), executor, workers):
+            for own, verdict in grade_all(self._tasks(progress), self.batch.tier, executor, workers):
                 self.fresh[own].add(own, verdict)
                 if verdict.status == "failed":
                     failed[own] = verdict

@@ -8,9 +8,11 @@ it forks.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import os
+import resource
 import socket
 import sys
 import traceback
@@ -20,7 +22,7 @@ from typing import Any
 
 from autograder import exercises, forbidden
 from autograder.cage import wire
-from autograder.checking import Examination
+from autograder.checking import UNJUDGED, Examination
 from autograder.exercise import Exercise
 from autograder.grading import matching
 from autograder.grading.session import Limits, Session
@@ -28,6 +30,11 @@ from autograder.grading.verdict import CellVerdict, Verdict
 from autograder.report import Report
 
 Cell = dict[str, Any]
+
+MEMORY = 4 << 30
+OVERHEAD_SECONDS = 60
+LONGEST_CELL = 256 << 10
+"""Characters of a cell that is still run."""
 
 A_CLASS = 3
 """From so many notebooks of an assignment on, what its bank does is found once for all of them."""
@@ -54,10 +61,25 @@ def main() -> None:
             gc.freeze()
         pid = os.fork()
         if pid == 0:
-            _answer(control, task, socket.socket(fileno=descriptors[0]))
-            os._exit(0)
+            try:
+                _limit(task["limits"])
+                _answer(control, task, socket.socket(fileno=descriptors[0]))
+                os._exit(0)
+            finally:
+                os._exit(1)
         os.close(descriptors[0])
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            _tell(control, Verdict("failed", note="the judge of this submission ended without a verdict"))
+
+
+def _limit(limits: dict[str, Any]) -> None:
+    """What judging one submission may take, whatever it sends: of memory, and of processor time."""
+    memory = MEMORY + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds = int(limits["total_seconds"]) + OVERHEAD_SECONDS
+    for which, limit in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds)):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(which, (limit, limit))
 
 
 @cache
@@ -71,6 +93,14 @@ def _answer(control: socket.socket, task: dict[str, Any], sock: socket.socket) -
         verdict = grade(task, sock)
     except Exception:
         verdict = Verdict("failed", note=f"the grader itself failed:\n{traceback.format_exc()}")
+    try:
+        _tell(control, verdict)
+    except wire.WireError as error:
+        note = f"its graded notebook cannot be kept ({error}); ask for it with less text and fewer pictures"
+        _tell(control, Verdict("unreadable", note=note))
+
+
+def _tell(control: socket.socket, verdict: Verdict) -> None:
     wire.send(control, {"verdict": wire.json_to_array(verdict.as_dict())})
 
 
@@ -133,6 +163,12 @@ def grade_notebook(
             verdicts[marks["grade_id"]] = CellVerdict(
                 marks["grade_id"], report.score, report.max_score, report
             )
+        elif cell["cell_type"] == "code" and len(cell["source"]) > LONGEST_CELL:
+            too_long = (
+                f"a cell of {len(cell['source']):,} characters was not run; {LONGEST_CELL:,} are at most"
+            )
+            matched.notes.append(too_long)
+            troubles.append(f"Of your cells, {too_long}")
         elif cell["cell_type"] == "code" and cell["source"].strip():
             ran = session.run(cell["source"])
             sources.append(cell["source"])
@@ -147,7 +183,13 @@ def grade_notebook(
         for cell in matched.cells
         if (marks := cell["metadata"].get("nbgrader", {})).get("grade") and marks.get("solution")
     ]
-    remarks = [*matched.notes, *([f"the kernel was lost: {session.dead}"] if session.dead else [])]
+    unjudged = [
+        f"{verdict.grade_id} could not be judged; look whether that is the grader's fault: {failure.fault}"
+        for verdict in verdicts.values()
+        for failure in (verdict.report.failures if verdict.report else ())
+        if failure.fault.startswith(UNJUDGED)
+    ]
+    remarks = [*matched.notes, *unjudged, *([f"the kernel was lost: {session.dead}"] if session.dead else [])]
     notebook = {
         "cells": [{"id": f"cell-{i}", **cell} for i, cell in enumerate(matched.cells)],
         "metadata": released["metadata"],
@@ -167,7 +209,12 @@ def judge_exercise(
 ) -> Report:
     """The report on one exercise, as the notebook stands after the cells in `sources`."""
     calls = (*exercise.forbidden, "tfcore")
-    if found := forbidden.find(sources, exercise.function_name, calls):
+    try:
+        found = forbidden.find(sources, exercise.function_name, calls)
+    except RecursionError:
+        note = "Your cells are nested more deeply than can be read. Write it with fewer brackets or branches."
+        return Report.without_points(exercise, "stopped", note)
+    if found:
         return Report.without_points(exercise, "forbidden", forbidden.told(found), forbidden=found)
     report = examination(exercise.name, seed).of(session.candidate(exercise.function_name, calls), shrinking)
     if not troubles:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from rapidfuzz import fuzz
+
+from autograder.cage.wire import json_from_bytes
 
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20
@@ -43,7 +44,7 @@ def read_notebook(data: bytes) -> dict[str, Any]:
     if not data.strip():
         raise UnreadableError("the file is empty; ask for the .ipynb file again")
     try:
-        notebook = json.loads(data)
+        notebook = json_from_bytes(data)
     except (ValueError, RecursionError) as error:
         raise UnreadableError(
             f"the file is not JSON ({str(error)[:100]}); ask for the .ipynb file as Jupyter saves it"

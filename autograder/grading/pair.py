@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -21,14 +21,12 @@ from types import TracebackType
 from typing import Any
 
 from autograder import cage
-from autograder.cage import wire
+from autograder.cage import homes, wire
+from autograder.grading import cages
 from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
 from autograder.grading.verdict import Verdict
 
 Task = dict[str, Any]
-
-TIER = "D"
-"""How the child is confined: D is limits on time, memory and output only, without walls around files."""
 
 LARGE = {b"optim": "torch._dynamo"}
 """What a submission mentions if it needs a module that takes a second to import: torch's optimizers need its
@@ -70,11 +68,15 @@ def file_task(
 
 
 class Pair:
-    """Grades submissions one after another; starts its two processes when first asked, and again if lost."""
+    """Grades submissions one after another; starts its two processes when first asked, and again if lost.
 
-    tier = TIER
+    Args:
+        tier: the walls around each submission, as in `autograder.grading.cages`. A or B must be found to
+            hold, from the inside, each time a zygote starts.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, tier: str) -> None:
+        self.tier = tier
         self._folder: Path | None = None
         self._zygote: _Process | None = None
         self._judge: _Process | None = None
@@ -94,31 +96,39 @@ class Pair:
                 process.end()
         self._zygote = self._judge = None
         if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            homes.remove(self._folder)
             self._folder = None
 
     def grade(self, task: Task) -> Verdict:
         """The verdict on one task. It never raises for what a submission does.
 
+        Where one of the processes was killed by somebody else, such as a machine short of memory, the task is
+        begun again, once.
+
         Raises:
-            PairError: the processes do not start on this machine.
+            PairError: the processes do not start on this machine, or the walls do not hold.
         """
         started = time.monotonic()
-        try:
-            verdict = self._grade(task)
-        except (wire.WireError, OSError) as error:
-            self.close()
-            verdict = Verdict("failed", note=f"the grader lost one of its processes: {error!r}; grade again")
-        return dataclasses.replace(verdict, tier=TIER, seconds=round(time.monotonic() - started, 3))
+        for last in (False, True):
+            try:
+                verdict, killed = self._grade(task)
+            except (wire.WireError, OSError) as error:
+                self.close()
+                lost = f"the grader lost one of its processes: {error!r}; grade again"
+                verdict, killed = Verdict("failed", note=lost), not isinstance(error, wire.TooLate)
+            if last or not killed:
+                break
+        if killed and verdict.status == "graded" and self.tier in cages.SAFE:  # where none can kill itself
+            verdict = Verdict("failed", note="its process was killed from outside, twice; grade again")
+        return dataclasses.replace(verdict, tier=self.tier, seconds=round(time.monotonic() - started, 3))
 
-    def _grade(self, task: Task) -> Verdict:
+    def _grade(self, task: Task) -> tuple[Verdict, bool]:
+        """The verdict, and whether somebody else killed the child."""
         self._start()
         assert self._zygote
         assert self._judge
-        home = tempfile.mkdtemp(dir=self._folder)
         limits = task["limits"]
         order = {
-            "home": home,
             "memory_bytes": limits["memory_bytes"],
             "cpu_seconds": int(limits["total_seconds"]) + 1,
             "imports": [module for word, module in LARGE.items() if word in task["submission"].tobytes()],
@@ -131,38 +141,56 @@ class Pair:
                 reply = self._judge.ask(b"G", ours, task, _longest(limits))
             finally:
                 ours.close()
-                self._zygote.ask(b"E", None, {"pid": child}, START_SECONDS)
-                shutil.rmtree(home, ignore_errors=True)
-        return Verdict.from_dict(wire.json_from_array(reply["verdict"]))
+                killed = self._zygote.ask(b"E", None, {"pid": child}, START_SECONDS)["killed"]
+        return Verdict.from_dict(wire.json_from_array(reply["verdict"])), killed
 
     def _start(self) -> None:
         if self._zygote and self._judge and self._zygote.alive and self._judge.alive:
             return
         self.close()
         self._folder = Path(tempfile.mkdtemp(prefix="autograder-"))
-        environment = _bare_environment(self._folder)
-        zygote = Path(cage.__file__).parent / "zygote.py"
-        self._zygote = _Process([sys.executable, "-I", str(zygote)], environment, self._folder)
         judge = [sys.executable, "-m", "autograder.grading.judge"]
-        self._judge = _Process(judge, {**os.environ, **_SINGLE_THREADED}, None)
-        for name, process in (("zygote", self._zygote), ("judge", self._judge)):
+        zygote = [sys.executable, "-I", str(Path(cage.__file__).parent / "zygote.py")]
+        with cages.secret() as target:
+            told = cages.config(self.tier, self._folder) | {
+                "target": target if self.tier in cages.SAFE else None
+            }
+            self._zygote = _Process(
+                [*cages.bubblewrap(self.tier, self._folder), *zygote],
+                json.dumps(told),
+                _bare_environment(self._folder),
+                self._folder,
+            )
+            self._judge = _Process(judge, "", {**os.environ, **_SINGLE_THREADED}, None)
+            ready = self._ready("zygote", self._zygote)
+            self._ready("judge", self._judge)
+        if self.tier in cages.SAFE:
             try:
-                process.wait_until_ready()
-            except wire.WireError as error:
-                told = process.errors()
+                cages.require(self.tier, wire.json_from_array(ready["facts"]))
+            except cages.CageError as error:
                 self.close()
-                raise PairError(f"the {name} did not start: {error}\n{told}") from error
+                raise PairError(f"tier {self.tier}, which was promised, is not there: {error}") from error
+
+    def _ready(self, name: str, process: _Process) -> Any:
+        try:
+            return process.wait_until_ready()
+        except wire.WireError as error:
+            told = process.errors()
+            self.close()
+            raise PairError(f"the {name} did not start: {error}\n{told}") from error
 
 
 class _Process:
     """A long-lived helper process and the socket it takes orders on."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], folder: Path | None) -> None:
+    def __init__(
+        self, command: list[str], told: str, environment: dict[str, str], folder: Path | None
+    ) -> None:
         self.control, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         with theirs:
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
+                [*command, str(theirs.fileno()), told],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 cwd=folder,
@@ -176,8 +204,8 @@ class _Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def wait_until_ready(self) -> None:
-        wire.receive(self.control, time.monotonic() + START_SECONDS)
+    def wait_until_ready(self) -> Any:
+        return wire.receive(self.control, time.monotonic() + START_SECONDS)
 
     def ask(self, tag: bytes, passed: socket.socket | None, order: Any, seconds: float) -> Any:
         """Sends an order, with a descriptor where one is passed, and waits for the answer."""
@@ -208,6 +236,7 @@ def _bare_environment(folder: Path) -> dict[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
         "HOME": str(folder),
+        "USER": "student",
         "IPYTHONDIR": str(folder / "ipython"),
         "MPLCONFIGDIR": str(folder / "matplotlib"),
         **_SINGLE_THREADED,

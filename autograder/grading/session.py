@@ -17,6 +17,9 @@ WAITING = 4
 """A child may take so many times its processor seconds on the clock; as in `autograder.cage.child`."""
 LONGER = {"trained": 6}
 """A probe that does the work of many calls may take so many times the time of one."""
+OUTPUTS = 16 << 20
+"""Characters of output that one notebook keeps."""
+LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": "more output than is kept of one notebook\n"}
 GRACE_SECONDS = 3.0
 """How long after that it may still answer before it is given up."""
 
@@ -47,13 +50,19 @@ class Session:
         self.sock = sock
         self.limits = limits
         self.dead: str | None = None
+        self.room = OUTPUTS
         self.end = time.monotonic() + limits.total_seconds
 
     def run(self, source: str) -> Ran:
         """Runs a cell."""
-        reply = self._ask({"op": "run", "source": source}, self.limits.cell_seconds)
+        order = {"op": "run", "source": wire.bytes_to_array(source.encode())}
+        reply = self._ask(order, self.limits.cell_seconds)
         error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
-        return Ran(error, message, _outputs(reply.get("outputs")))
+        outputs = _outputs(reply.get("outputs"))
+        self.room -= sum(
+            len(text) for one in outputs for text in (one.get("text", ""), *one.get("data", {}).values())
+        )
+        return Ran(error, message, outputs if self.room > 0 else [LEFT_OUT])
 
     def candidate(self, name: str, forbidden: tuple[str, ...]) -> Candidate:
         """The student's function of that name, to be called case by case."""

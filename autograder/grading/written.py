@@ -26,7 +26,9 @@ def noted(verdict: Verdict) -> dict[str, Any]:
 
 def as_bytes(notebook: dict[str, Any]) -> bytes:
     """The one text of a notebook."""
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
+        "utf-8", "replace"
+    )
 
 
 def write(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:

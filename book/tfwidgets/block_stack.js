@@ -22,7 +22,7 @@ const STYLE = `
 .tfw-stack .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.25rem; align-items: center; }
 .tfw-stack label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; flex: 1 1 15rem; }
 .tfw-stack label span { min-width: 3.2rem; }
-.tfw-stack input { flex: 1; min-width: 6rem; accent-color: var(--mark); }
+.tfw-stack input { flex: 1; min-width: 6rem; accent-color: color-mix(in srgb, var(--mark), white var(--tf-lift, 0%)); }
 .tfw-stack output { min-width: 2.6em; font-variant-numeric: tabular-nums; }
 .tfw-stack .buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; }
 .tfw-stack button { font: inherit; font-size: 0.9rem; color: inherit; background: none; cursor: pointer;

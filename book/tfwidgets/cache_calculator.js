@@ -36,7 +36,7 @@ const STYLE = `
   gap: 0.2rem 1.5rem; }
 .tfw-cache label { display: flex; gap: 0.6rem; align-items: center; min-height: 1.9rem; }
 .tfw-cache label > span { min-width: 4.2em; }
-.tfw-cache input { accent-color: ${COLOURS.weights}; flex: 1; min-width: 4rem; }
+.tfw-cache input { accent-color: color-mix(in srgb, ${COLOURS.weights}, white var(--tf-lift, 0%)); flex: 1; min-width: 4rem; }
 .tfw-cache output { min-width: 7.2em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-cache svg { width: 100%; max-width: 30rem; height: auto; display: block; margin: 0.6rem auto 0; overflow: visible; }
 .tfw-cache text { font: 11px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }

@@ -23,8 +23,8 @@ const STYLE = `
   gap: 0.75rem 1.75rem; align-items: center; }
 .tfw-fading label { display: grid; grid-template-columns: 1fr 3.2em; gap: 0 0.6rem; align-items: center; margin-bottom: 0.5rem; }
 .tfw-fading label span { grid-column: 1 / -1; font-size: 0.9rem; }
-.tfw-fading input { width: 100%; accent-color: ${BLUE}; }
-.tfw-fading input[name="bias"] { accent-color: ${ORANGE}; }
+.tfw-fading input { width: 100%; accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
+.tfw-fading input[name="bias"] { accent-color: color-mix(in srgb, ${ORANGE}, white var(--tf-lift, 0%)); }
 .tfw-fading output { font-variant-numeric: tabular-nums; }
 .tfw-fading button { font: inherit; font-size: 0.9rem; color: inherit; background: none; cursor: pointer;
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.2rem 0.7rem; min-height: 2rem; }
@@ -128,7 +128,7 @@ const up = (power) => BOTTOM - ((power - LOWEST) / (HIGHEST - LOWEST)) * (BOTTOM
 
 function plot(id) {
   const label = "What is left of a push against the steps back, on a logarithmic axis";
-  const svg = make("svg", { viewBox: "0 0 340 238", role: "img", "aria-label": label });
+  const svg = make("svg", { viewBox: "0 0 340 256", role: "img", "aria-label": label });
   svg.append(make("path", { class: "axis", d: `M${LEFT} ${TOP}V${BOTTOM}H${RIGHT}` }));
   svg.append(make("line", { class: "one", x1: LEFT, x2: RIGHT, y1: up(0), y2: up(0) }));
   for (let power = LOWEST; power < HIGHEST; power += 5) {
@@ -148,9 +148,9 @@ function plot(id) {
   const [bound, gate, even, network] = [line(BLUE, "2 4"), line(ORANGE, "7 4"), line(GREEN, "9 3 2 3"), line(BLUE, "none")];
   const keys = [["network", BLUE, "none"], ["bound", BLUE, "2 4"], ["cell", ORANGE, "7 4"], ["attention", GREEN, "9 3 2 3"]];
   keys.forEach(([text, stroke, dash], i) => {
-    const y = BOTTOM - 56 + 14 * i;
-    svg.append(make("line", { x1: LEFT + 8, x2: LEFT + 34, y1: y, y2: y, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
-    svg.append(make("text", { x: LEFT + 39, y: y + 4 }, [text]));
+    const [x, y] = [[12, 102, 180, 246][i], BOTTOM + 51]; // below the axis, where no line can cross it
+    svg.append(make("line", { x1: x, x2: x + 22, y1: y, y2: y, stroke, "stroke-width": 2, "stroke-dasharray": dash }));
+    svg.append(make("text", { x: x + 27, y: y + 4 }, [text]));
   });
   const path = (points) => "M" + points.map(([distance, power]) => `${across(distance)} ${up(power)}`).join("L");
   const draw = ({ log_norms, log_bound, log_gate }) => {

@@ -12,11 +12,11 @@ const STYLE = `
 .tfw-groups { --ink: var(--pst-color-text-base, var(--jp-content-font-color1, #333));
   --faint: var(--pst-color-text-muted, var(--jp-content-font-color2, #6b7280));
   color: var(--ink); font: 0.95rem/1.45 var(--pst-font-family-base, system-ui, sans-serif); }
-.tfw-groups .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr));
+.tfw-groups .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr));
   gap: 0.2rem 1.5rem; }
 .tfw-groups label { display: flex; gap: 0.6rem; align-items: center; min-height: 2.1rem; }
 .tfw-groups label > span { min-width: 6.2em; }
-.tfw-groups input { accent-color: ${COLOURS[0]}; }
+.tfw-groups input { accent-color: color-mix(in srgb, ${COLOURS[0]}, white var(--tf-lift, 0%)); }
 .tfw-groups input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-groups input[type="checkbox"] { width: 1.1rem; height: 1.1rem; flex: none; }
 .tfw-groups output { min-width: 3.4em; text-align: right; font-variant-numeric: tabular-nums; }
@@ -70,7 +70,9 @@ function drawing(state, { width, reads }) {
       class: "head", x: i * width * unit + 1, y, width: width * unit - 2, height: 24, rx: 2,
       fill: colour(key), stroke: colour(key),
     });
-  const number = (i, y) => make("text", { x: centre(i), y, "text-anchor": "middle" }, [String(i + 1)]);
+  const size = Math.min(11, 0.57 * width * unit); // two digits must fit into a narrow head
+  const number = (i, y) =>
+    make("text", { x: centre(i), y, "text-anchor": "middle", style: `font-size: ${size}px` }, [String(i + 1)]);
   const keys = Array.from({ length: state.kv_heads }, (_, i) => i);
   return [
     make("text", { class: "title", x: 0, y: 11 }, [`queries: ${state.heads} \u00d7 ${width} channels`]),
@@ -169,9 +171,10 @@ function render({ model, el }) {
   }
 
   heads.addEventListener("input", () => {
-    // Keep the group of key heads as near to the old number as the new number of heads allows.
+    // A key head for each query head stays so; else as near to the old number as the new number of heads allows.
     const h = HEADS[Number(heads.value)];
-    const near = (d) => Math.abs(Math.log(d / model.get("kv_heads")));
+    const old = model.get("kv_heads") === model.get("heads") ? h : model.get("kv_heads");
+    const near = (d) => Math.abs(Math.log(d / old));
     const kv = divisors(h).reduce((best, d) => (near(d) < near(best) ? d : best));
     change({ heads: h, kv_heads: kv });
   });

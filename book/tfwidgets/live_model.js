@@ -30,7 +30,7 @@ const STYLE = `
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.25rem 0.5rem; min-height: 2.2rem; }
 .tfw-live option { color: #222; background: #fff; }
 .tfw-live input[aria-invalid="true"] { border-color: ${ORANGE}; box-shadow: inset 0 0 0 1px ${ORANGE}; }
-.tfw-live input { accent-color: ${BLUE}; }
+.tfw-live input { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
 .tfw-live input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-live output { min-width: 2.6em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-live .line button { font: inherit; font-size: 0.9rem; color: inherit; background: none; cursor: pointer;

@@ -18,7 +18,7 @@ const STYLE = `
   gap: 0.2rem 1.5rem; }
 .tfw-online label { display: flex; gap: 0.6rem; align-items: center; min-height: 2.1rem; }
 .tfw-online label > span { min-width: 6.2em; }
-.tfw-online input { accent-color: ${BLUE}; }
+.tfw-online input { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
 .tfw-online input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-online input[type="checkbox"] { width: 1.1rem; height: 1.1rem; flex: none; }
 .tfw-online output { min-width: 3em; text-align: right; font-variant-numeric: tabular-nums; }

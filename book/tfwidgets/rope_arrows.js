@@ -25,9 +25,9 @@ const STYLE = `
 .tfw-rope .controls { display: grid; gap: 0.2rem; margin: 0.5rem 0 0.75rem; }
 .tfw-rope label { display: grid; grid-template-columns: 7.5rem 1fr 2.5em; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-rope input { width: 100%; min-width: 5rem; }
-.tfw-rope .of-query { accent-color: ${PINK}; }
-.tfw-rope .of-key { accent-color: ${BLUE}; }
-.tfw-rope .of-both { accent-color: ${ORANGE}; }
+.tfw-rope .of-query { accent-color: color-mix(in srgb, ${PINK}, white var(--tf-lift, 0%)); }
+.tfw-rope .of-key { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
+.tfw-rope .of-both { accent-color: color-mix(in srgb, ${ORANGE}, white var(--tf-lift, 0%)); }
 .tfw-rope output { font-variant-numeric: tabular-nums; text-align: right; }
 .tfw-rope b { font-weight: 600; }
 .tfw-rope b.q { color: color-mix(in srgb, ${PINK} 65%, var(--ink)); }

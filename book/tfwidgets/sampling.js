@@ -25,7 +25,7 @@ const STYLE = `
 .tfw-sampling .more { display: flex; flex-wrap: wrap; gap: 0.5rem 1.5rem; align-items: center; }
 .tfw-sampling label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-sampling label > span { min-width: 6em; }
-.tfw-sampling input { accent-color: ${BLUE}; }
+.tfw-sampling input { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
 .tfw-sampling input[type="range"] { flex: 1; min-width: 6rem; }
 .tfw-sampling input[type="checkbox"] { width: 1.1rem; height: 1.1rem; }
 .tfw-sampling .more label > span { min-width: 0; }

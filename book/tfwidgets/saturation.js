@@ -19,7 +19,7 @@ const STYLE = `
 .tfw-saturation .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.25rem; align-items: center; }
 .tfw-saturation label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-saturation label.width { flex: 1 1 15rem; }
-.tfw-saturation input { accent-color: var(--mark); }
+.tfw-saturation input { accent-color: color-mix(in srgb, var(--mark), white var(--tf-lift, 0%)); }
 .tfw-saturation input[type="range"] { flex: 1; min-width: 6rem; }
 .tfw-saturation input[type="checkbox"] { width: 1.1rem; height: 1.1rem; }
 .tfw-saturation output { min-width: 2.6em; font-variant-numeric: tabular-nums; }

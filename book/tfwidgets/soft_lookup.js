@@ -19,7 +19,8 @@ const STYLE = `
 .tfw-lookup .axis { stroke: var(--faint); stroke-width: 0.7; opacity: 0.6; }
 .tfw-lookup .hull { fill: none; stroke: var(--faint); stroke-dasharray: 2 4; }
 .tfw-lookup text { font: italic 15px/1 Georgia, serif; fill: var(--ink); }
-.tfw-lookup text.word { font: 13px/1 var(--pst-font-family-base, system-ui, sans-serif); }
+.tfw-lookup text.word { font: 13px/1 var(--pst-font-family-base, system-ui, sans-serif); paint-order: stroke;
+  stroke: var(--tf-card, var(--jp-layout-color0, #fff)); stroke-width: 4; stroke-linejoin: round; }
 .tfw-lookup .handle { cursor: grab; outline: none; }
 .tfw-lookup .handle .ring { fill: none; stroke: none; }
 .tfw-lookup .handle:focus-visible .ring { stroke: var(--ink); stroke-width: 2; }
@@ -33,7 +34,7 @@ const STYLE = `
 .tfw-lookup .bar { display: block; height: 0.8rem; border-radius: 2px; min-width: 1px; }
 .tfw-lookup .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.25rem; align-items: center; }
 .tfw-lookup label { display: flex; gap: 0.6rem; align-items: center; flex: 1 1 15rem; }
-.tfw-lookup input { flex: 1; min-width: 6rem; accent-color: ${PINK}; }
+.tfw-lookup input { flex: 1; min-width: 6rem; accent-color: color-mix(in srgb, ${PINK}, white var(--tf-lift, 0%)); }
 .tfw-lookup output { min-width: 3em; font-variant-numeric: tabular-nums; }
 .tfw-lookup button { font: inherit; font-size: 0.85rem; color: inherit; background: none; cursor: pointer;
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.2rem 0.6rem; min-height: 2rem; }

@@ -138,6 +138,21 @@ def test_punctuation_stays_in_the_last_box_of_its_formula(build_page: Build) -> 
     assert '<span class="tf-punctuation">.</span></span></span></span></span> Then' in html
 
 
+def test_punctuation_is_taken_from_the_text_beside_its_formula(build_page: Build) -> None:
+    """One text of the paragraph says what another does: only the one that is meant may lose its comma."""
+    _, _, html = build_page("# Page\n\nLet **x**; $a$; **y**; $b$.\n")
+    text = re.sub(r"<[^>]*>", "", re.sub(r'<span class="katex-mathml">.*?</math></span>', "", html))
+    assert "Let x; a; y; b." in text
+
+
+def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
+    _, _, html = build_page("# Page\n\nIn 5 % and **6** % of cases, `7 %` or\n\n```python\n8 % 3\n```\n")
+    assert "In 5\N{NO-BREAK SPACE}% and" in html
+    assert "</strong>\N{NO-BREAK SPACE}% of" in html
+    assert "8 % 3" in re.sub(r"<[^>]*>", "", html)
+    assert html.count("\N{NO-BREAK SPACE}%") == 2
+
+
 def test_a_chapter_gives_its_number_to_sections_and_equations(build_page: Build) -> None:
     _, _, html = build_page(GOOD)
     text = " ".join(html.split())

@@ -107,7 +107,8 @@ def test_every_command_of_the_autograder_is_shown() -> None:
 
 
 def test_the_limits_are_those_of_the_grader() -> None:
-    from autograder.doctor import NO_WALLS
+    from autograder.cage.homes import MOST_BYTES
+    from autograder.doctor import SAID
     from autograder.grading.matching import MAX_BYTES
     from autograder.grading.session import LONGER, Limits
     from autograder.report import WIDTH as IN_A_NOTEBOOK
@@ -123,7 +124,9 @@ def test_the_limits_are_those_of_the_grader() -> None:
     assert f"up to {IN_A_NOTEBOOK} characters" in text
     assert f"broken at {WIDTH}," in text
     assert set(LONGER.values()) == {6}, "the page says six times"
-    assert " ".join(NO_WALLS.split()) in " ".join(INSTRUCTOR.read_text().split())
+    teachers = " ".join(INSTRUCTOR.read_text().split())
+    assert SAID["A"] in teachers
+    assert f"{MOST_BYTES >> 20} MB into its home" in teachers
 
 
 ACCIDENTS = {

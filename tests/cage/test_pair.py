@@ -61,7 +61,7 @@ def test_the_library_call_that_is_the_exercise_is_told_as_such(grade_file, sourc
 STOPPED = {
     "an endless loop": ("def softmax(x, axis=-1):\n    while True: pass", "in time"),
     "a process that ends": ("import os\ndef softmax(x, axis=-1):\n    os._exit(0)", "process ended"),
-    "a killed process": ("import os\ndef softmax(x, axis=-1):\n    os.kill(os.getpid(), 9)", "process ended"),
+    "a crash": ("import ctypes\ndef softmax(x, axis=-1):\n    ctypes.string_at(1)", "process ended"),
     "a busy loop that swallows interrupts": (
         "def softmax(x, axis=-1):\n    while True:\n        try:\n            while True:\n"
         "                n = sum(range(999))\n        except BaseException:\n            n = 0",
@@ -152,7 +152,9 @@ def test_the_child_holds_no_exercise_and_no_secret(grade_file):
     """Walks all objects of the child and prints what speaks of the grader; nothing may be found."""
     source = textwrap.dedent("""
         import gc, os, sys
-        found = [m for m in sys.modules if m.startswith(("tfcore", "autograder."))]
+        tasks = ("tfcore.data", "tfcore.data.")  # to train on, open to all
+        ours = [m for m in sys.modules if m.startswith(("tfcore.", "autograder."))]
+        found = [m for m in ours if not m.startswith(tasks)]
         words = ("misconception", "no_maximum", "1729", "gradebook")
         for o in gc.get_objects():
             if isinstance(o, dict):
@@ -173,7 +175,7 @@ def test_nothing_passes_from_one_submission_to_the_next(grade_file):
 
 
 @pytest.mark.slow
-def test_many_are_graded_at_once_and_each_has_its_own_verdict():
+def test_many_are_graded_at_once_and_each_has_its_own_verdict(pair):
     limits = Limits()
     sources = {"right": RIGHT, "wrong": RIGHT.replace("return e /", "return 2 * e /")}
     tasks = [
@@ -181,7 +183,7 @@ def test_many_are_graded_at_once_and_each_has_its_own_verdict():
         for i in range(3)
         for name, source in sources.items()
     ]
-    got = dict(grade_all(tasks, "processes", workers=2))
+    got = dict(grade_all(tasks, pair.tier, "processes", workers=2))
     assert set(got) == {key for key, _ in tasks}
     assert all(one(verdict).passed == key.startswith("right") for key, verdict in got.items())
 
@@ -203,18 +205,18 @@ def test_no_descriptor_is_kept_from_one_submission_to_the_next(pair, grade_file)
 
 
 @pytest.mark.slow
-def test_both_processes_end_when_the_driver_is_killed():
+def test_both_processes_end_when_the_driver_is_killed(pair):
     driver = """
-import os
+import os, sys
 from small_course import LIMITS, RIGHT
 from autograder.grading.pair import Pair, file_task
-pair = Pair()
+pair = Pair(sys.argv[1])
 pair.grade(file_task("softmax", RIGHT.encode(), False, 1, LIMITS))
 print(pair._zygote._process.pid, pair._judge._process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     run = subprocess.run(
-        [sys.executable, "-c", driver], capture_output=True, text=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", driver, pair.tier], capture_output=True, text=True, cwd=Path(__file__).parent
     )
     pids = [int(pid) for pid in run.stdout.split()]
     assert len(pids) == 2

@@ -204,10 +204,11 @@ class TransformerBlock(nn.Module):
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["as given", "its own"])
 def test_a_plain_file_may_use_the_attention_that_is_given_or_bring_its_own(own):
+    from autograder.grading import cages
     from autograder.grading.pair import Pair
 
     attention = exercises.find("TransformerBlock").given_source if own else ""
-    with Pair() as pair:
+    with Pair(cages.strongest().tier) as pair:
         task = file_task("ch06_blocks/TransformerBlock", (attention + FILE).encode(), False, 5, Limits())
         verdict = pair.grade(task)
     assert verdict.score == 5, verdict.cells[0].report

@@ -119,7 +119,7 @@ def test_messages(checked, name):
 @pytest.fixture
 def kept(pair, monkeypatch):
     """`check` with the pair of processes that serves all tests."""
-    monkeypatch.setattr(plain_files, "Pair", lambda: nullcontext(pair))
+    monkeypatch.setattr(plain_files, "Pair", lambda tier: nullcontext(pair))
 
 
 def test_short_name_and_exit_code_of_a_pass(tmp_path, kept):

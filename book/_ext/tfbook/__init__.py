@@ -9,6 +9,7 @@ MODULES = (
     "anywidget",
     "quiz",
     "numbers",
+    "percent",
     "claims",
     "exercises",
     "chapters",

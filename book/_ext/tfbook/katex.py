@@ -125,15 +125,16 @@ class KeepPunctuation(SphinxPostTransform):
 
     def run(self, **kwargs: object) -> None:
         for node in self.document.findall(nodes.math):
-            row, place = node.parent.children, node.parent.index(node)
+            # By place: `replace` looks a text up by what it says, and may find an equal one before it.
+            row, place = node.parent, node.parent.index(node)
             before = row[place - 1] if place else None
             after = row[place + 1] if place + 1 < len(row) else None
             if isinstance(before, nodes.Text) and (opening := OPENING.search(before)):
                 node["opening"] = opening[0]
-                node.parent.replace(before, nodes.Text(before[: opening.start()]))
+                row[place - 1] = nodes.Text(before[: opening.start()])
             if isinstance(after, nodes.Text) and (closing := CLOSING.match(after)):
                 node["closing"] = closing[0]
-                node.parent.replace(after, nodes.Text(after[closing.end() :]))
+                row[place + 1] = nodes.Text(after[closing.end() :])
 
 
 def with_punctuation(formula: str, opening: str, closing: str) -> str:

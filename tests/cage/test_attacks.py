@@ -1,0 +1,93 @@
+"""Every declared attack, at every tier that this machine holds: no point, no secret, no change, no delay."""
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from small_course import RIGHT, SEED, answer_cell, cell, released
+
+from autograder.attacks import ATTACKS, EITHER, FULL, NONE, Attack
+from autograder.attacks.attack import GOT
+from autograder.grading import cages, written
+from autograder.grading.pair import Pair, notebook_task
+from autograder.grading.session import Limits
+
+COURSE = Path(__file__).resolve().parents[2]
+LIMITS = Limits(cell_seconds=1, call_seconds=1, total_seconds=30, memory_bytes=1 << 30)
+ANSWER = 2
+
+
+@pytest.fixture(scope="module", params=[tier for tier in cages.SAFE if tier >= cages.strongest().tier])
+def caged(request):
+
+    with Pair(request.param) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    """What an insider would know; all of it must stay as it is."""
+    folder = tmp_path_factory.mktemp("target")
+    (folder / "secret").write_text("a secret of the grader")
+    with sqlite3.connect(folder / "gradebook.db") as book:
+        book.execute("create table grade (score)")
+    with cages.secret() as sockets:
+        yield {
+            "secret": str(folder / "secret"),
+            "gradebook": str(folder / "gradebook.db"),
+            "course": str(COURSE),
+            "pid": os.getpid(),
+            "port": sockets["port"],
+            "socket": sockets["socket"],
+        }
+
+
+def submission(attack, target):
+    notebook = released()
+    notebook["cells"][ANSWER] = answer_cell(RIGHT if attack.answer is None else attack.answer)
+    if attack.cell:
+        notebook["cells"].insert(1, cell("code", f"TARGET = {target!r}\n{attack.cell_source}"))
+    if attack.change:
+        attack.change(notebook)
+    return notebook
+
+
+def state_of(target):
+    """Every file around the target, with its contents, mode and time."""
+    folder = Path(target["secret"]).parent
+    return {
+        path.name: (path.read_bytes(), path.stat().st_mode, path.stat().st_mtime_ns)
+        for path in sorted(folder.iterdir())
+    }
+
+
+def grade(pair, notebook):
+    data, release = (json.dumps(one).encode() for one in (notebook, released()))
+    return pair.grade(notebook_task("ch02_qkv", release, data, SEED, LIMITS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ATTACKS, ids=[attack.name for attack in ATTACKS])
+def test_nothing_comes_of_it(caged, target, attack):
+    before = state_of(target)
+    verdict = grade(caged, submission(attack, target))
+    assert verdict.status == "graded", verdict.note
+    assert verdict.tier == caged.tier
+    json.loads(written.as_bytes(written.noted(verdict)))
+    (graded,) = [c for c in verdict.cells if c.grade_id == "softmax"]
+    expected = {FULL: {3}, NONE: {0}, EITHER: {0, 3}}[attack.points]
+    assert graded.score in expected, graded.report
+    assert graded.max_score == 3
+    printed = "".join(
+        output.get("text", "") + json.dumps(output.get("data", ""))
+        for c in verdict.notebook["cells"]
+        for output in c.get("outputs", ())
+    )
+    assert GOT not in printed, printed[printed.index(GOT) :][:200]
+    assert state_of(target) == before
+    assert grade(caged, submission(HONEST, target)).score == 3
+
+
+HONEST = Attack("none", "full points")

@@ -1,0 +1,246 @@
+"""What platforms hand out comes into submitted/, and nothing in an archive leads anywhere else."""
+
+import io
+import json
+import stat
+import zipfile
+
+import pytest
+from scratch import ASSIGNMENT, in_process
+
+from autograder.collecting import PLATFORMS, collect
+from autograder.errors import BadInputError
+from autograder.grading.matching import MAX_BYTES
+from autograder.layout import Course
+
+NAME = f"{ASSIGNMENT}.ipynb"
+GRADESCOPE = """submission_11:
+  :submitters:
+  - :name: Ada L
+    :sid: s1
+    :email: ada@x.org
+  :created_at: 2026-11-01 10:00:00.000000000 Z
+submission_12:
+  :submitters:
+  - :name: Bob B
+    :sid: ''
+    :email: bob@x.org
+  - :name: Cid C
+    :sid: s3
+    :email: cid@x.org
+  :created_at: 2026-11-02 10:00:00.000000000 Z
+"""
+
+HANDED_OUT = {  # platform: the files of its archive, and whose each is
+    "canvas": (
+        {
+            f"lovelaceada_101_7001_{NAME}": "lovelaceada_101",
+            f"bob_LATE_102_7002_{ASSIGNMENT}-1.ipynb": "bob_102",
+        },
+        {},
+    ),
+    "moodle": (
+        {
+            f"Ada Lovelace_101_assignsubmission_file_/{NAME}": "Ada Lovelace_101",
+            f"Bob_102_assignsubmission_file_{NAME}": "Bob_102",
+        },
+        {},
+    ),
+    "gradescope": (
+        {f"export/submission_11/{NAME}": "s1", f"export/submission_12/answers/{NAME}": ("bob", "s3")},
+        {"export/submission_metadata.yml": GRADESCOPE},
+    ),
+    "exchange": (
+        {
+            f"ada+{ASSIGNMENT}+2026-11-01 10:00:00.000000 UTC+x1/{NAME}": "ada",
+            f"bob+{ASSIGNMENT}+2026-11-02 10:00:00 UTC/{NAME}": "bob",
+        },
+        {},
+    ),
+    "github": (
+        {f"class/attention-ada/{NAME}": "ada", f"class/attention-bob-b/notebooks/{NAME}": "bob-b"},
+        {"class/attention-ada/README.md": "x", f"class/attention-ada/.git/{NAME}": "x"},
+    ),
+    "folder": (
+        {f"ada/{ASSIGNMENT}/{NAME}": "ada", f"bob/{NAME}": "bob"},
+        {f"ada/.ipynb_checkpoints/{NAME}": "x"},
+    ),
+}
+
+
+def zipped(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def laid_out(folder, members):
+    for name, data in members.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(data)
+    return folder
+
+
+def collected(into):
+    return {path.parent.parent.name: path.read_text() for path in into.glob(f"*/{ASSIGNMENT}/{NAME}")}
+
+
+@pytest.mark.parametrize("packed", [zipped, pytest.param(laid_out, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("platform", HANDED_OUT)
+def test_each_platform_is_recognised_and_its_students_found(course, tmp_path, platform, packed):
+    names, others = HANDED_OUT[platform]
+    source = packed(tmp_path / "handed_out", {name: f"of {whose}" for name, whose in names.items()} | others)
+    into = tmp_path / "submitted"
+    done = collect(Course.at(course), ASSIGNMENT, source, into)
+    assert (done.platform, done.problems) == (platform, [])
+    expected = {}
+    for whose in names.values():
+        for student in whose if isinstance(whose, tuple) else (whose,):
+            expected[student] = f"of {whose}"
+    assert collected(into) == expected
+
+
+def test_every_platform_is_tested():
+    assert set(HANDED_OUT) == set(PLATFORMS)
+
+
+def test_times_are_kept_where_they_are_told(course, tmp_path):
+    names, others = HANDED_OUT["gradescope"]
+    source = zipped(tmp_path / "a.zip", dict.fromkeys(names, "x") | others)
+    collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+    stamp = (tmp_path / "s" / "s1" / ASSIGNMENT / "timestamp.txt").read_text()
+    assert stamp.startswith("2026-11-01T10:00:00")
+
+
+def test_the_latest_of_several_counts_and_the_one_before_is_kept(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    first = f"ada+{ASSIGNMENT}+2026-11-01 10:00:00 UTC/{NAME}"
+    last = f"ada+{ASSIGNMENT}+2026-11-03 10:00:00 UTC/{NAME}"
+    other = f"bob+{ASSIGNMENT}+2026-11-02 10:00:00 UTC/{NAME}"
+    collect(here, ASSIGNMENT, zipped(tmp_path / "1.zip", {first: "first", other: "b"}), into)
+    done = collect(
+        here, ASSIGNMENT, zipped(tmp_path / "2.zip", {first: "first", last: "last", other: "b"}), into
+    )
+    assert (done.replaced, done.unchanged) == (["ada"], ["bob"])
+    assert collected(into)["ada"] == "last"
+    (kept,) = (here.state / "replaced" / ASSIGNMENT / "ada").iterdir()
+    assert kept.read_text() == "first"
+    done = collect(here, ASSIGNMENT, zipped(tmp_path / "1.zip", {first: "first", other: "b"}), into)
+    assert "handed in later" in done.remarks[0]
+    assert collected(into)["ada"] == "last"
+
+
+def test_two_students_with_one_id_are_told_and_neither_is_taken(course, tmp_path):
+    source = zipped(tmp_path / "a.zip", {f"ada/one/{NAME}": "1", f"ada/two/{NAME}": "2", f"bob/{NAME}": "b"})
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+    assert "several notebooks" in done.problems[0]
+    assert collected(tmp_path / "s") == {"bob": "b"}
+
+
+def test_another_name_is_taken_if_there_is_no_choice(course, tmp_path):
+    members = {
+        f"ada/{ASSIGNMENT} (2).ipynb": "a",
+        "bob/my work.ipynb": "b",
+        "cid/a.ipynb": "1",
+        "cid/b.ipynb": "2",
+    }
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert collected(tmp_path / "s") == {"ada": "a", "bob": "b"}
+    assert "bob: my work.ipynb is taken for" in done.remarks[0]
+    assert done.problems == [f"cid: {NAME} is missing; there is a.ipynb, b.ipynb"]
+
+
+HOSTILE = ["/etc/cron.d/x.ipynb", "../../x.ipynb", f"ada/../../../{NAME}", "C:/x.ipynb", f"..\\..\\{NAME}"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_leads_out_of_the_archive_is_left_out(course, tmp_path, name):
+    source = tmp_path / "a.zip"
+    zipped(source, {name: "hostile", f"ada/{NAME}": "a", f"bob/{NAME}": "b"})
+    before = set(tmp_path.rglob("*"))
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+    assert "leads out of the archive" in done.remarks[0]
+    assert collected(tmp_path / "s") == {"ada": "a", "bob": "b"}
+    new = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")} - {
+        p.relative_to(tmp_path) for p in before
+    }
+    assert {path.parts[0] for path in new} <= {"s", "course"}
+
+
+def test_links_are_not_followed(course, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    link = zipfile.ZipInfo(f"eve/{NAME}")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(link, str(secret))
+        archive.writestr(f"ada/{NAME}", "a")
+    folder = laid_out(tmp_path / "folder", {f"ada/{NAME}": "a"})
+    (folder / "eve").mkdir()
+    (folder / "eve" / NAME).symlink_to(secret)
+    (folder / "mal").symlink_to(tmp_path)
+    for source in (tmp_path / "a.zip", folder):
+        done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+        assert any("link" in remark for remark in done.remarks)
+        assert collected(tmp_path / "s") == {"ada": "a"}
+
+
+def test_a_bomb_is_not_unpacked(course, tmp_path):
+    """A member that says that it is small, and unpacks to more than a notebook may have."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"eve/{NAME}", bytes(MAX_BYTES + 1000))
+        archive.writestr(f"ada/{NAME}", "a")
+    told, small = (MAX_BYTES + 1000).to_bytes(4, "little"), (1000).to_bytes(4, "little")
+    (tmp_path / "honest.zip").write_bytes(data.getvalue())
+    (tmp_path / "lying.zip").write_bytes(data.getvalue().replace(told, small))
+    for name in ("honest.zip", "lying.zip"):
+        done = collect(Course.at(course), ASSIGNMENT, tmp_path / name, tmp_path / "s")
+        assert any(problem.startswith("eve") for problem in done.problems), name
+        assert collected(tmp_path / "s") == {"ada": "a"}
+
+
+@pytest.mark.parametrize("student", ["..", ".hidden", "a" * 200, " ada", "a:b"])
+def test_a_student_who_cannot_be_a_folder_is_told(course, tmp_path, student):
+    folder = f"{student}+{ASSIGNMENT}+2026-11-01 10:00:00 UTC"
+    source = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": "x", f"ada+{ASSIGNMENT}+2026/{NAME}": "a"})
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s", "exchange")
+    assert collected(tmp_path / "s") == {"ada": "a"}
+    assert done.problems or done.remarks
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("nothing", "does not exist"),
+        ("text", "no zip archive"),
+        ("empty", "holds no notebook"),
+        ("flat", "--from"),
+    ],
+)
+def test_bad_input_changes_nothing(course, tmp_path, what, told):
+    source = tmp_path / "source.zip"
+    if what == "text":
+        source.write_text("hello")
+    elif what == "empty":
+        zipped(source, {"ada/readme.txt": "x"})
+    elif what == "flat":
+        zipped(source, {"a.ipynb": "x", "b.ipynb": "y"})
+    with pytest.raises(BadInputError, match=told):
+        collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_command_says_what_it_did(course, tmp_path):
+    source = zipped(
+        course / "a.zip", {f"ada/{NAME}": "a", f"bob/{NAME}": "b", "cid/x.ipynb": "", "cid/y.ipynb": ""}
+    )
+    where = (ASSIGNMENT, source, "--submissions", course / "submitted")
+    done = in_process("collect", *where, cwd=course)
+    assert done.exit_code == 2
+    assert "2 new, 0 replaced, 0 unchanged, from folder" in done.stdout
+    assert "not taken: cid" in done.stderr
+    told = json.loads(in_process("collect", *where, "--json", cwd=course).stdout)
+    assert told["unchanged"] == ["ada", "bob"]
+    assert len(told["problems"]) == 1

@@ -1,0 +1,75 @@
+"""A class graded by a real Dask scheduler and its workers, one of which is killed."""
+
+import json
+import os
+import signal
+
+import pytest
+from scratch import ASSIGNMENT, SEED
+
+from autograder.errors import BadInputError
+from autograder.grading import cages, executors
+from autograder.grading.pair import notebook_task
+from autograder.grading.session import Limits
+
+pytest.importorskip("distributed", reason="needs Dask")
+RIGHT = "import numpy as np\ndef softmax(x, axis=-1):\n    e = np.exp(x - x.max(axis=axis, keepdims=True))\n"
+COUNT = 12
+
+
+def code(source, **metadata):
+    return {
+        "cell_type": "code",
+        "source": source,
+        "metadata": metadata,
+        "outputs": [],
+        "execution_count": None,
+    }
+
+
+def notebook(last_line):
+    marks = {"schema_version": 3, "solution": False, "grade": True, "locked": True, "points": 3}
+    return {
+        "cells": [
+            code(RIGHT + last_line),
+            code("check(softmax).score", nbgrader={"grade_id": "softmax", **marks}),
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def tasks():
+    released = json.dumps(notebook("    raise NotImplementedError()")).encode()
+    lines = ("    return e / e.sum(axis=axis, keepdims=True)", "    return e")
+    for i in range(COUNT):
+        data = json.dumps(notebook(lines[i % 2])).encode()
+        yield str(i), notebook_task(ASSIGNMENT, released, data, SEED + i, Limits())
+
+
+@pytest.mark.slow
+def test_each_is_graded_once_though_a_worker_is_killed(monkeypatch):
+    from distributed import LocalCluster
+
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+        monkeypatch.setenv(executors.SCHEDULER, cluster.scheduler_address)
+        victim = cluster.workers[0].pid
+        verdicts = []
+        for number, graded in enumerate(executors.grade_all(tasks(), cages.strongest().tier, "dask")):
+            verdicts.append(graded)
+            if number == 2:
+                os.kill(victim, signal.SIGKILL)
+    assert sorted(int(key) for key, _ in verdicts) == list(range(COUNT))
+    for key, verdict in verdicts:
+        assert verdict.status == "graded", verdict.note
+        assert verdict.tier == cages.strongest().tier
+        assert (verdict.score == 3) == (int(key) % 2 == 0)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
+    monkeypatch.setenv(executors.SCHEDULER, "tcp://127.0.0.1:1")
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    with pytest.raises(BadInputError, match="no Dask scheduler answers at tcp"):
+        list(executors.dask(tasks(), "D", 1))
