@@ -20,14 +20,18 @@ from autograder.exercise import Case, Lent, Seed
 SMALL = 8
 """A case of so few numbers is shown as it is."""
 MOST_TRIED = 40
-SECONDS = 2.0
 
 
 @dataclass
 class Patience:
-    """The time that is left for making cases smaller, over a whole report."""
+    """What is left for making cases smaller, over a whole report.
 
-    seconds: float = SECONDS
+    It is counted in cases, so that the same answer gets the same report on a busy machine; the seconds only
+    end what is very slow.
+    """
+
+    cases: int = 3 * MOST_TRIED
+    seconds: float = 15.0
 
 
 def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) -> Case:
@@ -36,18 +40,19 @@ def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) 
     Args:
         case: a failing case.
         still_fails: whether another case fails for the same reason.
-        patience: how long to look; it is less afterwards.
+        patience: how much to look; it is less afterwards.
     """
     if any(isinstance(leaf, Seed | Lent) for _, leaf in tensors.leaves((case.args, case.kwargs))):
         return case
     smallest, tried, start = case, 0, time.monotonic()
     simpler = _simpler(smallest)
-    while tried < MOST_TRIED and time.monotonic() < start + patience.seconds:
+    while tried < min(MOST_TRIED, patience.cases) and time.monotonic() < start + patience.seconds:
         if (other := next(simpler, None)) is None:
             break
         tried += 1
         if still_fails(other):
             smallest, simpler = other, _simpler(other)
+    patience.cases -= tried
     patience.seconds -= time.monotonic() - start
     return smallest if size(smallest) == size(case) else replace(smallest, says="smallest case")
 

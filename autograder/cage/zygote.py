@@ -31,7 +31,7 @@ assert _meters
 assert _meters.loader
 sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
 _meters.loader.exec_module(sys.modules["cage.meters"])
-from cage import child, homes, probe, walls, wire  # noqa: E402
+from cage import child, ending, homes, probe, walls, wire  # noqa: E402
 
 sys.path.pop(0)
 
@@ -138,13 +138,12 @@ class Nursery:
 
     def end(self, pid: int) -> bool:
         """Kills a child, waits for it, removes its home; says whether somebody else had killed it before."""
-        gone, status = os.waitpid(pid, os.WNOHANG)
-        if not gone:
-            self.kill(pid)
-            os.waitpid(pid, 0)
+        by_itself = ending.has_begun(pid)
+        self.kill(pid)
+        _, status = os.waitpid(pid, 0)
         self.living = None
         homes.empty(self.home)
-        return bool(gone) and not self.ended_for and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        return by_itself and not self.ended_for and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 if __name__ == "__main__":

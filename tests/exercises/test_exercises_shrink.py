@@ -47,8 +47,8 @@ def test_numbers_that_differ_stay_different():
     assert small != [1.254, 1.347, -2.0]
 
 
-def test_all_cases_of_a_report_share_the_time():
-    patience, x = Patience(0.05), case(np.random.default_rng(0).normal(size=(40, 50)))
+def test_all_cases_of_a_report_share_the_patience():
+    patience, x = Patience(seconds=0.05), case(np.random.default_rng(0).normal(size=(40, 50)))
 
     def slowly(c):
         time.sleep(0.02)
@@ -56,7 +56,23 @@ def test_all_cases_of_a_report_share_the_time():
 
     assert shrunk_within(x, slowly, patience) is not x
     assert patience.seconds < 0.01
+    assert shrunk_within(x, lambda c: True, patience) is x
     assert shrunk_within(x, lambda c: True, Patience(0)) is x
+    few = Patience(3)
+    assert shrunk_within(x, lambda c: True, few) is not x
+    assert few.cases == 0
+
+
+def test_a_slow_answer_gets_the_report_of_a_quick_one():
+    """A busy machine makes every answer slow, and the same answer has to get the same report."""
+    x = case(np.random.default_rng(0).normal(size=(40, 50)))
+
+    def slowly(c):
+        time.sleep(0.1)
+        return c.args[0].shape[0] > 3
+
+    slow, quick = shrunk(x, slowly), shrunk(x, lambda c: c.args[0].shape[0] > 3)
+    assert np.array_equal(slow.args[0], quick.args[0])
 
 
 def test_numbers_are_rounded_as_far_as_the_failure_allows():
