@@ -44,7 +44,7 @@ _NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
     "KernelDied": ("stopped", "The process that ran your code was lost before this could be graded: {1}."),
 }
 """Errors after which no other case is tried."""
-MADE_FIRST = ("module", "parameters", "steps", "facts", "trained")
+MADE_FIRST = ("module", "parameters", "steps", "asked", "trained")
 """How the probes begin that make an object, with their first argument."""
 SHORT = 240
 """A call is shown when it fits into so many characters."""

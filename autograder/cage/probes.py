@@ -162,18 +162,18 @@ def visits(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"visits": seen.counts, "together": seen.together, "largest": seen.largest}
 
 
-def facts(made: Candidate, init: dict[str, int], tokens: Any, asked: list[str]) -> dict[str, Any]:
-    """What can be found out about a language model; see `autograder.cage.language_models`."""
+def asked(made: Candidate, init: dict[str, int], question: str, *given: Any) -> Any:
+    """Raw numbers of a language model; see `autograder.cage.language_models`."""
     from . import language_models
 
-    return language_models.facts(made, init, tokens, asked)
+    return language_models.ASKED[question](made, init, *given)
 
 
-def trained(made: Candidate, *lesson: Any) -> dict[str, Any]:
-    """What a language model has learned from a lesson; see `autograder.cage.language_models`."""
+def trained(made: Candidate, *lesson: Any) -> None:
+    """A language model taught and examined; see `autograder.cage.language_models`."""
     from . import language_models
 
-    return language_models.trained(made, *lesson)
+    language_models.trained(made, *lesson)
 
 
 def module_elsewhere(
@@ -205,7 +205,7 @@ PROBES: dict[str, Callable[..., Any]] = {
         parameters,
         steps,
         steps_elsewhere,
-        facts,
+        asked,
         trained,
     )
 }

@@ -1,5 +1,7 @@
 """The capstone: right models of any make pass, unknown mistakes are told, and what is planted holds."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -8,12 +10,14 @@ from exercise_bank import report_on
 from torch import nn
 
 from autograder import exercises
-from autograder.cage import language_models
+from autograder.checking import local
+from autograder.exercise import Outcome
+from autograder.exercises.ch10_capstone.facts import FACTS, Model
 from autograder.exercises.ch10_capstone.find_coreference_head import EXERCISE as FIND
 from autograder.exercises.ch10_capstone.given import Block
-from autograder.exercises.ch10_capstone.lesson import FORM, lesson, sentence, texts
-from autograder.exercises.ch10_capstone.TinyGPT import BOUND, FLOOR
-from tfcore.data import fault
+from autograder.exercises.ch10_capstone.lesson import FORM, NEW_TOKENS, lesson, sentence, texts
+from autograder.exercises.ch10_capstone.TinyGPT import BOUND
+from tfcore.data import VOCABULARY, fault
 
 GPT, HEAD = "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head"
 SMALL = "        nn.init.normal_(self.embedding.weight, std=0.02)\n"
@@ -71,21 +75,64 @@ def test_a_right_model_of_any_make_passes(model):
     assert report.passed, report
 
 
-def test_the_lesson_lies_between_what_cannot_be_and_what_is_too_little():
-    """Who knows which word follows which is above the bound; the best possible loss is above the floor."""
+def test_the_bound_lies_between_the_best_and_who_knows_pairs_of_words():
+    """Who knows which word follows which is above it; the best possible loss is below."""
     tokens = texts()
     counts = torch.zeros(tokens.max() + 1, tokens.max() + 1)
     counts.index_put_((tokens[:, :-1].flatten(), tokens[:, 1:].flatten()), torch.tensor(1.0), accumulate=True)
     chances = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     bigrams = float(-(counts * chances.clamp(min=1e-9).log()).sum() / counts.sum())
     best = np.log(len(tokens)) / (tokens.shape[1] - 1)
-    assert FLOOR < best < BOUND < bigrams
+    assert best < BOUND < bigrams
 
 
-def test_what_is_held_out_is_not_taught():
-    batches, held_out, _ = lesson(np.random.default_rng(3))
+def examined(seed, answer):
+    """What the examiner finds of somebody who answers with `answer(tokens)`, and all that it asked about."""
+    examiner = lesson(np.random.default_rng(seed))[2].make()
+    asked = [examiner()]
+    while (following := examiner(answer(asked[-1]))) is not None:
+        asked.append(following)
+    return examiner.result(), asked
+
+
+def zeros(tokens):
+    return torch.zeros(len(tokens), len(VOCABULARY))
+
+
+def test_what_is_examined_is_not_taught():
+    batches, _, _ = lesson(np.random.default_rng(3))
+    _, asked = examined(3, zeros)
+    width = batches[0].shape[1]
+    held_out = {tuple(row[:width]) for row in asked[-1].tolist()}
     taught = {tuple(row) for batch in batches for row in batch.tolist()}
-    assert not taught & {tuple(row) for row in held_out.tolist()}
+    assert not taught & held_out
+
+
+def test_an_examiner_asks_word_by_word_and_says_nothing_in_advance():
+    _, asked = examined(3, zeros)
+    assert [tokens.shape[1] for tokens in asked] == list(range(1, len(asked) + 1))
+    for before, after in pairwise(asked):
+        assert torch.equal(before, after[:, :-1])
+
+
+def test_a_guess_among_all_tokens_is_examined_as_such():
+    result, _ = examined(5, zeros)
+    assert result["loss"] == pytest.approx(np.log(len(VOCABULARY)))
+    assert result["texts"].shape[1] == 4 + NEW_TOKENS
+    assert [sentence(row)[:7] for row in result["texts"].tolist()] == ["the old"] * len(result["texts"])
+
+
+def test_the_numbers_of_words_are_others_in_another_lesson():
+    first, again, other = (examined(seed, zeros)[1] for seed in (5, 5, 6))
+    assert torch.equal(first[-1], again[-1])
+    assert first[0].unique() != other[0].unique()  # every text begins with the same token
+
+
+def test_an_examination_that_is_broken_off_has_no_result():
+    examiner = lesson(np.random.default_rng(3))[2].make()
+    examiner(zeros(examiner()))
+    with pytest.raises(ValueError, match="broken off"):
+        examiner.result()
 
 
 def test_the_form_is_that_of_the_grammar():
@@ -94,13 +141,41 @@ def test_the_form_is_that_of_the_grammar():
     assert not FORM.fullmatch(told[0].replace(" was too", ""))
 
 
+INIT = {"vocab_size": 17, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 6}
+TEXT = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+
+
 def test_facts_leave_the_state_of_torch_as_it_was():
-    init = {"vocab_size": 11, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 6}
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    language_models.facts(gpt(), init, torch.tensor([[1, 2, 3]]), ["logits", "sees", "start"])
+    for fact in ("logits", "sees", "start"):
+        FACTS[fact](Model(local(gpt()), INIT, ""), TEXT)
     assert torch.equal(torch.rand(3), expected)
+
+
+FORGED = {
+    "gradients of zero": ("slopes", lambda p: torch.zeros_like(p), "gradient"),
+    "gradients out of the air": ("slopes", lambda p: torch.randn_like(p), "gradient"),
+    "logits of zero": ("said", lambda p: torch.zeros_like(p), "sees"),
+    "logits out of the air": ("said", lambda p: torch.randn_like(p), "repeats"),
+}
+
+
+@pytest.mark.parametrize(("question", "forged", "fact"), FORGED.values(), ids=FORGED.keys())
+def test_what_is_made_up_does_not_pass_for_a_fact(question, forged, fact):
+    honest = local(gpt())
+
+    def lying(case):
+        value = honest(case).value
+        if case.args[1] != question:
+            return Outcome(value)
+        values = value.items() if isinstance(value, dict) else enumerate(value)
+        found = {name: forged(answer) for name, answer in values}
+        return Outcome(found if isinstance(value, dict) else list(found.values()))
+
+    expected = FACTS[fact](Model(honest, INIT, ""), TEXT)
+    assert FACTS[fact](Model(lying, INIT, ""), TEXT) != expected
 
 
 WRONG_GPT = {

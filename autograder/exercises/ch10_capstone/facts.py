@@ -1,0 +1,282 @@
+"""What can be found out about a language model whose parameters nobody can name, from its answers alone.
+
+The student's process is asked for raw numbers: logits for tokens and parameters that are chosen here, the
+parameters themselves, gradients. All that is concluded is concluded here, so that a process that lies has to
+answer as a right model would. A model is made from a fixed seed, and its matrices are moved away from their
+first values, so that nothing is too small to be seen. What is found is put into words that do not depend on
+the numbers drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.cage.language_models import Init, loss
+from autograder.cage.tensors import is_tensor
+from autograder.exercise import Case, Outcome
+
+SEEN = 1e-4
+"""A change of the logits above this part of their size is no rounding."""
+NEAR = 1.5
+"""How far, in nats, the first loss may lie above that of a guess among all tokens."""
+STEP = 1e-3
+"""How far parameters are moved, as a part of their size, to see what becomes of the loss."""
+ASTRAY = 0.1
+"""How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
+
+
+class Refused(Exception):
+    """The student's code gave no answer; the outcome says why."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+class Model:
+    """A student's model, known by its answers. Each of them is that of a new model, made from one seed.
+
+    Args:
+        call: the student's code.
+        init: the arguments of the class.
+        says: what to call the case in a report.
+    """
+
+    def __init__(self, call: Callable[[Case], Outcome], init: Init, says: str) -> None:
+        self.init = init
+        self._call, self._says = call, says
+
+    def like(self, **changed: int) -> Model:
+        """The model that other arguments make."""
+        return Model(self._call, self.init | changed, self._says)
+
+    @cached_property
+    def first(self) -> dict[str, Tensor]:
+        """Its parameters as they are made."""
+        return dict(self._asked("first"))
+
+    @cached_property
+    def raised(self) -> dict[str, Tensor]:
+        """Its parameters, the matrices away from their first values."""
+        generator = torch.Generator().manual_seed(1)
+        return {
+            name: p + torch.randn(p.shape, generator=generator) / p.shape[-1] ** 0.5 if p.dim() > 1 else p
+            for name, p in self.first.items()
+        }
+
+    def logits(
+        self, *texts: Tensor, parameters: dict[str, Tensor] | None = None, in_use: bool = False
+    ) -> list[Tensor]:
+        """What it says of each text, with the raised parameters if no others are given."""
+        given = self.raised if parameters is None else parameters
+        answers = list(self._asked("said", given, list(texts), in_use))
+        if len(answers) != len(texts):
+            raise ValueError(f"{len(texts)} texts were asked about, {len(answers)} answers came")
+        return answers
+
+    def slopes(self, tokens: Tensor) -> dict[str, Any]:
+        """The gradients of the loss, as it says, at its raised parameters."""
+        return dict(self._asked("slopes", self.raised, tokens))
+
+    def _asked(self, *question: Any) -> Any:
+        outcome = self._call(Case(self._says, (self.init, *question), probe="asked"))
+        if outcome.error or outcome.forbidden:
+            raise Refused(outcome)
+        return outcome.value
+
+
+def _moved(before: Tensor, after: Tensor) -> Tensor:
+    """Where logits (..., V) have moved, (...)."""
+    moved = (after - before).abs().amax(dim=-1) > SEEN * before.abs().max()
+    return moved | after.isnan().any(dim=-1)
+
+
+def _other(tokens: Tensor, init: Init) -> Tensor:
+    """Another token at each place, neither padding nor the one that is there."""
+    return tokens % (init["vocab_size"] - 1) + 1
+
+
+def logits(model: Model, tokens: Tensor) -> str:
+    """The form of what comes back."""
+    (found,) = model.logits(tokens)
+    wanted = (*tokens.shape, model.init["vocab_size"])
+    if not is_tensor(found):
+        return f"a {type(found).__name__}"
+    if tuple(found.shape) != wanted:
+        return f"of shape {tuple(found.shape)}, not {wanted}"
+    if not found.isfinite().all():
+        return "not finite"
+    if bool((found >= 0).all()) and torch.allclose(found.sum(dim=-1), torch.ones(tokens.shape), atol=1e-4):
+        return "probabilities, which sum to 1"
+    return "logits"
+
+
+def repeats(model: Model, tokens: Tensor) -> str:
+    """Whether the same call gives the same logits, in training and in use."""
+    one, again = model.logits(tokens, tokens)
+    if not torch.equal(one, again):
+        return "another each time"
+    return "another after .eval()" if _moved(one, *model.logits(tokens, in_use=True)).any() else "the same"
+
+
+def sees(model: Model, tokens: Tensor) -> str:
+    """Which places see what they should not, or do not see what they should."""
+    length = tokens.shape[1]
+    texts = [tokens] + [tokens.clone() for _ in range(length)]
+    for j, changed in enumerate(texts[1:]):
+        changed[:, j] = _other(tokens, model.init)[:, j]
+    before, *after = model.logits(*texts)
+    moved = torch.zeros(length, length, dtype=torch.bool)
+    for j, answer in enumerate(after):
+        moved[:, j] = _moved(before, answer).any(dim=0)
+    past = torch.ones_like(moved).tril()
+    wrong = [f"place {i} sees token {j}, which comes after it" for i, j in (moved & ~past).nonzero().tolist()]
+    wrong += [f"place {i} does not see token {j}" for i, j in (past & ~moved).nonzero().tolist()]
+    return "; ".join(wrong) or "itself and the past"
+
+
+def order(model: Model, tokens: Tensor) -> str:
+    """Whether one layer tells two earlier tokens apart by their places."""
+    exchanged = tokens.clone()
+    exchanged[:, [0, 1]] = tokens[:, [1, 0]]
+    one, other = model.like(num_layers=1).logits(tokens, exchanged)
+    return "matters" if _moved(one, other)[:, -1].any() else "does not matter"
+
+
+def batch(model: Model, tokens: Tensor) -> str:
+    """Whether the first sequence of a batch sees another."""
+    changed = tokens.clone()
+    changed[1:] = _other(tokens, model.init)[1:]
+    return "shared" if _moved(*model.logits(tokens, changed))[0].any() else "kept apart"
+
+
+def embedding(model: Model, tokens: Tensor) -> dict[str, Any]:
+    """How many matrices have a row for each token, and what moves with a row of the first."""
+    size = model.init["vocab_size"]
+    matrices = _of_the_vocabulary(model)
+    first_two = list(matrices.values())[:2]
+    alike = len(first_two) == 2 and torch.equal(*first_two)
+    found = {"matrices": len(matrices), "alike at first": alike, "reads": False, "writes": False}
+    if not matrices:
+        return found
+    name = next(iter(matrices))
+
+    def pushed(token: int) -> Tensor:
+        changed = matrices[name].clone()
+        row = changed if changed.shape[0] == size else changed.T
+        row[token] += torch.linspace(-1, 1, row.shape[1]) ** 3
+        return model.logits(tokens, parameters=model.first | {name: changed})[0]
+
+    (before,) = model.logits(tokens, parameters=model.first)
+    absent, present = int(_absent(tokens, size)), int(tokens[0, 0])
+    found["writes"] = bool((pushed(absent)[..., absent] - before[..., absent]).abs().max() > SEEN)
+    others = [i for i in range(size) if i != present]
+    found["reads"] = bool((pushed(present) - before)[0, 0, others].abs().max() > SEEN * before.abs().max())
+    return found
+
+
+def _of_the_vocabulary(model: Model) -> dict[str, Tensor]:
+    """The matrices that have a row, or a column, for each token."""
+    size = model.init["vocab_size"]
+    return {name: p for name, p in model.first.items() if p.dim() == 2 and size in p.shape}
+
+
+def _absent(tokens: Tensor, size: int) -> Tensor:
+    """A token that does not occur."""
+    every = torch.arange(size)
+    return every[~torch.isin(every, tokens)][-1]
+
+
+def layers(model: Model, tokens: Tensor) -> str:
+    """What another layer adds."""
+    one, two, three = (model.like(num_layers=n) for n in (1, 2, 3))
+    counts = [sum(p.numel() for p in each.first.values()) for each in (one, two, three)]
+    added, again = counts[1] - counts[0], counts[2] - counts[1]
+    if added == again == 0:
+        return "nothing" if torch.equal(*one.logits(tokens), *two.logits(tokens)) else "the same layer again"
+    if added != again:
+        return "more each time"
+    return "attention alone" if added < 5 * model.init["d_model"] ** 2 else "its own parameters"
+
+
+def heads(model: Model, tokens: Tensor) -> str:
+    """Whether the number of heads changes anything."""
+    single = model.like(num_heads=1)
+    if [p.shape for p in single.first.values()] != [p.shape for p in model.first.values()]:
+        return "used"
+    return "used" if _moved(*single.logits(tokens), *model.logits(tokens)).any() else "ignored"
+
+
+def residual(model: Model, tokens: Tensor) -> str:
+    """Whether a token comes through when all matrices inside the layers are zero."""
+    outside = (model.init["vocab_size"], model.init["max_len"])
+    inside = {
+        name: torch.zeros_like(p)
+        for name, p in model.first.items()
+        if p.dim() == 2 and not any(n in p.shape for n in outside)
+    }
+    found = model.logits(tokens, _other(tokens, model.init), parameters=model.first | inside)
+    return "comes through" if _moved(*found).any() else "is lost"
+
+
+def gradient(model: Model, tokens: Tensor) -> str:
+    """Whether a gradient reaches every parameter, and is that of the loss.
+
+    The second is asked of all but the matrices of the vocabulary: moved a little in directions drawn here,
+    the others must change the loss as the gradients say. How the embedding learns, the lesson shows.
+    """
+    found = model.slopes(tokens)
+    missing = sum(not is_tensor(found.get(name)) for name in model.raised)
+    if missing:
+        return f"all but {missing}"
+    kept = {name: p for name, p in model.raised.items() if name not in _of_the_vocabulary(model)}
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(3):
+        directions = {
+            name: torch.randn(p.shape, generator=generator) * p.square().mean().sqrt().clamp(min=0.1)
+            for name, p in kept.items()
+        }
+        told = sum(float((found[name] * d).sum()) for name, d in directions.items())
+        size = math.sqrt(sum(float((found[name] * d).square().sum()) for name, d in directions.items()))
+        ahead, back = (
+            _loss(model, tokens, {name: p + sign * STEP * directions[name] for name, p in kept.items()})
+            for sign in (1, -1)
+        )
+        if not abs((ahead - back) / (2 * STEP) - told) <= ASTRAY * size + SEEN:
+            return "only a part"
+    return "all of them"
+
+
+def _loss(model: Model, tokens: Tensor, parameters: dict[str, Tensor]) -> float:
+    (found,) = model.logits(tokens[:, :-1], parameters=model.raised | parameters)
+    return float(loss(found.double(), tokens[:, 1:]))
+
+
+def start(model: Model, tokens: Tensor) -> str:
+    """The first loss, beside that of a guess among all tokens."""
+    guess = math.log(model.init["vocab_size"])
+    near = _loss(model, tokens, model.first) < guess + NEAR
+    return "near that of a guess" if near else "far above that of a guess"
+
+
+FACTS: dict[str, Callable[[Model, Tensor], Any]] = {
+    fact.__name__: fact
+    for fact in (
+        logits,
+        repeats,
+        sees,
+        order,
+        batch,
+        embedding,
+        layers,
+        heads,
+        residual,
+        gradient,
+        start,
+    )
+}
