@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -9,9 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from autograder.grading.batch import Batch
+    from autograder.grading.batch import Batch, Change
     from autograder.overview import Overview
     from autograder.verify import Proof
+
+WIDEST = 100
+"""Columns of a hint on a wide terminal."""
+MOST_MISTAKES = 10
+"""So many are shown on the terminal; the page has all."""
 
 
 def batch(done: Batch, out: Console, err: Console) -> None:
@@ -34,6 +41,8 @@ def batch(done: Batch, out: Console, err: Console) -> None:
         out.print(table)
     else:
         out.print(title)
+    for line in _changes([one for one in done.changes if one.same_notebook]):
+        out.print(f"[cyan]changed[/]: {escape(line)}", soft_wrap=True)
     marked = [
         ("[yellow]look[/]", f"{g.student}, {g.assignment}: {r}") for g in done.graded for r in g.remarks
     ]
@@ -50,38 +59,63 @@ def batch(done: Batch, out: Console, err: Console) -> None:
         err.print("Put this right and run it again.", soft_wrap=True)
 
 
-def overview(one: Overview, out: Console) -> None:
-    """A class: the exercises, the mistakes, the submissions to look at."""
-    told = one.as_dict()
-    students = "1 student" if told["students"] == 1 else f"{told['students']} students"
-    table = Table(
-        title=f"{one.assignment}: {students}, median {told['median']:g}, "
-        f"mean {told['mean']:.1f} of {told['max_score']:g}"
-    )
-    for name in ("hardest first", "mean", "of", "full marks"):
-        table.add_column(name, justify="left" if name == "hardest first" else "right")
-    for hard in one.hardest:
-        waiting = f" ({hard.waiting} to grade by hand)" if hard.waiting else ""
-        table.add_row(
-            hard.exercise + waiting,
-            "" if hard.mean is None else f"{hard.mean:.2f}",
-            f"{hard.max_score:g}",
-            str(hard.full_marks),
+SHOWN = 5
+"""Students named in a line; --json has all of them."""
+
+
+def _changes(changes: list[Change]) -> Iterator[str]:
+    """What grading the same notebooks again has changed, a line for each exercise and direction."""
+    by: dict[tuple[str, str, str], list[Change]] = {}
+    for one in changes:
+        way = "new" if one.before is None else "up" if one.after > one.before else "down"
+        by.setdefault((one.assignment, one.exercise, way), []).append(one)
+    for (assignment, exercise, way), own in sorted(by.items()):
+        names = ", ".join(
+            f"{one.student} {'' if one.before is None else f'{one.before:g} to '}{one.after:g}"
+            for one in own[:SHOWN]
         )
+        more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
+        yield f"{assignment}, {exercise}: {way} for {len(own)} with the same notebook ({names}{more})"
+
+
+def overview(one: Overview, out: Console) -> None:
+    """A class: the exercises, the mistakes, the submissions to look at. No word is cut at 72 columns."""
+
+    def tell(text: str) -> None:
+        out.print(text, soft_wrap=not out.is_terminal)
+
+    tell(f"[bold]{one.assignment}[/]: {escape(one.summary())}")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("hardest first", "points", "full marks", "discrimination"):
+        table.add_column(name, justify="left" if name == "hardest first" else "right", no_wrap=True)
+    for item in one.items:
+        figures = (
+            f"{item.waiting} wait" if item.share is None else f"{item.share:.0%}",
+            "" if item.full_share is None else f"{item.full_share:.0%}",
+            "" if item.discrimination is None else f"{item.discrimination:.2f}",
+        )
+        table.add_row(escape(item.exercise), *figures)
     out.print(table)
-    if one.misconceptions:
-        table = Table(title="what was misunderstood", show_lines=True)
-        for name in ("students", "exercise", "mistake", "what they were told"):
-            table.add_column(name, justify="right" if name == "students" else "left")
-        for mistake in one.misconceptions[:10]:
-            table.add_row(str(mistake.count), mistake.exercise, mistake.name, escape(mistake.hint))
-        out.print(table)
-        if len(one.misconceptions) > 10:
-            out.print(f"and {len(one.misconceptions) - 10} more in the page")
+    for item in one.items:
+        for odd in item.worth_mending:
+            tell(f"[yellow]worth mending:[/] {escape(item.exercise)}: {escape(odd)}")
+    for mistake in one.misconceptions[:MOST_MISTAKES]:
+        tell(f"[bold]{mistake.count} of {len(one.rows)}[/] {escape(f'{mistake.exercise}: {mistake.name}')}")
+        section = one.section(mistake.exercise)
+        read = f" ({section.says})" if section else ""
+        hint = textwrap.wrap(mistake.hint + read, min(out.width, WIDEST) - 4)
+        out.print(textwrap.indent("\n".join(hint), "    "), markup=False, soft_wrap=True)
+    if len(one.misconceptions) > MOST_MISTAKES:
+        tell(f"and {len(one.misconceptions) - MOST_MISTAKES} more mistakes in the page")
     for exercise, count in one.unrecognised.items():
-        out.print(f"{exercise}: {count} with a mistake that was not recognised", soft_wrap=True)
+        tell(f"{escape(exercise)}: {count} with a mistake that was not recognised")
     for look in one.looks:
-        out.print(f"[yellow]look:[/] {escape(f'{look.student}: {look.why}')}", soft_wrap=True)
+        tell(f"[yellow]look:[/] {escape(f'{look.student}: {look.kind}: {look.why}')}")
+    for pair in one.alike[:MOST_MISTAKES]:
+        shared = ", ".join(f"{part.exercise} {part.share:.0%}" for part in pair.exercises)
+        tell(f"[yellow]look:[/] {escape(' and '.join(pair.students))}: near-identical code: {escape(shared)}")
+    if len(one.alike) > MOST_MISTAKES:
+        tell(f"and {len(one.alike) - MOST_MISTAKES} more pairs with near-identical code in the page")
 
 
 def proof(proof: Proof, out: Console) -> None:

@@ -22,11 +22,11 @@ from autograder import exercises, release
 from autograder.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
 from autograder.files import FULL, only_one, read_seed, require_writable, write_atomically
-from autograder.grading import cages, gradebook, submissions, written
-from autograder.grading.executors import EXECUTORS, grade_all
+from autograder.grading import gradebook, submissions, written
+from autograder.grading.executors import EXECUTORS, grade_all, tier_of
 from autograder.grading.pair import Task, notebook_task
 from autograder.grading.session import Limits
-from autograder.grading.store import VerdictStore, key
+from autograder.grading.store import Identity, VerdictStore
 from autograder.grading.submissions import Found, Problem, Submission
 from autograder.grading.verdict import Verdict
 from autograder.layout import Course
@@ -49,11 +49,25 @@ class Graded:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Change:
+    """Points for one exercise that are other than those that the gradebook had."""
+
+    student: str
+    assignment: str
+    exercise: str
+    before: float | None
+    after: float
+    same_notebook: bool
+    """Whether it was graded before: the exercise or the grader has changed, and not what was handed in."""
+
+
 @dataclass
 class Batch:
     """What one run of the grader did."""
 
     graded: list[Graded] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     unwritten: list[str] = field(default_factory=list)
@@ -70,6 +84,7 @@ class Batch:
             "tier": self.tier,
             "assignments": {name: self.summary(name) for name in sorted({g.assignment for g in self.graded})},
             "submissions": [asdict(one) for one in self.graded],
+            "changes": [asdict(one) for one in self.changes],
             "problems": [asdict(one) for one in self.problems],
             "remarks": self.remarks,
             "unwritten": self.unwritten,
@@ -133,7 +148,7 @@ def grade(
     releases = {assignment: release.notebooks(course, assignment) for assignment in chosen}
     found = submissions.find(folder, {a: list(r) for a, r in releases.items()}, names)
     course.make_private()
-    tier = cages.required(allow_unsafe)
+    tier = tier_of(executor, allow_unsafe)
     with only_one(course.state / "lock", "autograder grade"):
         seed = secret_seed(course) if seed is None else seed
         batch = _Run(course, releases, found, limits, seed, force, tier).all(executor, workers, progress)
@@ -179,9 +194,9 @@ class _Run:
         self.seed = seed
         self.force = force
         self.batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
-        self.keys: dict[Submission, str] = {}
+        self.identities: dict[Submission, Identity] = {}
         self.stores: dict[str, VerdictStore] = {}
-        self.fresh: dict[str, VerdictStore] = {}
+        self.fresh: dict[str, tuple[VerdictStore, Identity]] = {}
         self.done = 0
 
     def all(self, executor: str, workers: int | None, progress: Progress) -> Batch:
@@ -193,7 +208,8 @@ class _Run:
                 self.stores[assignment] = stack.enter_context(VerdictStore(path))
             progress(0, len(self.found.submissions))
             for own, verdict in grade_all(self._tasks(progress), self.batch.tier, executor, workers):
-                self.fresh[own].add(own, verdict)
+                store, identity = self.fresh[own]
+                store.add(identity, verdict)
                 if verdict.status == "failed":
                     failed[own] = verdict
                 self._advance(progress)
@@ -238,16 +254,22 @@ class _Run:
                 self._report(submission, str(error))
                 self._advance(progress)
                 continue
-            own = key(data, released, self.batch.tier, self.seed, self.limits)
-            self.keys[submission] = own
+            identity = Identity.of(
+                data, released, submission.assignment, self.batch.tier, self.seed, self.limits
+            )
+            self.identities[submission], own = identity, identity.key
             if own in self.fresh or (own in store and not self.force):
                 self._advance(progress)
             else:
-                self.fresh[own] = store
-                yield own, notebook_task(submission.assignment, released, data, self.seed, self.limits)
+                self.fresh[own] = store, identity
+                known = [] if self.force else store.known(identity)
+                yield own, notebook_task(submission.assignment, released, data, self.seed, self.limits, known)
 
     def _store(self, submission: Submission) -> VerdictStore:
         return self.stores[submission.assignment]
+
+    def _verdict(self, submission: Submission) -> Verdict:
+        return self._store(submission)[self.identities[submission].key]
 
     def _report(self, submission: Submission, what: str) -> None:
         self.batch.problems.append(Problem(submission.student, submission.assignment, what))
@@ -255,8 +277,8 @@ class _Run:
     def _enter(self, failed: dict[str, Verdict]) -> None:
         """Enters all points in one transaction, then writes the graded notebooks."""
         graded: list[Submission] = []
-        for submission, own in self.keys.items():
-            verdict = failed.get(own) or self._store(submission)[own]
+        for submission, identity in self.identities.items():
+            verdict = failed.get(identity.key) or self._verdict(submission)
             if verdict.status == "graded":
                 graded.append(submission)
             elif verdict.status == "failed":
@@ -272,11 +294,11 @@ class _Run:
             for assignment in sorted({submission.assignment for submission in graded}):
                 book.learn(assignment, self.releases[assignment])
             for submission in graded:
-                verdict = self._store(submission)[self.keys[submission]]
+                verdict = self._verdict(submission)
                 self._enter_one(book, submission, verdict)
                 self.batch.graded.append(self._told(submission, verdict))
         for submission in graded:
-            notebook = written.noted(self._store(submission)[self.keys[submission]])
+            notebook = written.noted(self._verdict(submission))
             folder = self._written_to(submission)
             try:
                 written.write(folder, submission.notebook, notebook, submission.timestamp)
@@ -291,9 +313,16 @@ class _Run:
         scores = {cell.grade_id: cell.score for cell in verdict.cells if cell.score is not None}
         folder, stamp = self._written_to(submission), submission.timestamp
         done = written.is_written(folder, submission.notebook, notebook, stamp)
-        if done and book.is_entered(submission.assignment, submission.student, scores):
+        held = book.held(submission.assignment, submission.student)
+        if done and all(name in held and held[name] == score for name, score in scores.items()):
             book.penalise(submission.assignment, submission.student)
             return
+        same = self._store(submission).graded_otherwise(self.identities[submission])
+        self.batch.changes += [
+            Change(submission.student, submission.assignment, name, held.get(name), score, same)
+            for name, score in scores.items()
+            if held and held.get(name) != score
+        ]
         node = nbformat.from_dict(notebook)
         book.enter(
             submission.assignment,
@@ -312,7 +341,7 @@ class _Run:
             submission.assignment,
             verdict.score,
             verdict.max_score,
-            self.keys[submission] in self.fresh,
+            self.identities[submission].key in self.fresh,
             verdict.remarks,
         )
 

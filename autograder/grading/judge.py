@@ -17,6 +17,7 @@ import socket
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -111,7 +112,8 @@ def grade(task: dict[str, Any], sock: socket.socket) -> Verdict:
     try:
         if task["kind"] == "notebook":
             released = wire.json_from_array(task["released"])
-            return grade_notebook(session, task["assignment"], released, data, task["seed"])
+            known = [CellVerdict.from_dict(cell) for cell in wire.json_from_array(task["known"])]
+            return grade_notebook(session, task["assignment"], released, data, task["seed"], known)
         exercise = exercises.find(task["exercise"])
         return grade_file(session, exercise, data, task["is_notebook"], task["seed"], task["shrinking"])
     except matching.UnreadableError as error:
@@ -144,9 +146,19 @@ def grade_file(
 
 
 def grade_notebook(
-    session: Session, assignment: str, released: dict[str, Any], data: bytes, seed: int
+    session: Session,
+    assignment: str,
+    released: dict[str, Any],
+    data: bytes,
+    seed: int,
+    known: Sequence[CellVerdict] = (),
 ) -> Verdict:
-    """The verdict on a submitted notebook: cells run in order, each exercise examined at its test cell."""
+    """The verdict on a submitted notebook: cells run in order, each exercise examined at its test cell.
+
+    What is known of an exercise stands, unless it speaks of others: the kernel was lost in one of them, or it
+    rests on one.
+    """
+    standing = {cell.grade_id: cell for cell in known if cell.report and _speaks_for_itself(cell.report)}
     declared = {e.function_name: e for e in exercises.of_assignment(assignment)}
     for cell in released["cells"]:
         cell["source"] = matching.joined(cell["source"])
@@ -157,6 +169,9 @@ def grade_notebook(
     for cell in matched.cells:
         marks = cell["metadata"].get("nbgrader", {})
         if marks.get("grade") and not marks.get("solution"):
+            if marks["grade_id"] in standing:
+                verdicts[marks["grade_id"]] = standing[marks["grade_id"]]
+                continue
             exercise = declared[marks["grade_id"]]
             report = judge_exercise(session, exercise, sources, seed, troubles)
             report = _inherited(report, sources, verdicts)
@@ -226,6 +241,13 @@ def judge_exercise(
     return report
 
 
+RESTS_ON = "It rests on your"
+
+
+def _speaks_for_itself(report: Report) -> bool:
+    return report.status in ("examined", "forbidden", "blank") and not report.note.startswith(RESTS_ON)
+
+
 def _inherited(report: Report, sources: list[str], before: dict[str, CellVerdict]) -> Report:
     """Says of an unexplained failure that the function rests on an earlier answer which is not right."""
     if report.passed or report.status != "examined" or report.diagnosis or report.note:
@@ -235,9 +257,7 @@ def _inherited(report: Report, sources: list[str], before: dict[str, CellVerdict
     if not wrong:
         return report
     names = " and ".join(f"`{name}`" for name in wrong)
-    return dataclasses.replace(
-        report, note=f"It rests on your {names}, which is not right yet: mend that first."
-    )
+    return dataclasses.replace(report, note=f"{RESTS_ON} {names}, which is not right yet: mend that first.")
 
 
 def _examine_the_undefined(

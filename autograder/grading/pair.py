@@ -11,11 +11,13 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +26,7 @@ from autograder import cage
 from autograder.cage import homes, wire
 from autograder.grading import cages
 from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
-from autograder.grading.verdict import Verdict
+from autograder.grading.verdict import CellVerdict, Verdict
 
 Task = dict[str, Any]
 
@@ -40,8 +42,15 @@ class PairError(RuntimeError):
     """The zygote or the judge could not be started."""
 
 
-def notebook_task(assignment: str, released: bytes, submission: bytes, seed: int, limits: Limits) -> Task:
-    """The task of grading a submitted notebook against the released one."""
+def notebook_task(
+    assignment: str,
+    released: bytes,
+    submission: bytes,
+    seed: int,
+    limits: Limits,
+    known: Sequence[CellVerdict] = (),
+) -> Task:
+    """The task of grading a submitted notebook against the released one, but for what is known of it."""
     return {
         "kind": "notebook",
         "assignment": assignment,
@@ -49,6 +58,7 @@ def notebook_task(assignment: str, released: bytes, submission: bytes, seed: int
         "submission": wire.bytes_to_array(submission),
         "seed": seed,
         "limits": dataclasses.asdict(limits),
+        "known": wire.json_to_array([cell.as_dict() for cell in known]),
     }
 
 
@@ -73,10 +83,12 @@ class Pair:
     Args:
         tier: the walls around each submission, as in `autograder.grading.cages`. A or B must be found to
             hold, from the inside, each time a zygote starts.
+        user: who submissions run as, where root grades without walls; by default who grades.
     """
 
-    def __init__(self, tier: str) -> None:
+    def __init__(self, tier: str, user: str | None = None) -> None:
         self.tier = tier
+        self.user = user
         self._folder: Path | None = None
         self._zygote: _Process | None = None
         self._judge: _Process | None = None
@@ -149,6 +161,8 @@ class Pair:
             return
         self.close()
         self._folder = Path(tempfile.mkdtemp(prefix="autograder-"))
+        if self.user:
+            shutil.chown(self._folder, self.user)
         judge = [sys.executable, "-m", "autograder.grading.judge"]
         zygote = [sys.executable, "-I", str(Path(cage.__file__).parent / "zygote.py")]
         with cages.secret() as target:
@@ -160,6 +174,7 @@ class Pair:
                 json.dumps(told),
                 _bare_environment(self._folder),
                 self._folder,
+                self.user,
             )
             self._judge = _Process(judge, "", {**os.environ, **_SINGLE_THREADED}, None)
             ready = self._ready("zygote", self._zygote)
@@ -184,7 +199,12 @@ class _Process:
     """A long-lived helper process and the socket it takes orders on."""
 
     def __init__(
-        self, command: list[str], told: str, environment: dict[str, str], folder: Path | None
+        self,
+        command: list[str],
+        told: str,
+        environment: dict[str, str],
+        folder: Path | None,
+        user: str | None = None,
     ) -> None:
         self.control, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
@@ -198,6 +218,7 @@ class _Process:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 start_new_session=True,
+                **_identity(user),
             )
 
     @property
@@ -225,6 +246,13 @@ class _Process:
             os.killpg(self._process.pid, 9)
         self._process.wait()
         self._stderr.close()
+
+
+def _identity(user: str | None) -> dict[str, Any]:
+    """What makes a process another user's, and a member of no group but that user's."""
+    import pwd
+
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
 
 
 _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -9,33 +9,49 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from functools import cache
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-import autograder
-import tfcore
+from autograder import versions
 from autograder.grading.session import Limits
-from autograder.grading.verdict import Verdict
+from autograder.grading.verdict import CellVerdict, Verdict
 
-_START = b'{"key": "'
-
-
-@cache
-def grader_version() -> str:
-    """A hash of all source that a verdict depends on: the grader's, the exercises' and the reference's."""
-    told = hashlib.sha256()
-    for package in (autograder, tfcore):
-        folder = Path(str(package.__file__)).parent
-        for path in sorted(folder.rglob("*.py")):
-            told.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
-    return told.hexdigest()
+_START = re.compile(rb'\{"key": "(\w{64})", "submission": "(\w{64})", "status": "(\w+)"')
 
 
-def key(submission: bytes, released: bytes, tier: str, seed: int, limits: Limits) -> str:
-    """What a verdict depends on, as one hash: the same key needs no second grading."""
-    parts = (submission, released, grader_version().encode(), f"{tier} {seed} {limits}".encode())
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+@dataclass(frozen=True)
+class Identity:
+    """All that a verdict depends on.
+
+    Args:
+        submission: a hash of the notebook as it was handed in.
+        circumstances: a hash of the release, the heart of the grader, the tier, the seed and the limits.
+        exercises: the version of each exercise, by function.
+    """
+
+    submission: str
+    circumstances: str
+    exercises: dict[str, str]
+
+    @classmethod
+    def of(
+        cls, submission: bytes, released: bytes, assignment: str, tier: str, seed: int, limits: Limits
+    ) -> Identity:
+        told = (versions.of_heart().encode(), f"{tier} {seed} {limits}".encode())
+        circumstances = _hash(b"".join(_hash(part).encode() for part in (released, *told)))
+        return cls(_hash(submission), circumstances, versions.of_assignment(assignment))
+
+    @property
+    def key(self) -> str:
+        """One hash of it all: the same key needs no second grading."""
+        return _hash(json.dumps([self.submission, self.circumstances, self.exercises]).encode())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 class VerdictStore:
@@ -45,6 +61,8 @@ class VerdictStore:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b")  # noqa: SIM115
         self._places: dict[str, int] = {}
+        self._latest: dict[str, tuple[str, int]] = {}
+        self._again: set[str] = set()
         self._read_places()
 
     def __enter__(self) -> VerdictStore:
@@ -62,29 +80,65 @@ class VerdictStore:
         return len(self._places)
 
     def __getitem__(self, key: str) -> Verdict:
-        self._file.seek(self._places[key])
-        return Verdict.from_dict(json.loads(self._file.readline())["verdict"])
+        return Verdict.from_dict(self._line(self._places[key])["verdict"])
 
-    def add(self, key: str, verdict: Verdict) -> None:
+    def known(self, identity: Identity) -> list[CellVerdict]:
+        """What the last verdict on the same notebook says of exercises that have not changed since."""
+        if identity.submission not in self._latest:
+            return []
+        line = self._line(self._latest[identity.submission][1])
+        if line["circumstances"] != identity.circumstances:
+            return []
+        same = {
+            name for name, version in identity.exercises.items() if line["exercises"].get(name) == version
+        }
+        verdict = Verdict.from_dict(line["verdict"])
+        return [cell for cell in verdict.cells if cell.grade_id in same and cell.report]
+
+    def graded_otherwise(self, identity: Identity) -> bool:
+        """Whether the same notebook was graded before, by another version or under other circumstances."""
+        return identity.submission in self._again
+
+    def add(self, identity: Identity, verdict: Verdict) -> None:
         """Appends a verdict. One where the grader itself failed is written down too, but not found again."""
-        line = json.dumps({"key": key, "status": verdict.status, "verdict": verdict.as_dict()})
+        told = {
+            "key": identity.key,
+            "submission": identity.submission,
+            "status": verdict.status,
+            "circumstances": identity.circumstances,
+            "exercises": identity.exercises,
+            "verdict": verdict.as_dict(),
+        }
+        line = json.dumps(told).encode() + b"\n"
         place = self._file.seek(0, os.SEEK_END)
-        self._file.write(line.encode() + b"\n")
+        self._file.write(line)
         self._file.flush()
-        if verdict.status != "failed":
-            self._places[key] = place
+        self._remember(line, place)
 
     def sync(self) -> None:
         """Returns when all that was added is on the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    def _line(self, place: int) -> dict[str, Any]:
+        self._file.seek(place)
+        told: dict[str, Any] = json.loads(self._file.readline())
+        return told
+
     def _read_places(self) -> None:
         self._file.seek(0)
         place, line = 0, b"\n"
         for line in self._file:
-            if line.startswith(_START) and line.endswith(b"}\n") and b'"status": "failed"' not in line[:120]:
-                self._places[line[len(_START) : len(_START) + 64].decode()] = place
+            if line.endswith(b"}\n"):
+                self._remember(line, place)
             place += len(line)
         if not line.endswith(b"\n"):
             self._file.write(b" cut off\n")
+
+    def _remember(self, line: bytes, place: int) -> None:
+        if not (start := _START.match(line)) or start[3] == b"failed":
+            return
+        key, submission = start[1].decode(), start[2].decode()
+        if self._latest.get(submission, (key, 0))[0] != key:
+            self._again.add(submission)
+        self._places[key], self._latest[submission] = place, (key, place)

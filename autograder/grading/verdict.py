@@ -22,6 +22,9 @@ class CellVerdict:
         report = Report.from_dict(data["report"]) if data["report"] else None
         return cls(data["grade_id"], data["score"], data["max_score"], report)
 
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"report": self.report.as_dict() if self.report else None}
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -56,9 +59,7 @@ class Verdict:
         return sum(cell.max_score for cell in self.cells if cell.score is not None)
 
     def as_dict(self) -> dict[str, Any]:
-        data = asdict(self)
-        for told, cell in zip(data["cells"], self.cells, strict=True):
-            told["report"] = cell.report.as_dict() if cell.report else None
+        data = asdict(self) | {"cells": [cell.as_dict() for cell in self.cells]}
         return data | {"score": self.score, "max_score": self.max_score}
 
     @classmethod
