@@ -43,7 +43,7 @@ def _read(sources: list[str]) -> tuple[dict[str, list[ast.AST]], dict[str, str]]
     definitions: dict[str, list[ast.AST]] = {}
     imports: dict[str, str] = {}
     for source in sources:
-        for statement in _statements(source):
+        for statement in statements(source):
             _collect(statement, definitions, imports)
     return definitions, imports
 
@@ -80,7 +80,7 @@ def told(found: str, written: str | None = None) -> str:
     return f"`{written or found}` is what this exercise asks you to write. Write it yourself."
 
 
-def _statements(source: str) -> list[ast.stmt]:
+def statements(source: str) -> list[ast.stmt]:
     """The statements of a cell, magics and shell lines left out; none if it does not parse."""
     plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
     try:
@@ -91,7 +91,7 @@ def _statements(source: str) -> list[ast.stmt]:
 
 def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports: dict[str, str]) -> None:
     if isinstance(statement, ast.Import | ast.ImportFrom):
-        for name, dotted in _imported(statement).items():
+        for name, dotted in imported(statement).items():
             imports[name] = dotted
             definitions.pop(name, None)
     elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -107,7 +107,7 @@ def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports
                 _collect(inner, definitions, imports)
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+def imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     """The names that an import binds, each with the dotted name it stands for."""
     if isinstance(node, ast.Import):
         return {
@@ -128,7 +128,7 @@ def _bound(node: ast.AST) -> dict[str, str | None]:
             bound[inner.name] = None
     for inner in ast.walk(node):
         if isinstance(inner, ast.Import | ast.ImportFrom):
-            bound |= _imported(inner)
+            bound |= imported(inner)
     return bound
 
 

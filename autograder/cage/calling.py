@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import io
+import re
 import sys
 import traceback
 import types
@@ -118,6 +119,11 @@ def _operator(frame: types.FrameType, forbidden: set[tuple[str, ...]]) -> str | 
     return next((name for package, *names in forbidden for name in names if name in called), None)
 
 
+def _plain(name: Any) -> str:
+    """What torch calls `softmax` in other places: ``_softmax``, ``special_softmax``, ``_sparse_softmax``."""
+    return re.sub(r"^_?(special_|sparse_|masked_)?", "", str(name))
+
+
 @contextlib.contextmanager
 def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
     """Records calls to the forbidden functions, however they are reached, as ``package.module.name``.
@@ -144,7 +150,7 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
         package = str(module).partition(".")[0]
         if package not in packages:
             return
-        name = str(name).removeprefix("_")
+        name = _plain(name)
         if ((package, name) in short or (package,) in short) and module != METERS:
             seen.append(f"{module}.{name}")
 
@@ -165,7 +171,7 @@ def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[
 
     class Seen(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (name := str(getattr(func, "__name__", "")).removeprefix("_")) in names:
+            if (name := _plain(getattr(func, "__name__", ""))) in names:
                 seen.append(f"torch.{name}")
             return func(*args, **(kwargs or {}))
 

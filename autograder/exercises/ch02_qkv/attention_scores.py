@@ -10,6 +10,7 @@ import numpy as np
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, near
+from autograder.exercises.library import ATTENTION
 from tfcore import ops
 
 
@@ -98,16 +99,7 @@ EXERCISE = Exercise(
         Property("scores grow with query and key", bilinear),
         Property("each score is one dot product", by_hand),
     ),
-    forbidden=(
-        "torch.nn.functional.scaled_dot_product_attention",
-        "torch.scaled_dot_product_attention_math",
-        "torch.scaled_dot_product_flash_attention",
-        "torch.scaled_dot_product_flash_attention_for_cpu",
-        "torch.scaled_dot_product_efficient_attention",
-        "torch.native_multi_head_attention",
-        "torch.nn.functional.multi_head_attention_forward",
-        "torch.nn.MultiheadAttention",
-    ),
+    forbidden=ATTENTION,
 )
 
 

@@ -21,6 +21,7 @@ from autograder.exercises.ch09_variants.weighing import (
 )
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, near, on_any_device
+from autograder.exercises.library import ATTENTION
 from tfcore import ring
 
 
@@ -173,16 +174,7 @@ EXERCISE = Exercise(
         *LAST,
         Property("the cut into shards does not show", any_cut),
     ),
-    forbidden=(
-        "torch.nn.functional.scaled_dot_product_attention",
-        "torch.scaled_dot_product_attention_math",
-        "torch.scaled_dot_product_flash_attention",
-        "torch.scaled_dot_product_flash_attention_for_cpu",
-        "torch.scaled_dot_product_efficient_attention",
-        "torch.native_multi_head_attention",
-        "torch.nn.functional.multi_head_attention_forward",
-        "torch.nn.MultiheadAttention",
-    ),
+    forbidden=ATTENTION,
 )
 
 

@@ -31,6 +31,7 @@ from autograder.exercises.laws import (
     near,
     on_any_device,
 )
+from autograder.exercises.library import ATTENTION
 from tfcore.attention import attention, merge
 
 
@@ -197,16 +198,7 @@ EXERCISE = Exercise(
         Property("the size of a block does not show", any_block_size),
         Property("one block or the step to the next", each_block_alone),
     ),
-    forbidden=(
-        "torch.nn.functional.scaled_dot_product_attention",
-        "torch.scaled_dot_product_attention_math",
-        "torch.scaled_dot_product_flash_attention",
-        "torch.scaled_dot_product_flash_attention_for_cpu",
-        "torch.scaled_dot_product_efficient_attention",
-        "torch.native_multi_head_attention",
-        "torch.nn.functional.multi_head_attention_forward",
-        "torch.nn.MultiheadAttention",
-    ),
+    forbidden=ATTENTION,
 )
 
 

@@ -1,0 +1,28 @@
+"""The library functions that are an exercise themselves, in families: who forbids one forbids all its kin."""
+
+from __future__ import annotations
+
+ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.scaled_dot_product_attention_math",
+    "torch.scaled_dot_product_flash_attention",
+    "torch.scaled_dot_product_flash_attention_for_cpu",
+    "torch.scaled_dot_product_efficient_attention",
+    "torch.native_multi_head_attention",
+    "torch.nn.functional.multi_head_attention_forward",
+    "torch.nn.MultiheadAttention",
+)
+
+SOFTMAX = (
+    "scipy.special.softmax",
+    "scipy.special.log_softmax",
+    "scipy.special.logsumexp",
+    "torch.softmax",
+    "torch.safe_softmax",
+    "torch.log_softmax",
+    "torch.logsumexp",
+    "torch.nn.functional.softmin",
+    "torch.nn.functional.cross_entropy",
+    *ATTENTION,
+)
+"""Also what takes a softmax on its way, so that the identity for keys or values brings it to light."""

@@ -1,0 +1,113 @@
+"""Finds, in the text of a submission, names that no honest answer needs: a reason to look, and no more.
+
+A submission may rewrite the grader's code in its own process and then lie about what only that process knows.
+It cannot do so without getting hold of it, and the ways there have names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from autograder import forbidden
+
+LIES = "rewrites the grader's code, which can then lie about what was called and what it cost"
+BLINDS = "blinds the watch over forbidden calls"
+SEARCHES = "searches the process for the grader's objects"
+HIDES = "runs text as code, which hides what is called"
+
+TELLTALE = {
+    "cage": LIES,
+    "sys.modules": LIES,
+    "sys.meta_path": LIES,
+    "sys.path_hooks": LIES,
+    "__code__": LIES,
+    "__globals__": LIES,
+    "__closure__": LIES,
+    "__builtins__": LIES,
+    "ctypes": LIES,
+    "setprofile": BLINDS,
+    "settrace": BLINDS,
+    "addaudithook": BLINDS,
+    "DisableTorchFunction": BLINDS,
+    "DisableTorchFunctionSubclass": BLINDS,
+    "get_objects": SEARCHES,
+    "get_referrers": SEARCHES,
+    "get_referents": SEARCHES,
+    "_getframe": SEARCHES,
+    "_current_frames": SEARCHES,
+    "currentframe": SEARCHES,
+    "inspect.stack": SEARCHES,
+    "__subclasses__": SEARCHES,
+    "f_back": SEARCHES,
+    "f_globals": SEARCHES,
+    "f_locals": SEARCHES,
+    "tb_frame": SEARCHES,
+    "builtins.exec": HIDES,
+    "builtins.eval": HIDES,
+    "builtins.compile": HIDES,
+    "builtins.__import__": HIDES,
+}
+"""A name, whole or with the module it belongs to, and what it may be there for."""
+
+
+_ANY = re.compile(rf"\.({'|'.join(map(re.escape, TELLTALE))})(?=\.)")
+
+
+def remarks(sources: list[str]) -> list[str]:
+    """A remark for each telltale name in the cells of a submission, with the line where it first stands."""
+    found: dict[str, str] = {}
+    for source in sources:
+        lines = source.splitlines()
+        for name, number in _names(source):
+            for hit in _ANY.findall(f".{name}."):
+                found.setdefault(hit, lines[number - 1].strip()[:100])
+    return [
+        f"no answer needs `{name}`, which {TELLTALE[name]}; it stands in `{line}`"
+        for name, line in found.items()
+    ]
+
+
+def _names(source: str) -> Iterator[tuple[str, int]]:
+    """Every dotted name that a cell uses or spells out as a text, with the number of its line."""
+    nodes = [inner for statement in forbidden.statements(source) for inner in ast.walk(statement)]
+    imports: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported = forbidden.imported(node)
+            imports |= imported
+            yield from ((dotted, node.lineno) for dotted in imported.values())
+    for node in nodes:
+        if isinstance(node, ast.Attribute | ast.Name):
+            yield _resolved(node, imports), node.lineno
+        elif isinstance(node, ast.Constant | ast.BinOp) and (text := _text(node)):
+            yield text, node.lineno
+
+
+def _resolved(node: ast.Attribute | ast.Name, imports: dict[str, str]) -> str:
+    """``s.modules`` as ``sys.modules``, where `s` stands for the module; a bare name is Python's own."""
+    parts: list[str] = []
+    step: ast.expr = node
+    while isinstance(step, ast.Attribute):
+        parts.append(step.attr)
+        step = step.value
+    if not isinstance(step, ast.Name):
+        return ".".join(["", *reversed(parts)])
+    root = imports.get(step.id) or (step.id if parts else f"builtins.{step.id}")
+    return ".".join([root, *reversed(parts)])
+
+
+def _text(node: ast.AST) -> str | None:
+    """The text that a node spells out, also piece by piece: ``"set" + "profile"``."""
+    pieces: list[str] = []
+    waiting = [node]
+    while waiting:
+        last = waiting.pop()
+        if isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
+            waiting += [last.left, last.right]
+        elif isinstance(last, ast.Constant) and isinstance(last.value, str):
+            pieces.append(last.value)
+        else:
+            return None
+    return "".join(reversed(pieces))

@@ -1,0 +1,72 @@
+"""Names that no honest answer needs are told to the teacher, however they are written; no honest one is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from exercise_bank import NAMES, answers
+
+from autograder import exercises, telltale
+
+COURSE = Path(__file__).resolve().parents[2]
+
+WRITTEN = {
+    "sys.modules": [
+        "import sys\nsys.modules['x']",
+        "import sys as s\ns.modules",
+        "from sys import modules as m",
+        "vars(__import__('sys'))\ngetattr(sys, 'x')\nx = 'sys.modules'",
+    ],
+    "setprofile": [
+        "sys.setprofile(None)",
+        "getattr(sys, 'set' + 'profile')(None)",
+        "threading.setprofile(f)",
+    ],
+    "cage": ["import cage.calling", "from cage import watch", "x.startswith('cage')", "m['cage.watch']"],
+    "get_objects": ["import gc\ngc.get_objects()", "from gc import get_objects as o"],
+    "__code__": ["f.__code__ = g.__code__", "f().__code__"],
+    "builtins.exec": ["exec('x = 1')", "import builtins\nbuiltins.exec('')"],
+    "f_back": ["%matplotlib inline\nsys.exc_info()[2].tb_frame.f_back"],
+}
+
+
+@pytest.mark.parametrize(("name", "source"), [(n, s) for n, sources in WRITTEN.items() for s in sources])
+def test_it_is_told_however_it_is_written(name, source):
+    found = telltale.remarks(["x = 1", source])
+    assert any(f"`{name}`" in remark for remark in found), found
+
+
+def test_the_line_is_shown_and_each_name_told_once():
+    (remark,) = telltale.remarks(["a = 1\nsys.setprofile(None)  # quiet", "sys.setprofile(f)"])
+    assert remark.endswith("it stands in `sys.setprofile(None)  # quiet`")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "list(model.modules())\nmodel.eval()\ntorch.stack([x])\nre.compile('x')",
+        "'the lion left its cage. It was too old'",
+        "# sys.setprofile\n\n'''exec(x) would do the same'''",
+        "this is no Python sys.modules",
+    ],
+)
+def test_what_only_looks_alike_is_not_told(source):
+    assert telltale.remarks([source]) == []
+
+
+def test_a_name_may_be_spelled_in_many_pieces():
+    (remark,) = telltale.remarks(["x = " + " + ".join(repr(letter) for letter in "setprofile" + "." * 500)])
+    assert "`setprofile`" in remark
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_answer_of_the_bank_is_told(name):
+    exercise = exercises.find(name)
+    pasted = [exercise.given_source, *(answer.pasted(exercise.function_name) for answer in answers(exercise))]
+    assert telltale.remarks(pasted) == []
+
+
+@pytest.mark.parametrize("path", sorted(COURSE.glob("solutions/*/*.ipynb")), ids=lambda path: path.stem)
+def test_no_solution_is_told(path):
+    cells = json.loads(path.read_text())["cells"]
+    assert telltale.remarks(["".join(c["source"]) for c in cells if c["cell_type"] == "code"]) == []
