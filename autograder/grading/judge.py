@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from autograder import exercises, forbidden
+from autograder import exercises, forbidden, telltale
 from autograder.cage import wire
 from autograder.checking import UNJUDGED, Examination
 from autograder.exercise import Exercise
@@ -204,7 +204,8 @@ def grade_notebook(
         for failure in (verdict.report.failures if verdict.report else ())
         if failure.fault.startswith(UNJUDGED)
     ]
-    remarks = [*matched.notes, *unjudged, *([f"the kernel was lost: {session.dead}"] if session.dead else [])]
+    lost = [f"the kernel was lost: {session.dead}"] if session.dead else []
+    remarks = [*matched.notes, *unjudged, *lost, *telltale.remarks(sources)]
     notebook = {
         "cells": [{"id": f"cell-{i}", **cell} for i, cell in enumerate(matched.cells)],
         "metadata": released["metadata"],
