@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import ctypes
 import os
 import resource
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import landlock, syscalls
+from . import landlock, limits, syscalls
 
 DESCRIPTORS = 256
 MOST_DESCRIPTORS = 1 << 16
@@ -74,17 +73,11 @@ def prepared(config: dict[str, Any]) -> Walls:
 
 def _limit(memory_bytes: int, cpu_seconds: int) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if os.path.exists("/proc/self/statm") else 0
-    limits = {
-        resource.RLIMIT_AS: pages * resource.getpagesize() + memory_bytes,
-        resource.RLIMIT_FSIZE: FILE_BYTES,
-        resource.RLIMIT_NOFILE: DESCRIPTORS,
-        resource.RLIMIT_CORE: 0,
-    }
-    for which, limit in limits.items():
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(which, (limit, limit))
-    with contextlib.suppress(ValueError, OSError):  # XCPU first, so that KILL always comes from others
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
+    limits.lower(resource.RLIMIT_AS, pages * resource.getpagesize() + memory_bytes)
+    limits.lower(resource.RLIMIT_FSIZE, FILE_BYTES)
+    limits.lower(resource.RLIMIT_NOFILE, DESCRIPTORS)
+    limits.lower(resource.RLIMIT_CORE, 0)
+    limits.lower(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 5)  # XCPU first: KILL comes from others
 
 
 def _drop_capabilities() -> None:

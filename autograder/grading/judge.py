@@ -8,7 +8,6 @@ it forks.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 import os
@@ -22,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from autograder import exercises, forbidden, telltale
-from autograder.cage import wire
+from autograder.cage import limits, wire
 from autograder.checking import UNJUDGED, Examination
 from autograder.exercise import Exercise
 from autograder.grading import matching
@@ -74,13 +73,10 @@ def main() -> None:
             _tell(control, Verdict("failed", note="the judge of this submission ended without a verdict"))
 
 
-def _limit(limits: dict[str, Any]) -> None:
+def _limit(asked: dict[str, Any]) -> None:
     """What judging one submission may take, whatever it sends: of memory, and of processor time."""
-    memory = MEMORY + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    seconds = int(limits["total_seconds"]) + OVERHEAD_SECONDS
-    for which, limit in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds)):
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(which, (limit, limit))
+    limits.lower(resource.RLIMIT_DATA, MEMORY + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    limits.lower(resource.RLIMIT_CPU, int(asked["total_seconds"]) + OVERHEAD_SECONDS)
 
 
 @cache

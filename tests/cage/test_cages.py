@@ -1,6 +1,7 @@
 """What a tier promises is tried from the inside; where it does not hold, nothing is graded."""
 
 import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_course import LIMITS, RIGHT, SEED
 
-from autograder.cage import homes
+from autograder.cage import homes, limits, probe, walls
 from autograder.cage.attempts import ATTEMPTS
 from autograder.errors import BadInputError
 from autograder.grading import cages
@@ -154,3 +155,27 @@ def test_a_link_out_of_a_home_is_not_followed(tmp_path):
     homes.empty(home)
     assert not list(home.iterdir())
     assert (kept / "file").read_text() == "kept"
+
+
+def test_a_limit_that_cannot_be_set_is_no_wall(monkeypatch):
+    """Without it a submission could take all of the machine's memory: rather nothing is graded."""
+
+    def refuse(which, bounds):
+        raise OSError("not here")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    with pytest.raises(OSError, match="could not be put up"):
+        probe.facts(walls.Walls(), {"path": "/nowhere"})
+
+
+def test_a_limit_is_never_more_than_the_machine_allows():
+    """A container may allow less than is asked for; that much less holds then."""
+    inwards, outwards = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        limits.lower(resource.RLIMIT_NOFILE, 128)
+        os.write(outwards, str(resource.getrlimit(resource.RLIMIT_NOFILE)).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(inwards, 100) == b"(64, 64)"
