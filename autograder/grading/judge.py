@@ -1,8 +1,8 @@
 """Grades one submission: drives the child over the wire and decides what its answers are worth.
 
 The judge knows the exercises and the secret seed and never runs a line of a student's code. It is started as
-a module by `autograder.grading.pair` with the number of its control socket, and forks for each submission, so
-that nothing passes from one student to the next. What all of them are compared with, the judge finds before
+a module by `autograder.grading.pair` with the number of its control socket and the folder of its pair, and
+forks for each submission, so that nothing passes from one student to the next. What all of them are compared with, the judge finds before
 it forks.
 """
 
@@ -18,10 +18,11 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from autograder import exercises, forbidden, telltale
-from autograder.cage import limits, wire
+from autograder.cage import homes, limits, wire
 from autograder.checking import UNJUDGED, Examination
 from autograder.exercise import Exercise
 from autograder.grading import matching
@@ -49,7 +50,8 @@ def main() -> None:
     handed_in: Counter[str] = Counter()
     while True:
         tag, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        if not tag:
+        if not tag:  # the driver is gone; it would have ended us before it removed this
+            homes.remove(Path(sys.argv[2]))
             return
         task = wire.receive(control)
         asked = task.get("assignment") or task["exercise"]

@@ -176,7 +176,7 @@ class Pair:
                 self._folder,
                 self.user,
             )
-            self._judge = _Process(judge, "", {**os.environ, **_SINGLE_THREADED}, None)
+            self._judge = _Process(judge, str(self._folder), {**os.environ, **_SINGLE_THREADED}, None)
             ready = self._ready("zygote", self._zygote)
             self._ready("judge", self._judge)
         if self.tier in cages.SAFE:

@@ -205,23 +205,23 @@ def test_no_descriptor_is_kept_from_one_submission_to_the_next(pair, grade_file)
 
 
 @pytest.mark.slow
-def test_both_processes_end_when_the_driver_is_killed(pair):
+def test_both_processes_end_and_leave_nothing_when_the_driver_is_killed(pair):
     driver = """
 import os, sys
 from small_course import LIMITS, RIGHT
 from autograder.grading.pair import Pair, file_task
 pair = Pair(sys.argv[1])
 pair.grade(file_task("softmax", RIGHT.encode(), False, 1, LIMITS))
-print(pair._zygote._process.pid, pair._judge._process.pid, flush=True)
+print(pair._zygote._process.pid, pair._judge._process.pid, pair._folder, flush=True)
 os.kill(os.getpid(), 9)
 """
     run = subprocess.run(
         [sys.executable, "-c", driver, pair.tier], capture_output=True, text=True, cwd=Path(__file__).parent
     )
-    pids = [int(pid) for pid in run.stdout.split()]
+    *pids, folder = run.stdout.split()
     assert len(pids) == 2
     for _ in range(100):
-        if not any(is_running(pid) for pid in pids):
+        if not any(is_running(int(pid)) for pid in pids) and not Path(folder).exists():
             return
         time.sleep(0.1)
-    raise AssertionError("a process is left behind")
+    raise AssertionError("a process or its folder is left behind")
