@@ -78,6 +78,15 @@ CourseFolder = Annotated[
         "--course", help="The course's folder, the one with nbgrader_config.py.", show_default="here"
     ),
 ]
+Gradebook = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        help="The gradebook's address: sqlite:///FILE, or postgresql://USER@HOST/DATABASE with the password "
+        "in ~/.pgpass.",
+        show_default="as in nbgrader_config.py",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 AllowUnsafe = Annotated[
     bool, typer.Option("--allow-unsafe", help="Grade also where no walls hold; see `autograder doctor`.")
@@ -268,6 +277,7 @@ def grade(
     force: Annotated[bool, typer.Option("--force", help="Grade again what was graded before.")] = False,
     allow_unsafe: AllowUnsafe = False,
     course: CourseFolder = Path(),
+    db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
     """Grades submissions into nbgrader's gradebook and writes autograded/.
@@ -283,7 +293,7 @@ def grade(
     )
     with progress("grading") as told:
         done = batch.grade(
-            Course.at(course),
+            Course.at(course, db),
             assignments or [],
             submissions,
             executor=executor,
@@ -308,12 +318,13 @@ def feedback(
     force: Annotated[bool, typer.Option("--force", help="Make every page again.")] = False,
     workers: Workers = None,
     course: CourseFolder = Path(),
+    db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
     """Writes a page of feedback for each graded notebook; only what changed is made again."""
     from autograder.feedback import give
 
-    here = Course.at(course)
+    here = Course.at(course, db)
     with progress("feedback") as told:
         done = give(here, here.chosen(assignments or []), workers=workers, force=force, progress=told)
     if as_json:
@@ -339,11 +350,16 @@ def feedback(
 
 
 @app.command(epilog=_examples("autograder report", "autograder report ch02_qkv --json"))
-def report(assignments: Assignments = None, course: CourseFolder = Path(), as_json: Json = False) -> None:
+def report(
+    assignments: Assignments = None,
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
     """Shows the class at a glance and writes reports/<assignment>.html."""
     from autograder import overview
 
-    here = Course.at(course)
+    here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
     made = [overview.of(here, name) for name in _graded(here, chosen, bool(assignments))]
     paths = [overview.write(here, one) for one in made]
@@ -391,10 +407,19 @@ def export(
     Who could not be graded has a line without points; the last column says why. A platform's file is given
     back with the grades of those whom it names.
     """
+    db: Gradebook = None,
     from autograder import export as exporting
     from autograder.files import require_writable, write_atomically
 
-    here = Course.at(course)
+    here = Course.at(course, db)
+    if format == "gradescope":
+        if output is None or output.is_file():
+            raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
+        files, notes = exporting.results(here, here.chosen(assignments or []), output)
+        say(f"{plural(len(files), 'file')} in {escape(str(output))}")
+        for note in notes:
+            say(f"[yellow]note:[/] {escape(note)}")
+        return
     text, notes = exporting.table(here, here.chosen(assignments or []), format, into)
     if output is None:
         typer.echo(text, nl=False)

@@ -92,6 +92,7 @@ def _gradebook(course: Course | None) -> Finding:
     if course is None:
         return Finding("course", "problem", f"no {CONFIG} here; run this in the folder of the course")
     try:
+        from autograder import databases
         from autograder.errors import BadInputError
         from autograder.grading import gradebook
     except ImportError as error:
@@ -100,7 +101,7 @@ def _gradebook(course: Course | None) -> Finding:
         there = gradebook.exists(course)
     except BadInputError as error:
         return Finding("gradebook", "problem", str(error))
-    where = course.db_file.name if course.db_file else "on a server"
+    where = course.db_file.name if course.db_file else databases.called(course.db_url)
     says = f"{where}, schema {gradebook.expected_revision()}"
     return Finding("gradebook", "ok", says if there else "none yet; the first grading makes it")
 

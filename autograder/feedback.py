@@ -17,7 +17,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from autograder import safe_html
+from sqlalchemy.exc import SQLAlchemyError
+
+from autograder import feedback_page, report, safe_html
 from autograder.errors import BadInputError
 from autograder.files import FULL, require_writable, write_atomically, write_if_changed
 from autograder.grading import gradebook
@@ -62,7 +64,7 @@ def give(
     """Writes ``feedback/<student>/<assignment>/<notebook>.html`` for all that is graded.
 
     Raises:
-        BadInputError: nothing is graded, or the folder cannot be written.
+        BadInputError: nothing is graded, the folder cannot be written, or the gradebook cannot be read.
     """
     gradebook.require(course)
     require_writable(course.feedback)
@@ -77,13 +79,16 @@ def give(
     stale = [p for p in pages if force or known.get(_name(p)) != p.fingerprint or not p.target.is_file()]
     progress(0, len(stale))
     unwritten: dict[Page, str] = {}
-    for done, (page, why) in enumerate(_rendered(course, stale, workers), 1):
-        if why:
-            unwritten[page] = f"{page.target.parent} ({why})"
-            known.pop(_name(page), None)
-        else:
-            known[_name(page)] = page.fingerprint
-        progress(done, len(stale))
+    try:
+        for done, (page, why) in enumerate(_rendered(course, stale, workers), 1):
+            if why:
+                unwritten[page] = f"{page.target.parent} ({why})"
+                known.pop(_name(page), None)
+            else:
+                known[_name(page)] = page.fingerprint
+            progress(done, len(stale))
+    except SQLAlchemyError as error:
+        raise gradebook.cannot_be_used(course, error) from error
     course.make_private()
     write_if_changed(memory, json.dumps(known, indent=1, sort_keys=True).encode())
     unchanged = tuple(page.target for page in pages if page not in stale)
@@ -128,28 +133,27 @@ def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterato
     """Makes the pages, and yields each when it is written, with what stood in its way."""
     if len(pages) <= FEW:
         for page in pages:
-            yield page, render(course.root, page)
+            yield page, render(course, page)
         return
     count = min(workers or os.cpu_count() or 1, len(pages))
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         yield from zip(pages, pool.map(render, [course.root] * len(pages), pages, chunksize=4), strict=True)
 
 
-_exporters: dict[Path, Any] = {}
+_exporters: dict[Course, Any] = {}
 
 
-def render(root: Path, page: Page) -> str:
+def render(course: Course, page: Page) -> str:
     """Makes one page, and says why it could not be written, if it could not."""
     from nbgrader.converters import GenerateFeedback
 
-    course = Course(root)
-    if root not in _exporters:
+    if course not in _exporters:
         quiet = logging.Logger("nbgrader-feedback", logging.CRITICAL)
         converter = GenerateFeedback(coursedir=course.coursedir(), config=course.config, log=quiet)
         exporter = converter.exporter_class(parent=converter, config=converter.config)
         for preprocessor in converter.preprocessors:
             exporter.register_preprocessor(preprocessor)
-        _exporters[root] = exporter
+        _exporters[course] = exporter
     resources = {
         "unique_key": page.notebook,
         "output_files_dir": f"{page.notebook}_files",
@@ -160,7 +164,7 @@ def render(root: Path, page: Page) -> str:
             "db_url": course.db_url,
         },
     }
-    html, _ = _exporters[root].from_filename(str(page.source), resources=resources)
+    html, _ = _exporters[course].from_filename(str(page.source), resources=resources)
     timestamp = page.source.with_name("timestamp.txt")
     try:
         if timestamp.is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,16 @@ class Course:
     """A course's folder and what nbgrader's configuration says of it."""
 
     root: Path
+    db: str = field(default="", repr=False)
+    """The gradebook's address, where it is not the configuration's."""
 
     @classmethod
-    def at(cls, folder: Path) -> Course:
+    def at(cls, folder: Path, db: str | None = None) -> Course:
         """The course in that folder.
+
+        Args:
+            folder: the one with nbgrader's configuration.
+            db: the gradebook's address, where it is not the configuration's.
 
         Raises:
             BadInputError: no course is there.
@@ -35,7 +41,7 @@ class Course:
                 f"{root} is no course: it has no {CONFIG}. Run this in the folder of the course, or name "
                 "that folder with --course."
             )
-        return cls(root)
+        return cls(root, db or "")
 
     @property
     def config(self) -> Any:
@@ -86,18 +92,20 @@ class Course:
         """Makes the folder of what the grader remembers, for its owner's eyes only."""
         self.state.mkdir(mode=0o700, exist_ok=True)
 
-    @property
+    @cached_property
     def db_url(self) -> str:
-        """The gradebook's address, absolute where it is a file."""
-        url = str(self._config.get("CourseDirectory", {}).get("db_url", "") or "sqlite:///gradebook.db")
-        plain = url.removeprefix("sqlite:///")
-        return f"sqlite:///{self.root / plain}" if plain != url else url
+        """The gradebook's address, as `autograder.databases` completes it."""
+        from autograder import databases
+
+        given = self.db or self._config.get("CourseDirectory", {}).get("db_url", "")
+        return databases.address(str(given or "sqlite:///gradebook.db"), self.root)
 
     @property
     def db_file(self) -> Path | None:
         """The gradebook's file, or None when it is on a server."""
-        plain = self.db_url.removeprefix("sqlite:///")
-        return Path(plain) if plain != self.db_url else None
+        from autograder import databases
+
+        return databases.file_of(self.db_url)
 
     @cached_property
     def assignments(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets.config import Application, Config
 from traitlets import Bool
 
 from autograder import release
@@ -28,7 +29,8 @@ from autograder.layout import Course
 
 def teach_gradebook(assignment: str, student: str, notebooks: list[str]) -> None:
     """Before an assignment is autograded: makes sure that the gradebook knows its cells."""
-    course = Course.at(Path())
+    told = Application.instance().config if Application.initialized() else Config()
+    course = Course.at(Path(), told.CourseDirectory.get("db_url"))  # of nbgrader's own --db
     with gradebook.opened(course) as book:
         book.learn(assignment, release.notebooks(course, assignment))
 

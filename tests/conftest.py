@@ -1,4 +1,5 @@
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,18 @@ def pair() -> Iterator[Any]:
 
     with Pair(cages.strongest().tier) as pair:
         yield pair
+
+
+@pytest.fixture(scope="session")
+def do_without() -> Callable[[str, str], None]:
+    """Skips a test for want of something, or fails it where ``REQUIRE`` names that thing, as in CI."""
+
+    def want(thing: str, why: str) -> None:
+        if thing in os.environ.get("REQUIRE", "").split(","):
+            pytest.fail(why)
+        pytest.skip(why)
+
+    return want
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,15 +15,19 @@ from alembic.script import ScriptDirectory
 from nbgrader import api, dbutil
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import compute_checksum, is_grade, is_solution
-from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy import Connection, create_engine, false, func, inspect, select, text, update
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from sqlalchemy.orm import Session, selectinload
 
+from autograder import databases
 from autograder.errors import BadInputError
 from autograder.files import require_writable
 from autograder.layout import Course
 from autograder.release import Files
 
+_NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
+_HELD = ("locked", "busy", "lock timeout")
+_ONE_WRITER = 0x6772616465  # "grade"; the server's lock that a grader holds while it writes
 _QUIET = logging.Logger("nbgrader-gradebook", logging.CRITICAL)
 
 
@@ -61,9 +66,10 @@ def exists(course: Course) -> bool:
     Raises:
         BadInputError: something else is in its place.
     """
-    path = course.db_file
+    path, name = course.db_file, databases.called(course.db_url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         return False
+    away = "Move it away, or name another" if path else "Name another database"
     url = f"sqlite:///file:{path}?mode=ro&uri=true" if path else course.db_url
     engine = create_engine(url)
     try:
@@ -83,42 +89,45 @@ def exists(course: Course) -> bool:
                 if column.name not in {there["name"] for there in looked.get_columns(name)}
             ]
     except SQLAlchemyError as error:
-        raise _cannot_be_used(course, error) from error
+        raise cannot_be_used(course, error) from error
     finally:
         engine.dispose()
     missing = set(api.Base.metadata.tables) - tables
     if revision is None or (revision == expected_revision() and missing):
         raise BadInputError(
-            f"{path or 'the database'} is no gradebook of nbgrader: it lacks the tables "
-            f"{', '.join(sorted(missing or {'alembic_version'}))}. Move it away, or name another with "
-            "c.CourseDirectory.db_url in nbgrader_config.py."
+            f"{name} is no gradebook of nbgrader: it lacks the tables "
+            f"{', '.join(sorted(missing or {'alembic_version'}))}. {away} with {_NAMED}."
         )
     if revision != expected_revision():
         raise BadInputError(
-            f"{path or 'the gradebook'} has the schema {revision}, but the installed nbgrader expects "
+            f"{name} has the schema {revision}, but the installed nbgrader expects "
             f"{expected_revision()}. Make a copy of it, then run: nbgrader db upgrade"
         )
     if lacking:
         raise BadInputError(
-            f"{path or 'the gradebook'} lacks the columns {', '.join(lacking)}, which nbgrader needs: "
+            f"{name} lacks the columns {', '.join(lacking)}, which nbgrader needs: "
             "something other than nbgrader has changed it. Put back a copy from before, or move it away."
         )
     return True
 
 
-def _cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
+def cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
     """What to tell of a gradebook that cannot be read: one that is only busy must not be moved away."""
-    path, why = course.db_file, str(getattr(error, "orig", None) or _first_line(error))
-    name = path or "the gradebook"
-    if "locked" in why or "busy" in why:
+    path, why, name = course.db_file, _why(error), databases.called(course.db_url)
+    if any(word in why for word in _HELD):
         return BadInputError(
             f"{name} is held by another program ({why}), perhaps formgrader or another command of nbgrader. "
-            "Close that, or wait until it has ended, then run this again. Leave the file where it is."
+            "Close that, or wait until it has ended, then run this again. Leave it where it is."
         )
-    if path is not None and path.is_dir():
+    if path is None:
+        return BadInputError(
+            f"{name} cannot be used ({why}). Make sure that the server runs and that you may use that "
+            "database, then run this again: what was graded is remembered."
+        )
+    if path.is_dir():
         return BadInputError(
             f"{name} is a folder, but must be the file of the gradebook. Move that folder away, or name "
-            "another place with c.CourseDirectory.db_url in nbgrader_config.py."
+            f"another place with {_NAMED}."
         )
     if "disk I/O" in why or "unable to open" in why:
         return BadInputError(
@@ -126,8 +135,7 @@ def _cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
             "read the file, then run this again; keep a copy of it."
         )
     return BadInputError(
-        f"{name} cannot be opened as a gradebook ({why}). Move it away, or name another with "
-        "c.CourseDirectory.db_url in nbgrader_config.py."
+        f"{name} cannot be opened as a gradebook ({why}). Move it away, or name another with {_NAMED}."
     )
 
 
@@ -150,7 +158,9 @@ def require_usable(course: Course) -> None:
         BadInputError: why not.
     """
     exists(course)
-    if course.db_file:
+    if course.db_file is None:
+        _try_to_write(course)
+    else:
         require_writable(course.db_file.parent)
         if course.db_file.exists():
             try:
@@ -170,14 +180,14 @@ def opened(course: Course) -> Iterator[GradebookWriter]:
     """
     api.app_log.disabled = True  # nbgrader logs the whole trace of what is told in a sentence below
     try:
-        if not exists(course):
-            _create(course.db_url)
+        _create(course)
         book = api.Gradebook(course.db_url, str(course.coursedir().course_id or "default_course"))
         with book, warnings.catch_warnings():
             warnings.simplefilter("ignore", SAWarning)  # of nbgrader's way of linking new rows
             commit = book.db.commit
             book.db.commit = book.db.flush
             try:
+                _wait_for_others(book.db.connection())
                 book.check_course()  # the name under which nbgrader's own preprocessors open a gradebook
                 yield GradebookWriter(book, course)
                 commit()
@@ -186,26 +196,60 @@ def opened(course: Course) -> Iterator[GradebookWriter]:
                 raise
     except (api.InvalidEntry, SQLAlchemyError) as error:
         raise BadInputError(
-            f"the gradebook cannot be written ({_first_line(error)}). Nothing in it has changed. If another "
+            f"the gradebook cannot be written ({_why(error)}). Nothing in it has changed. If another "
             "program holds it, close that; then run the same command again: what was graded is remembered."
         ) from error
     finally:
         api.app_log.disabled = False
 
 
-def _first_line(error: Exception) -> str:
-    return str(error.args[0] if error.args else error).splitlines()[0]
+def _why(error: Exception) -> str:
+    """What the database says, in one line; SQLAlchemy adds the statement, and its values, after it."""
+    told = str(getattr(error, "orig", None) or (error.args or [error])[0]).splitlines()[0]
+    return re.sub(r"^\([\w.]+\) ", "", told)
 
 
-def _create(db_url: str) -> None:
-    """Makes an empty gradebook. nbgrader does the same by starting alembic, which takes four seconds."""
-    engine = create_engine(db_url)
+def _create(course: Course) -> None:
+    """Makes an empty gradebook, if there is none. nbgrader does it by alembic, which takes four seconds."""
+    if exists(course):
+        return
+    engine = create_engine(course.db_url)
     with engine.begin() as connection:
-        api.Base.metadata.create_all(connection)
-        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
-        insert = text("INSERT INTO alembic_version (version_num) VALUES (:head)")
-        connection.execute(insert, {"head": expected_revision()})
+        _create_tables(connection)
     engine.dispose()
+
+
+def _create_tables(connection: Connection) -> None:
+    _wait_for_others(connection)
+    if inspect(connection).get_table_names():  # made while we waited
+        return
+    api.Base.metadata.create_all(connection)
+    connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+    insert = text("INSERT INTO alembic_version (version_num) VALUES (:head)")
+    connection.execute(insert, {"head": expected_revision()})
+
+
+def _wait_for_others(connection: Connection) -> None:
+    """Waits, on a server, until no other grader writes; until the transaction ends, others wait for us.
+
+    A file needs no such thing: SQLite lets one program write at a time.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_ONE_WRITER)))
+
+
+def _try_to_write(course: Course) -> None:
+    """Writes on a server and takes it back: it may not let us, or only let us read."""
+    engine = create_engine(course.db_url)
+    try:
+        with engine.connect() as connection:
+            _create_tables(connection)
+            connection.execute(update(api.Grade).where(false()).values(auto_score=0.0))
+            connection.rollback()
+    except SQLAlchemyError as error:
+        raise cannot_be_used(course, error) from error
+    finally:
+        engine.dispose()
 
 
 class GradebookWriter:
@@ -265,16 +309,13 @@ class GradebookWriter:
         for submitted in submission.notebooks:
             self._penalise(submission, submitted)
 
-    def is_entered(self, assignment: str, student: str, scores: dict[str, float]) -> bool:
-        """Whether the gradebook already holds exactly these points."""
+    def held(self, assignment: str, student: str) -> dict[str, float | None]:
+        """The points that the gradebook has from the grader, by grade_id; nothing of who is not in it."""
         try:
             submission = self.book.find_submission(assignment, student)
         except api.MissingEntry:
-            return False
-        held = {
-            grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades
-        }
-        return all(name in held and held[name] == score for name, score in scores.items())
+            return {}
+        return {grade.name: grade.auto_score for nb in submission.notebooks for grade in nb.grades}
 
     def _enter_notebook(
         self, submitted: api.SubmittedNotebook, notebook: nbformat.NotebookNode, scores: dict[str, float]
@@ -377,7 +418,7 @@ def read(course: Course, assignment: str) -> list[Row]:
         with Session(engine) as session:
             rows = [_row(assignment, submission) for submission in session.scalars(query)]
     except SQLAlchemyError as error:
-        raise _cannot_be_used(course, error) from error
+        raise cannot_be_used(course, error) from error
     finally:
         engine.dispose()
     return sorted(rows, key=lambda row: row.student)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -36,16 +35,14 @@ def html() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE_BROWSER=1."""
+def browser(do_without: Callable[[str, str], None]) -> Iterator[Any]:
+    """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE=browser."""
     from pdf import PdfError, find_chromium
 
     try:
         path = find_chromium()
     except PdfError as why:
-        if os.environ.get("REQUIRE_BROWSER") == "1":
-            pytest.fail(str(why), pytrace=False)
-        pytest.skip(str(why))
+        do_without("browser", str(why))
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
