@@ -1,5 +1,7 @@
 """How nbgrader works in this course. `nbgrader` and `autograder` both read this file."""
 
+from importlib.resources import files
+
 c = get_config()
 
 c.CourseDirectory.course_id = "transformers_from_first_principles"
@@ -28,12 +30,10 @@ c.Autograde.autograde_preprocessors = [
 ]
 
 # Feedback shows no hidden test, runs no script and asks no other host for anything.
-c.GenerateFeedback.exporter_class = "autograder.safe_html.FeedbackExporter"
+c.GenerateFeedback.exporter_class = "autograder.feedback_page.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
-    "nbgrader.preprocessors.GetGrades",
-    "autograder.nbgrader_plugin.SayWhatWaits",
+    "autograder.feedback_page.Summarise",
     "nbgrader.preprocessors.ClearHiddenTests",
-    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
 # What a student wrote is cleaned wherever nbgrader shows it as HTML, in formgrader too.
@@ -42,3 +42,6 @@ c.HTMLExporter.filters = {
     "markdown2html": "autograder.safe_html.markdown2html",
     "clean_html": "autograder.safe_html.clean",
 }
+
+# Formgrader asks no other host for a script that draws formulas: they are MathML already.
+c.HTMLExporter.extra_template_basedirs.prepend([str(files("autograder") / "templates")])

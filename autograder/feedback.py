@@ -100,8 +100,10 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
     """The pages to be had, and a remark for each entry in the gradebook without a graded notebook."""
     pages, missing = [], []
     maker = hashlib.sha256((course.root / CONFIG).read_bytes())
-    for code in (__file__, safe_html.__file__, Path(safe_html.__file__).with_name("nbgrader_plugin.py")):
-        maker.update(Path(code).read_bytes())
+    templates = (path for path in sorted(feedback_page.TEMPLATES.rglob("*")) if path.is_file())
+    modules = (Path(name) for name in (__file__, feedback_page.__file__, report.__file__, safe_html.__file__))
+    for code in (*modules, *templates):
+        maker.update(code.read_bytes())
     for assignment in assignments:
         for row in gradebook.read(course, assignment):
             sources = sorted((course.autograded / row.student / assignment).glob("*.ipynb"))
@@ -137,7 +139,7 @@ def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterato
         return
     count = min(workers or os.cpu_count() or 1, len(pages))
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        yield from zip(pages, pool.map(render, [course.root] * len(pages), pages, chunksize=4), strict=True)
+        yield from zip(pages, pool.map(render, [course] * len(pages), pages, chunksize=4), strict=True)
 
 
 _exporters: dict[Course, Any] = {}

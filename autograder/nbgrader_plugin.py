@@ -14,10 +14,9 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
-from traitlets.config import Application, Config
 from traitlets import Bool
+from traitlets.config import Application, Config
 
 from autograder import release
 from autograder.grading import cages, gradebook, matching, written
@@ -63,27 +62,6 @@ class GradeSafely(NbGraderPreprocessor):
             self.log.warning(remark)
         made = written.noted(verdict)
         return _notebook(made["cells"], made["metadata"]), resources
-
-
-class SayWhatWaits(NbGraderPreprocessor):
-    """Tells a student which answers nobody has read yet: their 0 points are not a grade."""
-
-    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        told = resources["nbgrader"]
-        with Gradebook(told["db_url"]) as book:
-            held = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"])
-            unread = [grade for grade in held.grades if grade.needs_manual_grade]
-            waiting = {grade.name for grade in unread if grade.manual_score is None}
-            earlier = {grade.name for grade in unread} - waiting
-        told["waiting"] = sorted(waiting)  # for FeedbackExporter
-        for cell in nb.cells:
-            marks = cell.metadata.get("nbgrader", {})
-            if marks.get("grade_id") in waiting and marks.get("solution") and not marks.get("comment"):
-                marks["comment"] = "Not graded yet: a person reads this answer."
-            elif marks.get("grade_id") in earlier and marks.get("solution"):
-                said = "These points were given by hand for an earlier version; a person looks at it again."
-                marks["comment"] = "\n\n".join(filter(None, [marks.get("comment"), said]))
-        return nb, resources
 
 
 @cache

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from autograder.exercise import Exercise
 
 SAME = "the same as above"
+CALLED = "the call was "
 WIDTH = 100
 
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
@@ -153,23 +154,23 @@ class Report:
         """The report as HTML without a script, every word of the student's escaped."""
         colour = "#1a7f37" if self.passed else "#b35900"
         rows = []
-        for head, lines in self._told():
-            mark, points, says = _marked_up(head).split(maxsplit=2)
-            details = "".join(
-                f"<p style='margin:0;padding-left:1em;text-indent:-1em'>{_marked_up(line)}</p>"
-                for line in lines
-            )
-            rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{details}</div></li>")
-        note = f"<p>{_marked_up(self.note)}</p>" if self.note else ""
+        for head, details in self._told():
+            mark, points, says = marked_up(head).split(maxsplit=2)
+            told = "".join(f"<p style='margin:0'>{marked_up(line)}</p>" for line in details)
+            rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{told}</div></li>")
+        note = f"<p>{marked_up(self.note)}</p>" if self.note else ""
+        listed = f"<ul style='list-style:none;padding-left:0'>{''.join(rows)}</ul>" if rows else ""
         return (
-            f"<div style='border-left:4px solid {colour};padding-left:1em'>"
-            f"<b>{html.escape(self.title)}</b>{note}"
-            f"<ul style='list-style:none;padding-left:0'>{''.join(rows)}</ul></div>"
+            f"<div class='report' style='border-left:4px solid {colour};padding-left:1em'>"
+            f"<b class='report-title'>{html.escape(self.title)}</b>{note}{listed}</div>"
         )
 
 
-def _marked_up(text: str) -> str:
-    """The text as HTML, with what stands between backticks as code."""
+def marked_up(text: str) -> str:
+    """The text as HTML, with a call and what stands between backticks as code."""
+    before, call, after = text.partition(CALLED)
+    if call and not before:
+        return f"{CALLED}<code>{html.escape(after.replace('`', ''))}</code>"
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
@@ -198,7 +199,7 @@ def _lines(failure: Failure, told: set[str]) -> list[str]:
         return [*lines, SAME]
     lines.append(f"{failure.case}: {failure.fault}")
     if failure.call:
-        lines.append(f"the call was {failure.call}")
+        lines.append(f"{CALLED}{failure.call}")
     if failure.broken:
         lines.append("it breaks the same rule as above" if broken in before else failure.broken)
     return lines

@@ -11,11 +11,8 @@ from typing import Any
 
 import bleach
 from bleach.css_sanitizer import CSSSanitizer
-from bs4 import BeautifulSoup
 from jinja2 import pass_context
-from nbconvert.exporters import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
-from nbformat import NotebookNode
 
 _TAGS = """
     a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s
@@ -115,76 +112,3 @@ def _plainer(tex: str) -> str:
 
 def _only_mathml(text: str) -> bool:
     return all(name.startswith("m") for name in re.findall(r"</?\s*([^\s>/]+)", text)) and "href" not in text
-
-
-_POLICY_TAG = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
-_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
-_RUNS = re.compile(r"<(script|iframe|object|embed|link|base|form)\b", re.IGNORECASE)
-
-
-class FeedbackExporter(HTMLExporter):
-    """nbgrader's feedback page without scripts, and with a policy that forbids them."""
-
-    def from_notebook_node(  # type: ignore[override]
-        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
-    ) -> tuple[str, dict[str, Any]]:
-        html, resources = super().from_notebook_node(nb, resources, **kw)
-        html = _SCRIPT.sub("", html)
-        if _RUNS.search(html):  # not from nbgrader's template as it is today
-            soup = BeautifulSoup(html, "html.parser")
-            for element in soup.find_all(["script", "iframe", "object", "embed", "link", "base", "form"]):
-                element.decompose()
-            html = str(soup)
-        html = _FONT.sub("", html).replace("</head>", f"{_STYLE}</head>", 1)
-        html = _TEST_CELL.sub(r'<a href="#\1"><code>\1</code></a>', html)
-        for grade_id in resources.get("nbgrader", {}).get("waiting", ()):
-            html = _score_of(grade_id).sub(r"\1waits for a person, \2 points", html)
-        return so_far(html).replace("<head>", f"<head>{_POLICY_TAG}", 1), resources
-
-
-_FONT = re.compile(r"@font-face\s*\{[^}]*\}")
-"""Bootstrap's icons, which the page does not show and would look for on this disk."""
-_STYLE = """<style>
-summary { display: list-item; cursor: pointer; }
-.rendered_html th, .rendered_html td { padding: 0.2em 0.8em; }
-@media (max-width: 50em) {
-  .container, #notebook-container, .panel-body { width: auto !important; padding: 0 0.4em !important; }
-  .rendered_html table { display: block; overflow-x: auto; }
-  .rendered_html h1 { font-size: 1.5em; }
-  div.output_area { display: block; }
-  .prompt, .output_prompt { min-width: 0 !important; text-align: left !important; }
-}
-</style>
-"""
-_TEST_CELL = re.compile(r'<a href="#([^"<>]*)">Test cell</a>')
-
-
-def _score_of(grade_id: str) -> re.Pattern[str]:
-    """The places where the page gives the score of a cell: in its contents and over the cell."""
-    name = re.escape(grade_id)
-    return re.compile(
-        rf"""(<a\ href="\#{name}">[^<]*</a>\ \(
-        |<a\ name="{name}"></a>\s*<div\ class="panel-heading">\s*
-            <span\ class="nbgrader-label">[^<]*</span>\s*<span\ class="pull-right">\s*)
-        Score:\ [\d.]+\ /\ ([\d.]+)""",
-        re.VERBOSE,
-    )
-
-
-_WAITS = re.compile(r"\(waits for a person, ([\d.]+) points\)")
-_HEADING = re.compile(r"\(Score: ([\d.]+) / ([\d.]+)\)")
-
-
-def so_far(html: str) -> str:
-    """The page with a heading that counts apart what a person has still to read."""
-    head, start, rest = html.partition('<div id="notebook"')
-    waiting = sum(map(float, _WAITS.findall(head)))
-    if not waiting:
-        return html
-
-    def counted(score: re.Match[str]) -> str:
-        read = float(score[2]) - waiting
-        waits = "waits" if waiting == 1 else "wait"
-        return f"({float(score[1]):g} of {read:g} so far; {waiting:g} {waits} for your teacher)"
-
-    return _HEADING.sub(counted, head, count=1) + start + rest

@@ -36,23 +36,48 @@ def test_the_report_stands_under_each_test(given, students):
     text = told(given, "mistake-01")
     assert "exp overflows for large scores: subtract each row's maximum first" in text
     assert "scores as large as 10,000" in text
-    score = f"{students['mistake-01'][1]['softmax']}"
-    assert f"Score: {score} / 3.0" in " ".join(text.split())
-    assert "(17 of 17 so far; 3 wait for your teacher)" in told(given, "style-01")
+    score = f"{students['mistake-01'][1]['softmax']:g}"
+    assert f"softmax part of the points, {score} / 3" in " ".join(text.split())
+    assert "check(softmax)" not in text
+
+
+def top(course, student):
+    """What stands before the notebook: the heading, and each exercise with its line."""
+    header = BeautifulSoup(page(course, student).read_text(), "html.parser").header
+    lines = {line.a.get_text(): " ".join(line.get_text(" ").split()) for line in header.ol.find_all("li")}
+    return header.h1.get_text(), lines
+
+
+def test_the_top_tells_points_verdicts_and_what_is_wrong(given, students):
+    points = students["mistake-01"][1]
+    heading, lines = top(given, "mistake-01")
+    assert heading == f"{sum(points.values()):g} of 17 points so far"
+    assert list(lines) == [*points, "explain the picture"]
+    assert lines["softmax"] == (
+        "◐ softmax part of the points exp overflows for large scores: subtract each row's maximum first. "
+        f"{points['softmax']:g} / 3"
+    )
+    assert lines["project_qkv"] == "✗ project_qkv no points You return the key first. 0 / 2"
+    assert top(given, "style-01")[1]["softmax"] == "✓ softmax full marks 3 / 3"
+    assert top(given, "blank")[1]["softmax"] == "✗ softmax no points Not written yet. 0 / 3"
+
+
+def test_each_line_leads_to_its_place(given):
+    for student in FEW:
+        soup = BeautifulSoup(page(given, student).read_text(), "html.parser")
+        places = {element["id"] for element in soup.main.find_all(id=True)}
+        assert {link["href"].removeprefix("#") for link in soup.ol.find_all("a")} <= places
 
 
 def test_a_written_answer_nobody_has_read_is_no_zero(given):
-    assert "Not graded yet: a person reads this answer." in told(given, "style-01")
-    assert "waits for a person, 3.0 points" in told(given, "style-01")
-    assert "No response." in told(given, "blank")
-    assert "waits for a person" not in told(given, "blank")
-
-
-def test_contents_name_the_exercises_and_no_font_is_asked_for(given):
-    html = page(given, "style-01").read_text()
-    assert '<a href="#softmax"><code>softmax</code></a>' in html
-    assert "Test cell" not in html
-    assert "@font-face" not in html
+    heading, lines = top(given, "style-01")
+    assert heading == "17 of 17 points so far"
+    assert "3 more points wait for your teacher." in told(given, "style-01")
+    assert "waits for your teacher A person reads this answer" in lines["explain the picture"]
+    heading, lines = top(given, "blank")
+    assert heading == "0 of 20 points"
+    assert "There is no answer here." in lines["explain the picture"]
+    assert "teacher" not in told(given, "blank")
 
 
 def test_no_secret_and_no_test_source(given):
@@ -204,9 +229,11 @@ def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     again = json.loads(in_process("feedback", "--json", cwd=course).stdout)
     assert len(again["written"]) == 1
     text = told(course, "style-02")
-    assert "19.0 / 20.0" in text
-    assert "Say why," in text
-    assert "Not graded yet" not in text
+    heading, lines = top(course, "style-02")
+    assert heading == "19 of 20 points"
+    assert "part of the points Your teacher: Say why, too . 2 / 3" in lines["explain the picture"]
+    assert text.count("Say why,") == 2
+    assert "A person reads this answer" not in text
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:  # handed in again, as `grade` leaves it
         book.find_grade(name, ASSIGNMENT, ASSIGNMENT, "style-02").needs_manual_grade = True
         book.db.commit()
@@ -214,6 +241,56 @@ def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     text = told(course, "style-02")
     assert "Say why," in text
     assert "given by hand for an earlier version" in text
+
+
+def test_points_lost_for_being_late_are_said(given, tmp_path):
+    from nbgrader.api import Gradebook
+
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
+        book.find_submission_notebook(ASSIGNMENT, ASSIGNMENT, "style-01").late_submission_penalty = 1.5
+        book.db.commit()
+    assert in_process("feedback", cwd=course).exit_code == 0
+    assert top(course, "style-01")[0] == "15.5 of 17 points so far"
+    assert "1.5 points are taken off because this was handed in late." in told(course, "style-01")
+
+
+@pytest.mark.browser
+def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path):
+    """Long lines of code and output, and wide tables and formulas, scroll in themselves."""
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("no Chromium here")
+    from playwright.sync_api import sync_playwright
+
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    path = course / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    notebook = json.loads(path.read_text())
+    wide = "| " + " | ".join(f"column {n}" for n in range(30)) + " |\n" + "|---" * 30 + "|\n"
+    sources = [
+        ("markdown", wide + "\n" + f"$$ {'x + ' * 80} x $$ and `{'y' * 300}`"),
+        ("code", f"x = {'1' * 300}"),
+    ]
+    outputs = [{"output_type": "stream", "name": "stdout", "text": "word" * 500}]
+    for kind, source in sources:
+        cell = {"cell_type": kind, "id": kind, "metadata": {}, "source": source}
+        notebook["cells"].append(
+            cell | ({"outputs": outputs, "execution_count": 1} if kind == "code" else {})
+        )
+    path.write_text(json.dumps(notebook))
+    assert in_process("feedback", cwd=course).exit_code == 0
+    asked = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        for scheme in ("light", "dark"):
+            shown = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+            shown.on("request", lambda request: asked.append(request.url))
+            shown.goto(page(course, "style-01").as_uri())
+            assert shown.evaluate("document.documentElement.scrollWidth") == 390
+        browser.close()
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
 @pytest.mark.slow

@@ -71,6 +71,7 @@ def test_hand_given_points_survive_a_regrade(few, students):
         book.find_grade("softmax", ASSIGNMENT, ASSIGNMENT, "style-01").extra_credit = 0.25
         book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "style-01").manual_comment = "well said"
         book.db.commit()
+    assert row(few, "style-01").total == 17 - 3 + 1.0 + 0.25 + 2.5
     graded(few)  # nothing new: nothing is touched
     assert held(few, "style-01", name) == (None, 2.5, None, False)
     assert held(few, "style-01", "softmax") == (3.0, 1.0, 0.25, False)
