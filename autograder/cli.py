@@ -357,12 +357,12 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Shows the class at a glance and writes reports/<assignment>.html."""
-    from autograder import overview
+    from autograder import overview, overview_page
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
     made = [overview.of(here, name) for name in _graded(here, chosen, bool(assignments))]
-    paths = [overview.write(here, one) for one in made]
+    paths = [overview_page.write(here, one) for one in made]
     if as_json:
         print_json([one.as_dict() for one in made])
         return

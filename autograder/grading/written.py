@@ -54,10 +54,24 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def reports(path: Path) -> dict[str, Any]:
+def notebook(path: Path) -> dict[str, Any]:
+    """A graded notebook; empty where none can be read."""
+    try:
+        read = json.loads(path.read_bytes())
+        return read if isinstance(read, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def reports_in(notebook: dict[str, Any]) -> dict[str, Any]:
     """What `noted` wrote into a graded notebook; empty where another program graded it."""
     try:
-        told = json.loads(path.read_bytes())["metadata"][NOTE]
+        told = notebook["metadata"][NOTE]
         return told if isinstance(told, dict) else {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return {}
+
+
+def reports(path: Path) -> dict[str, Any]:
+    """The same of a notebook on disk."""
+    return reports_in(notebook(path))

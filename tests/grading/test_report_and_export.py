@@ -10,6 +10,7 @@ from scratch import ASSIGNMENT, FEW, graded, hand_in, in_process
 
 from autograder.export import as_csv, harmless
 from autograder.grading.gradebook import Row
+from autograder.layout import Course
 
 
 def test_report_page_stands_alone(few, students):
@@ -17,20 +18,25 @@ def test_report_page_stands_alone(few, students):
     graded(few)
     done = in_process("report", ASSIGNMENT, cwd=few)
     assert done.exit_code == 0
-    html = (few / "reports" / f"{ASSIGNMENT}.html").read_text()
+    html = (few / "reports" / f"{ASSIGNMENT}.html").read_text().replace("<wbr>", "")
     soup = BeautifulSoup(html, "html.parser")
     assert not soup.find_all(["script", "link", "iframe", "img"])
     assert not soup.find_all(src=True)
     assert "http://" not in html.replace("http://www.w3.org/", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
-    assert soup.find("svg")["aria-label"].startswith("Distribution of points: median")
+    assert soup.find(role="img")["aria-label"].startswith("Distribution of points: median")
     assert "prefers-color-scheme: dark" in html
     text = " ".join(soup.get_text(" ").split())
     assert f"{len(FEW) + 1} students" in text
     assert "<script>alert(1)<|script>" in text
     assert "no_maximum" in text
     assert "exp overflows for large scores" in text
+    assert "chapter 2, The mathematics" in text
+    assert not soup.find_all("a")
+    assert "`" not in text
+    assert "scaled_dot_product_attention: 100%" in text
+    assert "A hint, never a verdict" in text
 
 
 def test_report_as_json(few, students):
@@ -40,13 +46,48 @@ def test_report_as_json(few, students):
     assert one["students"] == len(FEW) + 1
     assert one["misconceptions"][0]["count"] == 2
     assert one["misconceptions"][0]["hint"]
-    assert one["exercises"][-1]["waiting"]
+    assert one["misconceptions"][0]["section"] == 'chapter 2, "The mathematics"'
+    assert one["misconceptions"][0]["section_url"] is None
+    written = one["exercises"][-1]
+    assert (written["waiting"], written["mean"], one["waiting"]) == (5, None, {written["exercise"]: 5})
+    assert one["exercises"][0]["discrimination"] is None
+    assert one["exercises"][0]["unknown"] == "fewer than 10 to compare"
     assert one["unrecognised_mistakes"] == {}
     shares = [e["mean"] / e["max_score"] for e in one["exercises"] if not e["waiting"]]
     assert shares == sorted(shares)
     totals = {s["student"]: s["total"] for s in one["scores"]}
     assert totals["style-01"] == 17
     assert totals["blank"] == 0
+    assert one["median_share"] == pytest.approx((1 + totals["mistake-01"] / 17) / 2, abs=1e-4)
+    (pair,) = (one for one in one["near_identical"] if "style-01" in one["students"])
+    assert pair["students"] == ["script-in-the-answer", "style-01"]
+    assert {shared["share"] for shared in pair["exercises"]} == {1.0}
+
+
+def test_sections_are_links_where_the_book_is_published(few):
+    config = few / "nbgrader_config.py"
+    config.write_text(f'{config.read_text()}\nc.Course.book_url = "https://example.org/tf/"\n')
+    in_process("report", ASSIGNMENT, cwd=few)
+    soup = BeautifulSoup((few / "reports" / f"{ASSIGNMENT}.html").read_text(), "html.parser")
+    links = {link["href"]: " ".join(link.get_text().split()) for link in soup.find_all("a")}
+    assert links["https://example.org/tf/book/02_qkv.html#the-mathematics"] == "chapter 2, The mathematics"
+
+
+@pytest.mark.parametrize("width", [60, 72, 80])
+def test_no_word_is_cut_on_a_narrow_terminal(few, width):
+    from rich.console import Console
+
+    from autograder import overview, tables
+
+    out = io.StringIO()
+    made = overview.of(Course.at(few), ASSIGNMENT)
+    tables.overview(made, Console(file=out, width=width, force_terminal=True, color_system=None))
+    words = out.getvalue().split()
+    assert max(map(len, out.getvalue().splitlines())) <= width
+    assert {item.exercise for item in made.items} <= set(words)
+    told = [word for one in made.misconceptions for word in one.hint.split()]
+    assert told
+    assert {*told} <= {*words}
 
 
 def test_report_is_the_same_each_time(few):

@@ -1,0 +1,156 @@
+"""What the report says of exercises, of submissions and of the book."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from docutils.nodes import make_id
+from scratch import ROOT
+
+from autograder import exercises, items, looks, sections
+from autograder.errors import BadInputError
+from autograder.grading.gradebook import Row
+from autograder.layout import Course
+from autograder.overview import Overview
+
+POINTS = {"easy": 2.0, "hard": 5.0, "odd": 3.0, "written": 4.0}
+RNG = np.random.default_rng(0)
+
+
+def a_class(students=20):
+    """Who knows more has more, but for what is odd; nobody's written answer is graded."""
+    rows = []
+    for number in range(students):
+        knows = number / students
+        scores = {"easy": 2.0 if knows > 0.2 else 0.0, "hard": round(5 * knows * RNG.uniform(0.1, 0.5), 2)}
+        scores |= {"odd": round(3 - 0.4 * knows, 2), "written": 0.0}
+        rows.append(Row(f"s{number:02d}", "ch02_qkv", scores, POINTS, needs_manual_grade=("written",)))
+    return rows
+
+
+def by_name(rows):
+    return {item.exercise: item for item in items.of_class(rows, list(POINTS))}
+
+
+def test_difficulty_and_discrimination_as_numpy_has_them():
+    rows = a_class()
+    found = by_name(rows)
+    names = ["easy", "hard", "odd"]
+    table = np.array([[row.scores[name] for name in names] for row in rows])
+    for column, name in enumerate(names):
+        item = found[name]
+        rest = np.delete(table, column, axis=1).sum(axis=1)
+        assert item.discrimination == pytest.approx(np.corrcoef(table[:, column], rest)[0, 1])
+        assert item.share == pytest.approx(table[:, column].mean() / POINTS[name])
+        assert item.full_share == (table[:, column] == POINTS[name]).mean()
+    assert next(iter(found)) == "hard"
+    assert list(found)[-1] == "written"
+
+
+def test_what_is_worth_mending_is_said_in_words():
+    found = by_name(a_class())
+    assert found["easy"].worth_mending == ()
+    assert any("very hard" in odd for odd in found["hard"].worth_mending)
+    assert "nobody has full marks" in found["hard"].worth_mending
+    assert found["odd"].discrimination < -found["odd"].by_chance
+    assert found["odd"].worth_mending == ("who does well elsewhere does worse here",)
+    nearly = replace(found["odd"], discrimination=-0.1)
+    assert nearly.worth_mending == ("who does well elsewhere does worse here, which may be chance",)
+
+
+def test_where_there_is_no_discrimination_it_is_said_why():
+    few = by_name(a_class(items.FEWEST - 1))
+    assert all(item.discrimination is None and item.worth_mending == () for item in few.values())
+    assert "fewer than" in few["easy"].unknown
+    same = [replace(row, scores={**row.scores, "easy": 1.0}) for row in a_class()]
+    assert by_name(same)["easy"].unknown == "all have the same points"
+    flat = [replace(row, scores={**row.scores, "easy": 0.1, "odd": 0.2}) for row in a_class()]
+    assert by_name(flat)["hard"].unknown == "all have the same points elsewhere"
+    alone = [Row(row.student, "a", {"easy": row.scores["easy"]}, {"easy": 2.0}) for row in a_class()]
+    assert items.of_class(alone, ["easy"])[0].unknown == "nothing to compare with"
+
+
+def test_what_waits_for_a_person_counts_nowhere():
+    rows = a_class()
+    graded = [replace(row, scores={**row.scores, "written": 4.0}) for row in rows]
+    assert by_name(rows)["easy"] == by_name(graded)["easy"]
+    assert (by_name(rows)["written"].mean, by_name(rows)["written"].waiting) == (None, 20)
+
+    def overview(rows):
+        return Overview("ch02_qkv", tuple(rows), items.of_class(rows, list(POINTS)), (), {}, (), ())
+
+    assert overview(rows).shares == overview(graded).shares
+    assert overview(rows).shares[0] == pytest.approx(sum(rows[0].scores.values()) / 10)
+    assert "To be graded by hand: written of 20 (4 points)." in overview(rows).summary()
+    marked = [replace(row, needs_manual_grade=()) for row in graded]
+    assert overview(marked).shares[0] == pytest.approx((sum(rows[0].scores.values()) + 4) / 14)
+    assert "by hand" not in overview(marked).summary()
+    late = [replace(marked[0], late_penalty=1000.0)]
+    assert overview(late).shares == [0.0]
+
+
+def report(status, message):
+    return {"status": status, "message": message, "criteria": []}
+
+
+def test_each_reason_to_look_is_told_once_by_kind():
+    rows = [
+        Row("ada", "a", {"f": 1.0}, {"f": 2.0}, late_seconds=90_000, late_penalty=0.5),
+        Row("bob", "a", {"f": 0.0}, {"f": 2.0}),
+        Row("eve", "a", {"f": 0.0}, {"f": 2.0}),
+    ]
+    lost = "it did not stop at the limit of 3 seconds and was ended"
+    reports = {
+        "ada": {"f": report("examined", "Right."), "g": report("blank", "Not written yet.")},
+        "bob": {name: report("stopped", f"The process was lost: {lost}.") for name in ("f", "g")},
+        "eve": {"f": report("forbidden", "`np.f` is what this asks you to write.")},
+    }
+    remarks = {
+        "ada": ["a cell is missing", "a cell is missing"],
+        "bob": [f"the kernel was lost: {lost}"],
+        "eve": ["the kernel was lost: its process ended"],
+    }
+    found = looks.of_class(rows, {"zoe": "no notebook", "ada": "the new one is not JSON"}, reports, remarks)
+    assert [(look.kind, look.student) for look in found] == [
+        ("not graded", "ada"),
+        ("not graded", "zoe"),
+        ("forbidden call", "eve"),
+        ("stopped", "bob"),
+        ("stopped", "eve"),
+        ("late", "ada"),
+        ("remark", "ada"),
+    ]
+    told = {(look.kind, look.student): look.why for look in found}
+    assert told["not graded", "ada"].endswith("Keeps 0.5 from the earlier version")
+    assert told["stopped", "bob"].startswith("f, g: ")
+    assert told["late", "ada"] == "1 day late; 0.5 points taken off"
+    assert len(set(found)) == len(found)
+
+
+def test_every_exercise_has_a_section():
+    assert list(sections.HEADINGS) == list(exercises.names())
+    assert sections.section_of("ch02_qkv/another") is None
+
+
+@pytest.mark.parametrize("name", exercises.names())
+def test_the_section_is_in_the_book_and_its_address_is_one(name):
+    section = sections.section_of(name)
+    page = (ROOT / "book" / f"{section.page}.md").read_text()
+    page = re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
+    headings = re.findall(r"^#{2,3} (.+)$", page, re.M)
+    labels = re.findall(r"^\(([\w-]+)\)=$", page, re.M)
+    assert section.heading in headings
+    anchors = [*map(make_id, headings), *labels]
+    assert anchors.count(make_id(section.heading)) == 1
+
+
+def test_where_the_book_is_published_is_one_setting(few):
+    assert sections.book_of(Course.at(few)) == ""
+    config = few / "nbgrader_config.py"
+    text = config.read_text()
+    config.write_text(f'{text}\nc.Course.book_url = "https://example.org/tf"\n')
+    assert sections.book_of(Course.at(few)) == "https://example.org/tf"
+    config.write_text(f'{text}\nc.Course.book_url = "javascript:alert(1)"\n')
+    with pytest.raises(BadInputError, match="Expected an address"):
+        sections.book_of(Course.at(few))
