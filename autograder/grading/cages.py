@@ -93,13 +93,13 @@ def strongest() -> Held:
     return Held("D" if "C" in missing else "C", missing)
 
 
-def required(allow_unsafe: bool) -> str:
-    """The tier to grade at.
+def required(allow_unsafe: bool, held: Held | None = None) -> str:
+    """The tier to grade at: what is held where grading happens, here by default.
 
     Raises:
         BadInputError: it is C or D, and nobody said that this is meant.
     """
-    held = strongest()
+    held = held or strongest()
     if held.tier in SAFE or allow_unsafe:
         return held.tier
     why = "; ".join(f"tier {tier}: {what}" for tier, what in held.missing.items() if tier in SAFE)

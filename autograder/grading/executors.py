@@ -11,10 +11,17 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from autograder import versions
 from autograder.errors import BadInputError
+from autograder.grading import cages
 from autograder.grading.pair import Pair, Task
 from autograder.grading.verdict import Verdict
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Keyed = tuple[str, Task]
 Executor = Callable[[Iterable[Keyed], str, int], Iterator[tuple[str, Verdict]]]
@@ -79,11 +86,40 @@ def dask(tasks: Iterable[Keyed], tier: str, workers: int) -> Iterator[tuple[str,
     """On the workers of a Dask cluster, or on `workers` of its processes here if no scheduler is named.
 
     Dask may run a task twice, when it has lost a worker; the first verdict that comes is the one that counts.
-    A task that takes its worker down again and again is given up, and told.
+    A task that takes its worker down again and again is given up, and told. Workers may come and go.
+    """
+    with _client(workers) as client:
+        from distributed import as_completed
+
+        todo = iter(tasks)
+        keys: dict[object, str] = {}
+        done = as_completed(with_results=True, raise_errors=False)
+
+        def keep_busy() -> None:
+            room = 2 * max(1, sum(client.nthreads().values())) - len(keys)
+            for key, task in itertools.islice(todo, max(0, room)):
+                future = client.submit(_on_a_worker, task, tier, pure=False)
+                keys[future.key] = key
+                done.add(future)
+
+        keep_busy()
+        for future, result in done:
+            failed = future.status != "finished"
+            future.release()
+            yield keys.pop(future.key), Verdict("failed", note=_told(result)) if failed else result
+            keep_busy()
+
+
+@contextmanager
+def _client(workers: int) -> Iterator[Client]:
+    """Connects to the scheduler that is named, or starts one here.
+
+    Raises:
+        BadInputError: it does not answer, or has no workers.
     """
     try:
         import dask as configuration
-        from distributed import Client, LocalCluster, as_completed
+        from distributed import Client, LocalCluster
     except ImportError as error:
         raise BadInputError(f"--executor dask needs Dask ({error}). Run: pip install distributed") from error
     configuration.config.set({"distributed.scheduler.allowed-failures": 1})
@@ -91,26 +127,42 @@ def dask(tasks: Iterable[Keyed], tier: str, workers: int) -> Iterator[tuple[str,
     own = None if address else LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
     try:
         with Client(own or address, timeout=CONNECT_SECONDS) as client:
-            todo, keys = iter(tasks), {}
-            done = as_completed(with_results=True, raise_errors=False)
-
-            def submit(count: int) -> None:
-                for key, task in itertools.islice(todo, count):
-                    future = client.submit(_on_a_worker, task, tier, pure=False)
-                    keys[future.key] = key
-                    done.add(future)
-
-            submit(2 * max(1, sum(client.nthreads().values())))
-            for future, result in done:
-                failed = future.status != "finished"
-                future.release()
-                yield keys.pop(future.key), Verdict("failed", note=_told(result)) if failed else result
-                submit(1)
+            try:
+                client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            except TimeoutError as error:
+                raise BadInputError(
+                    f"the Dask scheduler at {address} has no workers. Start some, then run this again."
+                ) from error
+            yield client
     except OSError as error:
         raise BadInputError(f"no Dask scheduler answers at {address} ({error}).") from error
     finally:
         if own:
             own.close()
+
+
+def tier_of(executor: str, allow_unsafe: bool) -> str:
+    """The tier to grade at: that of this machine, or the weakest among the workers of a cluster.
+
+    Raises:
+        BadInputError: it is C or D, and nobody said that this is meant; or a worker would grade otherwise.
+    """
+    if executor != "dask" or not os.environ.get(SCHEDULER):
+        return cages.required(allow_unsafe)
+    with _client(1) as client:
+        workers = client.run(_standing)
+    ours = versions.of_everything()
+    if other := [worker for worker, (version, _) in workers.items() if version != ours]:
+        raise BadInputError(
+            f"{other[0]} has another version of the grader, its libraries or Python than this machine. Run "
+            "this command in the same image or environment as the workers."
+        )
+    return cages.required(allow_unsafe, max((held for _, held in workers.values()), key=lambda h: h.tier))
+
+
+def _standing() -> tuple[str, cages.Held]:
+    """What a worker grades with: its version of everything, and the tier that it holds."""
+    return versions.of_everything(), cages.strongest()
 
 
 _here = _Pairs()

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from contextlib import nullcontext
 
 import pytest
 from scratch import ASSIGNMENT, SEED
@@ -54,6 +55,7 @@ def test_each_is_graded_once_though_a_worker_is_killed(monkeypatch):
 
     with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
         monkeypatch.setenv(executors.SCHEDULER, cluster.scheduler_address)
+        assert executors.tier_of("dask", allow_unsafe=False) == cages.strongest().tier
         victim = cluster.workers[0].pid
         verdicts = []
         for number, graded in enumerate(executors.grade_all(tasks(), cages.strongest().tier, "dask")):
@@ -73,3 +75,45 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
     monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
     with pytest.raises(BadInputError, match="no Dask scheduler answers at tcp"):
         list(executors.dask(tasks(), "D", 1))
+
+
+class Workers:
+    """Stands in for a client of workers that hold less, or grade with something else."""
+
+    def __init__(self, *standings):
+        self.standings = standings
+
+    def run(self, function):
+        return {f"tcp://worker-{i}": standing for i, standing in enumerate(self.standings)}
+
+
+@pytest.mark.parametrize(
+    ("standings", "tier"),
+    [
+        ((("same", "A"), ("same", "A")), "A"),
+        ((("same", "A"), ("same", "B")), "B"),
+        ((("same", "B"), ("same", "D")), "this machine cannot wall submissions off .tier D"),
+        ((("same", "A"), ("older", "A")), "tcp://worker-1 has another version of the grader"),
+    ],
+)
+def test_the_tier_is_that_of_the_weakest_worker(monkeypatch, standings, tier):
+    held = [(version, cages.Held(letter, {})) for version, letter in standings]
+    monkeypatch.setenv(executors.SCHEDULER, "tcp://somewhere")
+    monkeypatch.setattr(executors, "_client", lambda workers: nullcontext(Workers(*held)))
+    monkeypatch.setattr(executors.versions, "of_everything", lambda: "same")
+    if len(tier) == 1:
+        assert executors.tier_of("dask", allow_unsafe=False) == tier
+    else:
+        with pytest.raises(BadInputError, match=tier):
+            executors.tier_of("dask", allow_unsafe=False)
+
+
+@pytest.mark.slow
+def test_a_scheduler_without_workers_is_told(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    with LocalCluster(0, dashboard_address=None) as cluster:
+        monkeypatch.setenv(executors.SCHEDULER, cluster.scheduler_address)
+        with pytest.raises(BadInputError, match="has no workers"):
+            executors.tier_of("dask", allow_unsafe=False)
