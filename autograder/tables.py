@@ -26,15 +26,15 @@ def batch(done: Batch, out: Console, err: Console) -> None:
     told = done.as_dict()
     title = f"{told['graded']} graded, {told['unchanged']} unchanged in {done.seconds:.1f} s"
     table = Table(title=title)
-    for name in ("assignment", "graded", "unchanged", "median", "of, graded automatically", "problems"):
-        table.add_column(name, justify="left" if name == "assignment" else "right")
+    table.add_column("assignment", no_wrap=True)
+    for name in ("graded", "unchanged", "median", "problems"):
+        table.add_column(name, justify="right")
     for name, figures in told["assignments"].items():
         table.add_row(
             name,
             str(figures["graded"]),
             str(figures["unchanged"]),
-            f"{figures['median']:g}",
-            f"{figures['max_score']:g}",
+            f"{figures['median']:g} of {figures['max_score']:g}",
             str(figures["problems"]),
         )
     if told["assignments"]:

@@ -127,6 +127,8 @@ def test_the_limits_are_those_of_the_grader() -> None:
     teachers = " ".join(INSTRUCTOR.read_text().split())
     assert SAID["A"] in teachers
     assert f"{MOST_BYTES >> 20} MB into its home" in teachers
+    own = f"{limits.cell_seconds:g} seconds a cell and {limits.total_seconds:g} seconds in all"
+    assert own in teachers
 
 
 ACCIDENTS = {
