@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from autograder import forbidden
 
-LIES = "rewrites the grader's code, which can then lie about what was called and what it cost"
-BLINDS = "blinds the watch over forbidden calls"
-SEARCHES = "searches the process for the grader's objects"
-HIDES = "runs text as code, which hides what is called"
+LIES = "may rewrite the grader's code in its own process, to lie about what was called and what it cost"
+BLINDS = "may blind the watch over forbidden calls"
+SEARCHES = "may search its process for the grader's objects"
+HIDES = "runs text as code and may hide what is called"
 
 TELLTALE = {
     "cage": LIES,

@@ -7,7 +7,7 @@ nothing, change no file and hold nobody else up.
 
 from __future__ import annotations
 
-from autograder.attacks.attack import EITHER, FULL, NONE, Attack
+from autograder.attacks.attack import EARNED, EITHER, FULL, NONE, Attack
 from autograder.attacks.on_files import ON_FILES
 from autograder.attacks.on_notebooks import ON_NOTEBOOKS
 from autograder.attacks.on_points import ON_POINTS
@@ -16,4 +16,4 @@ from autograder.attacks.on_resources import ON_RESOURCES
 
 ATTACKS = (*ON_FILES, *ON_PROCESSES, *ON_RESOURCES, *ON_POINTS, *ON_NOTEBOOKS)
 
-__all__ = ["ATTACKS", "EITHER", "FULL", "NONE", "Attack"]
+__all__ = ["ATTACKS", "EARNED", "EITHER", "FULL", "NONE", "Attack"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-FULL, NONE, EITHER = "full", "none", "either"
+FULL, NONE, EARNED, EITHER = "full", "none", "earned", "either"
 
 GOT = "GOT"
 """What a cell prints in front of something that it should not have."""
@@ -23,10 +23,13 @@ class Attack:
         cell: a cell in front of the answers. It finds what an insider would know in ``TARGET``: ``secret``, a
             file of the grader's; ``gradebook``; ``course``, the folder of the solutions; ``pid`` of the
             grader; ``port`` and ``socket``, on which it listens. It prints ``GOT`` and what it got hold of.
-        answer: in place of the right answer, which is a softmax.
+        answer: in place of the right answer to the exercise.
         change: what is done to the notebook's JSON.
         points: `FULL` where the answer is right and must keep its points; `NONE` where there is nothing to
-            earn; `EITHER` where some walls end the submission and others only refuse.
+            earn; `EARNED` for no more than the answer gets without the cell; `EITHER` where some walls end
+            the submission and others only refuse.
+        exercise: what is answered.
+        told: a name of which a remark must tell the teacher.
     """
 
     name: str
@@ -35,6 +38,8 @@ class Attack:
     answer: str | None = None
     change: Callable[[dict[str, Any]], None] | None = None
     points: str = FULL
+    exercise: str = "ch02_qkv/softmax"
+    told: str = ""
 
     @property
     def cell_source(self) -> str:

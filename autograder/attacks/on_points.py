@@ -1,28 +1,15 @@
 """Attempts to have points without a right answer: lies to the judge, changed libraries, fixed answers."""
 
-from autograder.attacks.attack import NONE, Attack
+from autograder.attacks.attack import EARNED, EITHER, NONE, Attack
 
 BLANK = "def softmax(x, axis=-1):\n    raise NotImplementedError()"
 WRONG = "import numpy as np\ndef softmax(x, axis=-1):\n    return np.zeros(np.shape(x))"
 
 
-def returning(name: str, expression: str, before: str = "import numpy as np") -> Attack:
-    """An answer that returns something odd."""
+def answering(name: str, must: str, expression: str, before: str = "import numpy as np") -> Attack:
+    """An answer that returns the value of an expression."""
     return Attack(
-        f"returns {name}",
-        "it is only wrong",
-        answer=f"{before}\ndef softmax(x, axis=-1):\n    return {expression}",
-        points=NONE,
-    )
-
-
-def calling(name: str, expression: str, before: str) -> Attack:
-    """An answer that calls the library function which the exercise asks for."""
-    return Attack(
-        f"calls the library {name}",
-        "the call is seen, no point",
-        answer=f"{before}\ndef softmax(x, axis=-1):\n    return {expression}",
-        points=NONE,
+        name, must, answer=f"{before}\ndef softmax(x, axis=-1):\n    return {expression}", points=NONE
     )
 
 
@@ -40,55 +27,250 @@ NESTED = """def nested():
 ODD = "import numpy as np\nclass Odd(np.ndarray): pass"
 ITSELF = "loop = []\nloop.append(loop)"
 
-ON_POINTS = (
-    returning("an object that equals everything", "Yes()", EQUAL),
-    returning("a nest of lists", "nested()", NESTED),
-    returning("a list that holds itself", "loop", ITSELF),
-    returning("a thousand million numbers", "np.zeros(10**9, np.int8)"),
-    returning("a number of a million digits", "10 ** 1_000_000"),
-    returning("numbers that are none", "x * np.nan"),
-    returning("numbers without end", "x * np.inf"),
-    returning("texts for numbers", "np.full(np.shape(x), '0.5')"),
-    returning("objects for numbers", "np.asarray(x).astype(object)"),
-    returning("complex numbers", "np.asarray(x) + 0j"),
-    returning("another dtype", "np.asarray(x).astype(np.int8)"),
-    returning(
-        "a class of arrays of its own",
-        "np.asarray(x).view(Odd)",
-        "import numpy as np\nclass Odd(np.ndarray): pass",
-    ),
-    calling("by another name", "sm(x, axis)", "from scipy.special import softmax as sm"),
-    calling("by getattr", "getattr(torch, 'soft' + 'max')(torch.tensor(x), axis).numpy()", "import torch"),
-    calling(
-        "by importlib",
+RETURNED = {
+    "an object that equals everything": ("Yes()", EQUAL),
+    "a nest of lists": ("nested()", NESTED),
+    "a list that holds itself": ("loop", ITSELF),
+    "a thousand million numbers": ("np.zeros(10**9, np.int8)",),
+    "a number of a million digits": ("10 ** 1_000_000",),
+    "numbers that are none": ("x * np.nan",),
+    "numbers without end": ("x * np.inf",),
+    "texts for numbers": ("np.full(np.shape(x), '0.5')",),
+    "objects for numbers": ("np.asarray(x).astype(object)",),
+    "complex numbers": ("np.asarray(x) + 0j",),
+    "another dtype": ("np.asarray(x).astype(np.int8)",),
+    "a class of arrays of its own": ("np.asarray(x).view(Odd)", ODD),
+}
+"""Odd values: an expression, and what stands before the answer."""
+
+CALLED = {
+    "by another name": ("sm(x, axis)", "from scipy.special import softmax as sm"),
+    "by getattr": ("getattr(torch, 'soft' + 'max')(torch.tensor(x), axis).numpy()", "import torch"),
+    "by importlib": (
         "getattr(importlib.import_module('scipy.special'), 'soft' + 'max')(x, axis)",
         "import importlib",
     ),
-    calling("by torch.ops", "torch.ops.aten.softmax(torch.tensor(x), axis).numpy()", "import torch"),
-    calling(
-        "by the operator below",
+    "by torch.ops": ("torch.ops.aten.softmax(torch.tensor(x), axis).numpy()", "import torch"),
+    "by the operator below": (
         "torch.ops.aten._softmax(torch.tensor(x), axis, False).numpy()",
         "import torch",
     ),
-    calling("as a method", "getattr(torch.tensor(x), 'soft' + 'max')(axis).numpy()", "import torch"),
-    calling("as a module", "vars(torch.nn)['Soft' + 'max'](axis)(torch.tensor(x)).numpy()", "import torch"),
-    calling(
-        "through map",
+    "by an overload of it": (
+        "f(torch.tensor(x), axis, False).numpy()",
+        "import torch\nf = getattr(torch.ops.aten, '_soft' + 'max').default",
+    ),
+    "by torch.special": (
+        "vars(torch.special)['soft' + 'max'](torch.tensor(x), axis).numpy()",
+        "import torch",
+    ),
+    "with a mask": (
+        "f(torch.tensor(x), torch.zeros(x.shape, dtype=torch.bool), axis).numpy()",
+        "import torch\nf = getattr(torch, '_masked_soft' + 'max')",
+    ),
+    "as its opposite": (
+        "vars(torch.nn.functional)['soft' + 'min'](-torch.tensor(x), axis).numpy()",
+        "import torch",
+    ),
+    "as attention to the identity": (
+        "np.moveaxis(weights(np.moveaxis(np.asarray(x), axis, -1)), -1, axis)",
+        """import math, numpy as np, torch
+def weights(x):
+    q = torch.tensor(x).reshape(-1, x.shape[-1])
+    one = torch.eye(x.shape[-1], dtype=q.dtype)
+    attend = vars(torch.nn.functional)["scaled_dot_" + "product_attention"]
+    return attend(q * math.sqrt(x.shape[-1]), one, one).reshape(x.shape).numpy()""",
+    ),
+    "as attention, below torch.nn": (
+        "np.moveaxis(weights(np.moveaxis(np.asarray(x), axis, -1)), -1, axis)",
+        """import math, numpy as np, torch
+def weights(x):
+    q = torch.tensor(x).reshape(-1, x.shape[-1])
+    one = torch.eye(x.shape[-1], dtype=q.dtype)
+    attend = getattr(torch._C._nn, "scaled_dot_" + "product_attention")
+    return attend(q * math.sqrt(x.shape[-1]), one, one).reshape(x.shape).numpy()""",
+    ),
+    "as a method": ("getattr(torch.tensor(x), 'soft' + 'max')(axis).numpy()", "import torch"),
+    "as a module": ("vars(torch.nn)['Soft' + 'max'](axis)(torch.tensor(x)).numpy()", "import torch"),
+    "through map": (
         "next(map(f, [torch.tensor(x)], [axis])).numpy()",
         "import torch\nf = vars(torch)['soft' + 'max']",
     ),
-    calling(
-        "through partial",
+    "through partial": (
         "f(torch.tensor(x)).numpy()",
         "import functools, torch\nf = functools.partial(getattr(torch, 'soft' + 'max'), dim=-1)",
     ),
-    calling(
-        "with the watch switched off",
+    "with the watch switched off": (
         "run(torch.tensor(x), axis)",
         "import sys, torch\ndef run(x, axis):\n    before = sys.getprofile()\n    sys.setprofile(None)\n"
         "    try:\n        return getattr(torch, 'soft' + 'max')(x, axis).numpy()\n    finally:\n"
         "        sys.setprofile(before)",
     ),
+}
+"""Ways to the library function that the exercise asks for."""
+
+LIBRARY = """import torch
+def softmax(x, axis=-1):
+    return getattr(torch, "soft" + "max")(torch.tensor(x), axis).numpy()"""
+
+
+def blinded(name: str, cell: str, told: str) -> Attack:
+    """An answer by the library, behind a watch that the notebook has put out in its own process."""
+    return Attack(
+        f"puts out the watch {name}",
+        "nobody outside can prove it, but the teacher is told where to look",
+        cell,
+        answer=LIBRARY,
+        points=EITHER,
+        told=told,
+    )
+
+
+BLINDED = (
+    blinded(
+        "in the grader's module",
+        """
+        import contextlib, sys
+        @contextlib.contextmanager
+        def blind(forbidden, seen):
+            yield
+        sys.modules["cage.calling"]._watching = blind
+        """,
+        "sys.modules",
+    ),
+    blinded(
+        "found among all objects",
+        """
+        import gc
+        for thing in gc.get_objects():
+            if isinstance(thing, dict) and "_seeing_torch" in thing and "_watching" in thing:
+                call = thing["call"]
+                thing["call"] = lambda f, args, kwargs, forbidden, *rest: call(f, args, kwargs, [], *rest)
+        """,
+        "get_objects",
+    ),
+    blinded(
+        "and says that it did not",
+        """
+        import sys
+        watch = sys.modules["ca" + "ge.watch"]
+        watch.switch = lambda to: None
+        torch = sys.modules["torch"]
+        torch.overrides.TorchFunctionMode.__enter__ = lambda self: self
+        torch.overrides.TorchFunctionMode.__exit__ = lambda self, *args: None
+        """,
+        "cage",
+    ),
+)
+
+CONSTANT = """import torch
+from torch import nn
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+    def forward(self, tokens):
+        return torch.zeros(*tokens.shape, len(self.embedding.weight)) + 0 * self.embedding.weight.sum()"""
+"""A class of the right form that says nothing."""
+
+QUADRATIC = """import torch
+def linear_attention(q, k, v, causal=True):
+    phi_q, phi_k = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    weights = phi_q @ phi_k.mT
+    weights = weights.tril() if causal else weights
+    return weights @ v / weights.sum(-1, keepdim=True)"""
+"""Right numbers at a cost that grows with the square of the length."""
+
+
+def forged(name: str, must: str, exercise: str, cell: str, answer: str) -> Attack:
+    """An answer beside a process that claims more of it than is true."""
+    return Attack(name, must, cell, answer=answer, points=EARNED, exercise=exercise)
+
+
+def claiming(name: str, cost: str) -> Attack:
+    """A cost that is made up."""
+    return forged(
+        f"claims {name}",
+        "a cost that no meter can have counted is refused",
+        "ch09_variants/linear_attention",
+        f"""
+        import contextlib, sys
+        @contextlib.contextmanager
+        def metering(wanted):
+            yield lambda: {cost}
+        sys.modules["cage.calling"]._metering = metering
+        """,
+        QUADRATIC,
+    )
+
+
+FORGED = (
+    forged(
+        "tells facts about a model that it has not",
+        "facts are found outside, from logits",
+        "ch10_capstone/TinyGPT",
+        """
+        import sys, torch
+        facts = {"logits": "logits", "repeats": "the same", "sees": "itself and the past", "order": "matters",
+                 "batch": "kept apart", "layers": "its own parameters", "heads": "used", "loss": 0.9,
+                 "residual": "comes through", "gradient": "all of them", "start": "near that of a guess",
+                 "embedding": {"matrices": 1, "alike at first": False, "reads": True, "writes": True}}
+        probes = sys.modules["cage.probes"].PROBES
+        probes |= {"asked": lambda *args: facts, "trained": lambda *args: facts}
+        """,
+        CONSTANT,
+    ),
+    forged(
+        "says what is likely without having learned",
+        "the words have other numbers in each lesson",
+        "ch10_capstone/TinyGPT",
+        """
+        import sys, torch
+        def trained(made, init, batches, lr, examiner):
+            asked = examiner()
+            while asked is not None:
+                said = torch.zeros(len(asked), init["vocab_size"])
+                said[:, batches[0][0, asked.shape[1] % batches[0].shape[1]]] = 9.0
+                asked = examiner(said)
+        sys.modules["cage.probes"].PROBES["trained"] = trained
+        """,
+        CONSTANT,
+    ),
+    forged(
+        "claims a good loss to the examiner",
+        "he works it out himself, word by word",
+        "ch10_capstone/TinyGPT",
+        """
+        import sys
+        def trained(made, init, batches, lr, examiner):
+            while True:
+                examiner(0.9)
+        sys.modules["cage.probes"].PROBES["trained"] = trained
+        """,
+        CONSTANT,
+    ),
+    claiming(
+        "to have cost nothing",
+        "dict(operations=0, calls={}, largest=0, largest_shape=[], peak_bytes=0, total_bytes=0)",
+    ),
+    claiming(
+        "a cost below zero",
+        "dict(operations=-5, calls={}, largest=-1, largest_shape=[-1], peak_bytes=-8, total_bytes=-8)",
+    ),
+    claiming(
+        "a cost that is no number",
+        "dict(operations=float('nan'), calls={}, largest=float('nan'), "
+        "largest_shape=[], peak_bytes=float('nan'), total_bytes=float('nan'))",
+    ),
+)
+
+ON_POINTS = (
+    *(answering(f"returns {name}", "it is only wrong", *code) for name, code in RETURNED.items()),
+    *(
+        answering(f"calls the library {name}", "the call is seen, no point", *code)
+        for name, code in CALLED.items()
+    ),
+    *BLINDED,
+    *FORGED,
     Attack(
         "changes numpy's and torch's comparisons",
         "the judge has its own",

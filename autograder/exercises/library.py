@@ -16,13 +16,14 @@ ATTENTION = (
 SOFTMAX = (
     "scipy.special.softmax",
     "scipy.special.log_softmax",
-    "scipy.special.logsumexp",
     "torch.softmax",
     "torch.safe_softmax",
     "torch.log_softmax",
-    "torch.logsumexp",
     "torch.nn.functional.softmin",
     "torch.nn.functional.cross_entropy",
     *ATTENTION,
 )
-"""Also what takes a softmax on its way, so that the identity for keys or values brings it to light."""
+"""Also what takes a softmax on its way, so that the identity for values brings it to light.
+
+The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form.
+"""

@@ -11,6 +11,7 @@ from autograder.cage import wire
 from autograder.cage.served import Host
 from autograder.cage.tensors import mapped
 from autograder.checking import Candidate
+from autograder.costs import impossible
 from autograder.exercise import Case, Lent, Outcome
 
 WAITING = 4
@@ -84,10 +85,13 @@ class Session:
             }
             reply = self._ask(order, LONGER.get(case.probe, 1) * self.limits.call_seconds, host)
             arguments, cost = reply.get("arguments"), reply.get("cost")
+            error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
+            if case.metered and not error and (why := impossible(cost)):
+                error, message = "Unfit", f"the count of what your code did cannot be true: {why}"
             return Outcome(
                 value=reply.get("value"),
-                error=_text(reply.get("error")),
-                message=_text(reply.get("message")) or "",
+                error=error,
+                message=message,
                 arguments=tuple(arguments) if isinstance(arguments, list) else (),
                 forbidden=_text(reply.get("forbidden")),
                 cost=cost if isinstance(cost, dict) else {},

@@ -23,21 +23,21 @@ def cell(kind, source, **nbgrader):
     return {"cell_type": kind, "source": source, "metadata": marks, **code}
 
 
-def answer_cell(source):
-    return cell("code", source, grade_id="softmax_answer", solution=True, grade=False, locked=False)
+def answer_cell(source, function="softmax"):
+    return cell("code", source, grade_id=f"{function}_answer", solution=True, grade=False, locked=False)
 
 
-def released():
+def released(function="softmax"):
     """The released notebook: imports, an answer, its test, a written question."""
     return {
         "cells": [
             cell("markdown", "# Softmax"),
             cell("code", "import numpy as np"),
-            answer_cell("def softmax(x, axis=-1):\n    raise NotImplementedError()"),
+            answer_cell(f"def {function}(x, axis=-1):\n    raise NotImplementedError()", function),
             cell(
                 "code",
-                "check(softmax).score",
-                grade_id="softmax",
+                f"check({function}).score",
+                grade_id=function,
                 grade=True,
                 solution=False,
                 locked=True,

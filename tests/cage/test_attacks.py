@@ -3,12 +3,14 @@
 import json
 import os
 import sqlite3
+from functools import cache
 from pathlib import Path
 
 import pytest
 from small_course import RIGHT, SEED, answer_cell, cell, released
 
-from autograder.attacks import ATTACKS, EITHER, FULL, NONE, Attack
+from autograder import exercises
+from autograder.attacks import ATTACKS, EARNED, EITHER, FULL, NONE, Attack
 from autograder.attacks.attack import GOT
 from autograder.grading import cages, written
 from autograder.grading.pair import Pair, notebook_task
@@ -45,8 +47,9 @@ def target(tmp_path_factory):
 
 
 def submission(attack, target):
-    notebook = released()
-    notebook["cells"][ANSWER] = answer_cell(RIGHT if attack.answer is None else attack.answer)
+    function = attack.exercise.split("/")[1]
+    notebook = released(function)
+    notebook["cells"][ANSWER] = answer_cell(RIGHT if attack.answer is None else attack.answer, function)
     if attack.cell:
         notebook["cells"].insert(1, cell("code", f"TARGET = {target!r}\n{attack.cell_source}"))
     if attack.change:
@@ -63,23 +66,34 @@ def state_of(target):
     }
 
 
-def grade(pair, notebook):
-    data, release = (json.dumps(one).encode() for one in (notebook, released()))
-    return pair.grade(notebook_task("ch02_qkv", release, data, SEED, LIMITS))
+@cache
+def without_the_cell(pair, exercise, answer):
+    """The points of an answer by itself."""
+    return grade(pair, Attack("none", "", answer=answer, exercise=exercise), {}).score
+
+
+def grade(pair, attack, target):
+    assignment, function = attack.exercise.split("/")
+    data, release = (json.dumps(one).encode() for one in (submission(attack, target), released(function)))
+    return pair.grade(notebook_task(assignment, release, data, SEED, LIMITS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=[attack.name for attack in ATTACKS])
 def test_nothing_comes_of_it(caged, target, attack):
     before = state_of(target)
-    verdict = grade(caged, submission(attack, target))
+    verdict = grade(caged, attack, target)
     assert verdict.status == "graded", verdict.note
     assert verdict.tier == caged.tier
     json.loads(written.as_bytes(written.noted(verdict)))
-    (graded,) = [c for c in verdict.cells if c.grade_id == "softmax"]
-    expected = {FULL: {3}, NONE: {0}, EITHER: {0, 3}}[attack.points]
-    assert graded.score in expected, graded.report
-    assert graded.max_score == 3
+    (graded,) = [c for c in verdict.cells if c.report]
+    assert graded.max_score == exercises.find(attack.exercise).points
+    if attack.points == EARNED:
+        assert graded.score <= without_the_cell(caged, attack.exercise, attack.answer), graded.report
+    else:
+        full = graded.max_score
+        assert graded.score in {FULL: {full}, NONE: {0}, EITHER: {0, full}}[attack.points], graded.report
+    assert not attack.told or any(f"`{attack.told}`" in remark for remark in verdict.remarks)
     printed = "".join(
         output.get("text", "") + json.dumps(output.get("data", ""))
         for c in verdict.notebook["cells"]
@@ -87,7 +101,7 @@ def test_nothing_comes_of_it(caged, target, attack):
     )
     assert GOT not in printed, printed[printed.index(GOT) :][:200]
     assert state_of(target) == before
-    assert grade(caged, submission(HONEST, target)).score == 3
+    assert grade(caged, HONEST, target).score == 3
 
 
 HONEST = Attack("none", "full points")

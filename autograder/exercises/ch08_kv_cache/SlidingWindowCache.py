@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import strided
+from autograder.costs import unseen
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
     counted,
@@ -116,7 +117,7 @@ def stays_small(trial: Trial) -> str | None:
     token = 2 * 4 * init["batch"] * init["num_kv_heads"] * init["d_head"]
     held = cost["peak_bytes"] / token
     if held <= 5 * (init["window"] + 1):
-        return None
+        return unseen("bytes", cost["peak_bytes"], init["window"] * token)
     return (
         f"after {MANY} tokens you hold {held:.0f} keys with their values; a window of {init['window']} needs "
         f"{init['window']} of each, and little more while one is replaced. Let go of what no query sees again"

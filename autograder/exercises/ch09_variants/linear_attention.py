@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from autograder.cage.tensors import numbers, strided
+from autograder.costs import too_little
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
 from autograder.exercises.ch09_variants.weighing import (
@@ -91,6 +92,8 @@ def long(rng: np.random.Generator) -> Iterator[Case]:
 def linear_in_time(trial: Trial) -> str | None:
     """No tensor of T x T, half of which is room for the sums of every token or for chunks of 64; and twice
     the tokens take about twice the operations, not four times."""
+    if unseen := too_little(trial):
+        return unseen
     T, cost = trial.case.args[0].shape[2], trial.outcome.cost
     if cost["largest"] > T * T / 2:
         shape = tuple(int(n) for n in cost["largest_shape"])
