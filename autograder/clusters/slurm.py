@@ -69,17 +69,26 @@ def cluster(options: argparse.Namespace) -> SLURMCluster:
     )
 
 
+def parser() -> argparse.ArgumentParser:
+    """What may be said on the command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m autograder.clusters.slurm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--workers", type=int, required=True, help="jobs, each of one core")
+    made.add_argument("--queue", help="Slurm's partition")
+    made.add_argument("--account", help="who pays")
+    made.add_argument("--walltime", default="01:00:00", help="how long a worker may live")
+    made.add_argument("--memory", default=MEMORY, help="of one worker")
+    made.add_argument("--interface", help="the network that the nodes share, such as ib0")
+    made.add_argument("command", nargs="+", help="such as: autograder grade --executor dask")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that stands after ``--``; returns how it ended."""
-    parser = argparse.ArgumentParser(prog="python -m autograder.clusters.slurm", description=__doc__)
-    parser.add_argument("--workers", type=int, required=True, help="jobs, each of one core")
-    parser.add_argument("--queue", help="Slurm's partition")
-    parser.add_argument("--account", help="who pays")
-    parser.add_argument("--walltime", default="01:00:00", help="how long a worker may live")
-    parser.add_argument("--memory", default=MEMORY, help="of one worker")
-    parser.add_argument("--interface", help="the network that the nodes share, such as ib0")
-    parser.add_argument("command", nargs="+", help="such as: autograder grade --executor dask")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix=".keys-", dir=Path.cwd()) as folder:
         files = keys_in(Path(folder))
         dask.config.set({"distributed.scheduler.allowed-failures": 1, **files})

@@ -187,7 +187,7 @@ def opened(course: Course) -> Iterator[GradebookWriter]:
             commit = book.db.commit
             book.db.commit = book.db.flush
             try:
-                _wait_for_others(book.db.connection())
+                _begin(book.db.connection())
                 book.check_course()  # the name under which nbgrader's own preprocessors open a gradebook
                 yield GradebookWriter(book, course)
                 commit()
@@ -220,7 +220,7 @@ def _create(course: Course) -> None:
 
 
 def _create_tables(connection: Connection) -> None:
-    _wait_for_others(connection)
+    _begin(connection)
     if inspect(connection).get_table_names():  # made while we waited
         return
     api.Base.metadata.create_all(connection)
@@ -229,12 +229,14 @@ def _create_tables(connection: Connection) -> None:
     connection.execute(insert, {"head": expected_revision()})
 
 
-def _wait_for_others(connection: Connection) -> None:
-    """Waits, on a server, until no other grader writes; until the transaction ends, others wait for us.
+def _begin(connection: Connection) -> None:
+    """Waits until no other grader writes; until this transaction ends, others wait for us.
 
-    A file needs no such thing: SQLite lets one program write at a time.
+    For a file it also begins the transaction, which Python's driver would do only after tables are made.
     """
-    if connection.dialect.name == "postgresql":
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
         connection.execute(select(func.pg_advisory_xact_lock(_ONE_WRITER)))
 
 

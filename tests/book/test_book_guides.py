@@ -72,6 +72,10 @@ def targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 
 
+def pinned() -> set[str]:
+    return set(re.findall(r"^([\w-]+)(?:\[\w+\])?==", (ROOT / "requirements.txt").read_text(), re.M))
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_exists(command: str) -> None:
     program, *words = shlex.split(command, comments=True)
@@ -93,7 +97,15 @@ def test_a_command_exists(command: str) -> None:
         assert words[0] == "db"
         assert words[2] in known[words[1]]
     elif program == "python":
-        assert words[:2] == ["-m", "autograder.samples.make"]
+        dash_m, module, *rest = words
+        assert dash_m == "-m"
+        assert module in ("autograder.samples.make", "autograder.clusters.slurm")
+        if module == "autograder.clusters.slurm":
+            from autograder.clusters.slurm import parser
+
+            test_a_command_exists(shlex.join(parser().parse_args(rest).command))
+    elif program == "pip":
+        assert {name.split("[")[0] for name in words[1:]} <= pinned()
     else:
         assert program in ("cp", "ln", "mkdir", "cd", "jupyter", "rm", "mv", "tar")
 
