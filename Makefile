@@ -13,10 +13,11 @@ PORT ?= 8000
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class
-	@echo "1/3 notebooks" && $(BIN)/autograder release
-	@echo "2/3 book" && $(BIN)/python book/build.py
-	@echo "3/3 sample class" && rm -rf $(SAMPLE)/submitted && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
+course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class, make bundles
+	@echo "1/4 notebooks" && $(BIN)/autograder release
+	@echo "2/4 book" && $(BIN)/python book/build.py
+	@echo "3/4 bundles" && $(BIN)/autograder bundle all
+	@echo "4/4 sample class" && rm -rf $(SAMPLE)/submitted && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
 	@$(BIN)/python -m autograder.samples.make $(SAMPLE)
 	@$(BIN)/autograder grade --course $(SAMPLE) --submissions $(SAMPLE)/submitted --cell-limit 3
 	@$(BIN)/autograder feedback --course $(SAMPLE)
@@ -24,6 +25,7 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo
 	@echo "$$(ls book/[0-9]*.md | wc -l) chapters built         _build/html/index.html      make serve"
 	@echo "$$(ls notebooks/*/*.ipynb | wc -l) notebooks released     notebooks/                  make lab"
+	@echo "$$(ls bundles/*.zip | wc -l) bundles made           bundles/"
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
 test: $(SETUP) lint release book ## every test
@@ -57,7 +59,7 @@ pdf: $(SETUP) book ## the whole book as one PDF, printed by Chromium
 	@$(BIN)/python book/pdf.py
 
 clean: ## remove what was built; .venv, your notebooks and any gradebook stay
-	rm -rf _build .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build bundles .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(SETUP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \

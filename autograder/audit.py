@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -32,6 +33,9 @@ _SOLUTION = re.compile(r"BEGIN SOLUTION[^\n]*\n(.*?)\n[^\n]*END SOLUTION", re.DO
 _SCHEME = re.compile(r"BEGIN MARK SCHEME[^\n]*\n(.*?)\n[^\n]*END MARK SCHEME", re.DOTALL)
 _GRADER = re.compile(r"\bautograder\.(exercises|checking|verify|grading|exercise|shrink)\b")
 _NUMBER = re.compile(r"-?\d+\.\d{6,}")
+_LIBRARY = ("autograder", "tfcore", "tfwidgets")
+"""The packages that notebooks import. Their reference is no secret; the bank's right answers are."""
+_RIGHT_ANSWER = "EXERCISE.style("
 _SHORT = 30
 """Solutions of fewer characters may well stand elsewhere by chance."""
 _BY_CHANCE = 3
@@ -48,9 +52,10 @@ def leaks(course: Course, files: Files) -> Iterator[str]:
     secrets = _Secrets(course)
     for path, data in sorted(files.items()):
         parts = PurePosixPath(path).parts
+        of_library = any(part in _LIBRARY for part in parts[:-1])
         if folder := next((part for part in parts[:-1] if part in _SECRET_FOLDER), None):
             yield f"{path}: it lies in {folder}/, which is the instructor's. Leave that folder out."
-        elif not path.endswith(".ipynb") and _SECRET_NAME.search(parts[-1]):
+        elif not (path.endswith(".ipynb") or of_library) and _SECRET_NAME.search(parts[-1]):
             yield (
                 f"{path}: every file beside the notebook goes to the students, and this one looks like an "
                 "instructor's. Move it out of the assignment's folder."
@@ -60,6 +65,9 @@ def leaks(course: Course, files: Files) -> Iterator[str]:
             yield f"{path}: it holds the secret seed that draws the hidden cases. Take it out."
         if path.endswith(".ipynb"):
             yield from (f"{path}: {found}" for found in _of_notebook(secrets, data, path))
+        elif of_library:
+            if _RIGHT_ANSWER in text and path.endswith(".py") and "exercises" in parts:
+                yield f"{path}: it holds the bank's right answers. Take them out."
         elif found := secrets.solution_in(text, path):
             yield f"{path}: it holds the solution of {found}. Take it out."
 
@@ -75,14 +83,32 @@ def of_folder(course: Course, path: Path) -> list[str]:
 
 def _read(path: Path) -> Files:
     if path.is_dir():
-        return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        lying = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        return unpacked(lying)
     try:
         with zipfile.ZipFile(path) as bundle:
-            return {i.filename: bundle.read(i) for i in bundle.infolist() if not i.is_dir()}
+            return unpacked(_inside(bundle))
     except (OSError, zipfile.BadZipFile) as error:
         raise BadInputError(
             f"{path} is neither a folder nor a zip file ({error}). Name what the students get."
         ) from error
+
+
+def unpacked(files: Files) -> Files:
+    """The files, with those inside zip files and wheels among them in place of these."""
+    found: Files = {}
+    for path, data in files.items():
+        if path.endswith((".zip", ".whl")) and zipfile.is_zipfile(io.BytesIO(data)):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                inner = unpacked(_inside(archive))
+            found |= {f"{path}/{name}": content for name, content in inner.items()}
+        else:
+            found[path] = data
+    return found
+
+
+def _inside(archive: zipfile.ZipFile) -> Files:
+    return {about.filename: archive.read(about) for about in archive.infolist() if not about.is_dir()}
 
 
 def _of_notebook(secrets: _Secrets, data: bytes, path: str) -> Iterator[str]:

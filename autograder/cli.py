@@ -390,7 +390,13 @@ def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
 def export(
     assignments: Assignments = None,
     format: Annotated[
-        str, typer.Option("--format", "-f", help="csv for a spreadsheet; canvas or moodle with --into.")
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="csv for a spreadsheet; canvas or moodle with --into; gradescope for a results.json of each "
+            "student in the folder --output.",
+        ),
     ] = "csv",
     into: Annotated[
         Path | None,
@@ -401,13 +407,13 @@ def export(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; stdout by default.")] = None,
     course: CourseFolder = Path(),
+    db: Gradebook = None,
 ) -> None:
     """Prints the grades as a table: a line for each student and assignment.
 
     Who could not be graded has a line without points; the last column says why. A platform's file is given
     back with the grades of those whom it names.
     """
-    db: Gradebook = None,
     from autograder import export as exporting
     from autograder.files import require_writable, write_atomically
 
@@ -433,6 +439,51 @@ def export(
         say(f"{plural(len(text.splitlines()) - 1, 'line')} in {escape(str(output))}")
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
+
+
+@app.command(
+    epilog=_examples(
+        "autograder bundle gradescope ch02_qkv --output autograder.zip",
+        "autograder bundle student ch02_qkv ch03_scaling",
+        "autograder bundle all",
+    )
+)
+def bundle(
+    kind: Annotated[str, typer.Argument(help="gradescope, student, instructor, or all.", show_default=False)],
+    assignments: Assignments = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file, for one bundle; bundles/NAME.zip by default."),
+    ] = None,
+    index: Annotated[
+        str,
+        typer.Option(
+            "--extra-index-url",
+            help="pip's option, written into the bundle: such as the CPU index that PyTorch's Get started "
+            "page gives, without which Linux takes gigabytes of CUDA libraries.",
+        ),
+    ] = "",
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Makes zip files to hand on: an autograder for Gradescope, what students need, what a colleague needs.
+
+    No bundle holds a seed, a grade or anything of a student. Only a bundle is overwritten.
+    """
+    from autograder import bundles
+
+    here = Course.at(course)
+    if kind not in bundles.KINDS:
+        raise BadInputError(f"no bundle is called {kind!r}. There are: {', '.join(bundles.KINDS)}.")
+    made = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
+    paths = bundles.write(here, made, output)
+    if as_json:
+        print_json([str(path) for path in paths])
+    elif kind == "all":
+        out.print(f"{plural(len(paths), 'bundle')} in {escape(str(paths[0].parent))}/", soft_wrap=True)
+    else:
+        for path in paths:
+            out.print(f"{escape(str(path))} ({path.stat().st_size >> 10} KiB)", soft_wrap=True)
 
 
 @app.command(

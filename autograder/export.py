@@ -1,20 +1,23 @@
-"""Grades as a table for a spreadsheet."""
+"""Grades as a table for a spreadsheet, or as files for Gradescope."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
-from autograder import exercises
+from autograder import exercises, gradescope
 from autograder.errors import BadInputError
-from autograder.grading import gradebook
+from autograder.files import require_writable, write_if_changed
+from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
 from autograder.grading.gradebook import Row
 from autograder.layout import Course
 from autograder.platforms import PLATFORMS, fill
 
-FORMATS = ("csv", *PLATFORMS)
+FORMATS = ("csv", *PLATFORMS, "gradescope")
+RESULTS = "results.json"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -26,19 +29,15 @@ def table(
     Args:
         course: the course.
         assignments: which.
-        format: one of `FORMATS`.
+        format: one of `FORMATS`, but for Gradescope's, which is no table.
         template: for a platform's format, the file that the platform gave.
 
     Raises:
         BadInputError: the format is unknown, nothing is graded, or the platform's file is another.
     """
-    if format not in FORMATS:
+    if format not in ("csv", *PLATFORMS):
         raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
-    rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
-    if not rows:
-        raise BadInputError(
-            f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
-        )
+    rows = _rows(course, assignments)
     remarks, notes = _not_graded(course, assignments, rows)
     if format == "csv":
         return as_csv(rows, remarks), notes
@@ -49,6 +48,44 @@ def table(
         )
     filled = fill(format, template, assignments[0], rows)
     return filled.text, [*filled.notes, *notes]
+
+
+def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[Path], list[str]]:
+    """Writes Gradescope's ``<student>/<assignment>/results.json`` into a folder.
+
+    Returns:
+        The files, and notes for the teacher.
+
+    Raises:
+        BadInputError: nothing is graded, or files that were not made here lie in the folder.
+    """
+    rows = _rows(course, assignments)
+    require_writable(folder)
+    others = [path for path in folder.rglob("*") if path.is_file() and path.name != RESULTS]
+    if others:
+        raise BadInputError(
+            f"{folder} holds other things, such as {others[0].name}. Name a folder of its own."
+        )
+    made = []
+    for row in rows:
+        graded = (course.autograded / row.student / row.assignment).glob("*.ipynb")
+        told = [written.reports(path) for path in sorted(graded)]
+        reports = {name: report for one in told for name, report in one.get("reports", {}).items()}
+        remarks = "\n".join(remark for one in told for remark in one.get("remarks", ()))
+        path = folder / row.student / row.assignment / RESULTS
+        data = json.dumps(gradescope.of_gradebook(row, reports, remarks), indent=1)
+        write_if_changed(path, data.encode())
+        made.append(path)
+    return made, _not_graded(course, assignments, rows)[1]
+
+
+def _rows(course: Course, assignments: list[str]) -> list[Row]:
+    rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
+    if not rows:
+        raise BadInputError(
+            f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
+        )
+    return rows
 
 
 def _not_graded(

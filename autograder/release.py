@@ -125,7 +125,7 @@ def give_variants(course: Course, assignments: list[str], names: list[str]) -> l
         if not re.fullmatch(r"\w[\w.@+-]*", name):
             raise BadInputError(f"a variant is named like a folder, by letters and digits; got {name!r}")
     every = {(n, a): made(course, a, n) for n in names for a in assignments}
-    keys = {(n, a): _key(course, a, n) for n in names for a in assignments}
+    keys = {(n, a): answers(course, a, n) for n in names for a in assignments}
     written = []
     course.make_private()
     for (name, assignment), files in every.items():
@@ -137,9 +137,9 @@ def give_variants(course: Course, assignments: list[str], names: list[str]) -> l
     return written
 
 
-def _key(course: Course, assignment: str, variant: str) -> str:
-    """The written questions' answers and mark schemes with the numbers of a variant."""
-    told = [f"# {assignment}, variant {variant}"]
+def answers(course: Course, assignment: str, variant: str | None = None) -> str:
+    """The written questions' answers and mark schemes, with the numbers of a variant if one is named."""
+    told = [f"# {assignment}, variant {variant}" if variant else f"# {assignment}"]
     for path in sorted((course.solutions / assignment).glob("*.ipynb")):
         for cell in json.loads(path.read_bytes())["cells"]:
             marks = cell.get("metadata", {}).get("nbgrader", {})

@@ -1,0 +1,188 @@
+"""What is handed on as one zip file: to Gradescope, to students, to another instructor.
+
+A bundle holds what is named here and nothing else that lies in the course's folder, so that no grade and no
+seed can get into one. The same course gives the same bytes each time.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder import audit, exercises, gradescope, release
+from autograder.bundle_library import REQUIREMENTS, Files, for_students, grader, packed, pinned
+from autograder.errors import BadInputError
+from autograder.exercises import UnknownExerciseError
+from autograder.files import require_writable, write_atomically
+from autograder.layout import CONFIG, Course
+
+FOLDER = "bundles"
+COMMENT = b"made by autograder bundle"
+"""Stands in a bundle; a file without it is not overwritten."""
+BUNDLED = Path(__file__).parent / "bundled"
+GUIDES = ("instructor_guide.md", "student_guide.md", "how_to_use.md")
+GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
+NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
+MOST_BYTES = 100 << 20
+"""What Gradescope takes."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle, to be written."""
+
+    name: str
+    files: Files
+
+
+def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
+    """An autograder for one assignment in Gradescope. It holds no seed: each submission gets fresh cases.
+
+    Args:
+        course: the course.
+        assignment: which.
+        index: where pip looks besides its own index.
+
+    Raises:
+        BadInputError: the assignment has no exercises, or not exactly one notebook.
+    """
+    try:
+        exercises.of_assignment(assignment)
+    except UnknownExerciseError as error:
+        raise BadInputError(f"{assignment} has no exercises that the grader knows ({error}).") from error
+    notebooks = release.notebooks(course, assignment)
+    if len(notebooks) != 1:
+        raise BadInputError(
+            f"{assignment} has {len(notebooks)} notebooks. Gradescope's autograder takes assignments of one: "
+            "make an assignment of each."
+        )
+    scripts = {name: (BUNDLED / name).read_bytes() for name in ("setup.sh", "run_autograder")}
+    released = {f"released/{assignment}/{name}.ipynb": data for name, data in notebooks.items()}
+    unfinished = json.dumps(gradescope.not_graded(gradescope.UNFINISHED), indent=1).encode()
+    files = scripts | released | {"unfinished.json": unfinished}
+    wheel = grader()
+    requirements = _requirements(pinned(course, GRADING), wheel, index)
+    return Bundle(f"gradescope-{assignment}", files | wheel | requirements)
+
+
+def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle:
+    """What students need to work outside the course's folder: notebooks, `check`, the widgets.
+
+    Raises:
+        BadInputError: something in it is not for students.
+    """
+    wheel = for_students()
+    files = _released(course, assignments) | wheel | {"README.md": (BUNDLED / "student.md").read_bytes()}
+    files |= _requirements(pinned(course, NOTEBOOKS), wheel, index)
+    for found in audit.leaks(course, audit.unpacked(files)):
+        raise BadInputError(f"the bundle would give away {found}")
+    return Bundle("student", files)
+
+
+def for_colleagues(course: Course, assignments: list[str], index: str = "") -> Bundle:
+    """What somebody else needs to teach the course: all but what belongs to this class and its teacher."""
+    wheel = grader()
+    needs = pinned(course, NOTEBOOKS, extras=("grade",))
+    files = _released(course, assignments) | wheel | _requirements(needs, wheel, index)
+    files |= {"README.md": (BUNDLED / "instructor.md").read_bytes(), CONFIG: _public(course.root / CONFIG)}
+    for assignment in assignments:
+        folder = course.solutions / assignment
+        files |= {
+            f"solutions/{path.relative_to(course.solutions).as_posix()}": path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+        }
+        files[f"mark_schemes/{assignment}.md"] = release.answers(course, assignment).encode()
+    return Bundle("instructor", files | _guides(course))
+
+
+def of_all(course: Course, assignments: list[str], index: str = "") -> list[Bundle]:
+    """All bundles of the course."""
+    known = [name for name in assignments if name in exercises.assignments()]
+    return [
+        *(of_gradescope(course, name, index) for name in known),
+        for_class(course, assignments, index),
+        for_colleagues(course, assignments, index),
+    ]
+
+
+KINDS: dict[str, Callable[[Course, list[str], str], list[Bundle]]] = {
+    "gradescope": lambda course, names, index: [of_gradescope(course, name, index) for name in names],
+    "student": lambda course, names, index: [for_class(course, names, index)],
+    "instructor": lambda course, names, index: [for_colleagues(course, names, index)],
+    "all": of_all,
+}
+
+
+def write(course: Course, bundles: list[Bundle], output: Path | None = None) -> list[Path]:
+    """Writes the bundles, into the course's ``bundles/`` or one as the file `output`; all are checked first.
+
+    Raises:
+        BadInputError: what lies in a place was not made here, or is too large, or cannot be written.
+    """
+    if output and len(bundles) != 1:
+        raise BadInputError(f"--output names one file, but this makes {len(bundles)} bundles. Leave it out.")
+    if output and not output.parent.is_dir():
+        raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
+    made = {output or course.root / FOLDER / f"{b.name}.zip": packed(b.files, COMMENT) for b in bundles}
+    for path, data in made.items():
+        _require_ours(path)
+        require_writable(path.parent)
+        if len(data) > MOST_BYTES:
+            raise BadInputError(f"{path.name} would have {len(data) >> 20} MiB; {MOST_BYTES >> 20} are most.")
+    for path, data in made.items():
+        write_atomically(path, data)
+    return list(made)
+
+
+def _require_ours(path: Path) -> None:
+    if path.is_dir():
+        raise BadInputError(f"{path} is a folder. Name a file to write.")
+    if not path.exists():
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            ours = archive.comment == COMMENT
+    except (OSError, zipfile.BadZipFile):
+        ours = False
+    if not ours:
+        raise BadInputError(
+            f"{path} is there and is no bundle that was made here. Move it away, or name another."
+        )
+
+
+def _released(course: Course, assignments: list[str]) -> Files:
+    return {
+        f"notebooks/{assignment}/{name}": data
+        for assignment in assignments
+        for name, data in release.made(course, assignment).items()
+    }
+
+
+def _requirements(pins: str, wheel: Files, index: str) -> Files:
+    """requirements.txt: the tested versions, then the wheel beside it."""
+    first = f"--extra-index-url {index}\n" if index else ""
+    return {REQUIREMENTS: f"{first}{pins}{''.join(f'./{name}' for name in wheel)}\n".encode()}
+
+
+def _public(config: Path) -> bytes:
+    """nbgrader's configuration without the gradebook's address, which may hold a password."""
+    source = config.read_text()
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign) and any("db_url" in ast.unparse(target) for target in node.targets):
+            end = node.end_lineno or node.lineno
+            instead = f"{' ' * node.col_offset}pass\n" if node.col_offset else ""
+            lines[node.lineno - 1 : end] = [instead, *[""] * (end - node.lineno)]
+    return "".join(lines).encode()
+
+
+def _guides(course: Course) -> Files:
+    """The pages that a colleague should read, from the book's source or from a bundle's own folder."""
+    folders = (course.root / "guides", Path(__file__).parents[1] / "book")
+    found = {name: folder / name for folder in folders for name in GUIDES if (folder / name).is_file()}
+    return {f"guides/{name}": path.read_bytes() for name, path in found.items()}
