@@ -7,6 +7,7 @@ c = get_config()
 c.CourseDirectory.course_id = "transformers_from_first_principles"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "notebooks"
+# c.Course.book_url, where the book is published, makes links of the sections that `autograder report` names.
 # The gradebook is nbgrader's default, gradebook.db beside this file; c.CourseDirectory.db_url moves it.
 
 # A submission is never run by a kernel of this machine: our grader runs it and judges it from outside.

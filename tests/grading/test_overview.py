@@ -67,6 +67,11 @@ def test_where_there_is_no_discrimination_it_is_said_why():
     assert by_name(same)["easy"].unknown == "all have the same points"
     flat = [replace(row, scores={**row.scores, "easy": 0.1, "odd": 0.2}) for row in a_class()]
     assert by_name(flat)["hard"].unknown == "all have the same points elsewhere"
+    orders = [{"a": 0.1, "b": 0.2, "c": 0.3}, {"a": 0.3, "b": 0.2, "c": 0.1}]
+    names = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}
+    same_sum = [Row(f"s{n}", "a", {**orders[n % 2], "d": n / 20}, names) for n in range(20)]
+    found = {item.exercise: item for item in items.of_class(same_sum, list(names))}
+    assert found["d"].unknown == "all have the same points elsewhere"
     alone = [Row(row.student, "a", {"easy": row.scores["easy"]}, {"easy": 2.0}) for row in a_class()]
     assert items.of_class(alone, ["easy"])[0].unknown == "nothing to compare with"
 
@@ -154,3 +159,11 @@ def test_where_the_book_is_published_is_one_setting(few):
     config.write_text(f'{text}\nc.Course.book_url = "javascript:alert(1)"\n')
     with pytest.raises(BadInputError, match="Expected an address"):
         sections.book_of(Course.at(few))
+
+
+def test_the_guide_says_when_there_is_discrimination():
+    guide = (ROOT / "book" / "instructor_guide.md").read_text()
+    assert items.FEWEST == 10
+    assert "with fewer than ten students there is none" in guide
+    item = items.Item("f", 1.0, graded=25, waiting=0, mean=0.5, full_marks=1, discrimination=0.1)
+    assert f"In a class of 25 a correlation of up to {item.by_chance:g} either way" in guide
