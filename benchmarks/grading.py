@@ -353,17 +353,19 @@ print(sum(taken) / len(taken))
 
 def every_chapter(folder: Path) -> dict[str, Any]:
     """Our points and stock's of all honest students of all classes."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        told = list(pool.map(lambda name: points_of(folder / name, whole(name)), exercises.assignments()))
+    lessons = [whole(name) for name in exercises.assignments()]
+    classes = [honest(lesson) for lesson in lessons]
+    folders = [folder / lesson.assignment for lesson in lessons]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # only commands run in threads
+        told = list(pool.map(points_of, folders, lessons, classes))
     return {
         "submissions": {"compared": sum(count for count, _ in told)},
         "different": {name: both for _, different in told for name, both in different.items()},
     }
 
 
-def points_of(folder: Path, lesson: Lesson) -> tuple[int, dict[str, list[Any]]]:
+def points_of(folder: Path, lesson: Lesson, students: Class) -> tuple[int, dict[str, list[Any]]]:
     """How many of a class both graded, and whose points differ: stock's, ours."""
-    students = honest(lesson)
     ours, stock = Ours(folder / "ours", lesson), Stock(folder / "stock", lesson)
     for grader in (ours, stock):
         grader.timed("handed_in", students, 1)
