@@ -21,7 +21,7 @@ LENGTH = 8
 """Words of syntax in a fragment; ``y = x - x.max(axis=1)`` has eleven."""
 LONGEST = 20_000
 """An answer of more characters is not compared; an honest one has a tenth of that."""
-MANY, PART = 3, 20
+MANY, PART = 3, 50
 """What more than `MANY` students wrote, and more than one in `PART`, is what people write."""
 ALIKE = 0.7
 """An exercise is nearly the same if the pair shares so much of the longer one's fragments."""
