@@ -167,11 +167,12 @@ class Report:
 
 
 def marked_up(text: str) -> str:
-    """The text as HTML, with a call and what stands between backticks as code."""
+    """The text as HTML, with what stands between backticks, and a call, as code."""
     before, call, after = text.partition(CALLED)
     if call and not before:
         return f"{CALLED}<code>{html.escape(after.replace('`', ''))}</code>"
-    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    marked = re.sub(r"(?<!\S)\*(\w[\w ]*)\*", r"<em>\1</em>", html.escape(text))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", marked)
 
 
 def _head(mark: str, results: list[CriterionResult]) -> str:

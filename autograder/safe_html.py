@@ -88,7 +88,8 @@ class _Renderer(IPythonRenderer):
         return self._mark(body, False)
 
     def _mark(self, tex: str, as_block: bool) -> str:
-        self.formulas.append(mathml(tex, as_block))
+        formula = mathml(tex, as_block)
+        self.formulas.append(f'<span class="formula">{formula}</span>' if as_block else formula)
         return f"\ue000{len(self.formulas) - 1}\ue001"
 
 

@@ -74,7 +74,7 @@ def _simpler(case: Case) -> Iterator[Case]:
         for n in sorted({n for a in arrays for n in a.shape if n > 1}, reverse=True):
             for m in sorted({1, 2, n // 2, n - 1} - {n} - ({1} if n in widths else set())):
                 yield _changed(case, partial(_cut, n=n, m=m))
-    for decimals in (0, 1, 2):
+    for decimals in (0, 1, 2, 4):
         other = _changed(case, partial(_rounded, decimals=decimals))
         if not all(
             _equal(*pair) for pair in zip(arrays, tensors.arrays(other.args, other.kwargs), strict=True)

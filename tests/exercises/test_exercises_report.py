@@ -149,6 +149,10 @@ class TestHtml:
         for words in ("total: 0 of 3 points", "the sum", "two rows: expected 1, got 2", "→ Add."):
             assert words in html
 
+    def test_emphasis_and_code_are_marked_and_a_product_is_not(self):
+        html = failing(hint="Sum *all* of `a * b * c`, as in h*T.", misconception="mean")._repr_html_()
+        assert "→ Sum <em>all</em> of <code>a * b * c</code>, as in h*T." in html
+
 
 class TestData:
     @pytest.mark.parametrize(

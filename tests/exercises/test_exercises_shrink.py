@@ -80,7 +80,8 @@ def test_numbers_are_rounded_as_far_as_the_failure_allows():
     assert shrunk(case(x), lambda c: True).args[0].tolist() == [0.0, -3.0]
     assert shrunk(case(x), lambda c: c.args[0][0] > 0).args[0].tolist() == [0.1, -2.7]
     assert shrunk(case(x), lambda c: c.args[0][0] > 0.11).args[0].tolist() == [0.12, -2.72]
-    assert shrunk(case(x), lambda c: c.args[0][0] > 0.123).args[0] is x
+    assert shrunk(case(x), lambda c: c.args[0][0] > 0.123).args[0].tolist() == [0.1235, -2.7183]
+    assert shrunk(case(x), lambda c: c.args[0][0] == x[0]).args[0] is x
 
 
 def test_what_does_not_fail_smaller_is_shown_as_it_is():

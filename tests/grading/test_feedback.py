@@ -270,10 +270,14 @@ def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path):
     notebook = json.loads(path.read_text())
     wide = "| " + " | ".join(f"column {n}" for n in range(30)) + " |\n" + "|---" * 30 + "|\n"
     sources = [
-        ("markdown", wide + "\n" + f"$$ {'x + ' * 80} x $$ and `{'y' * 300}`"),
+        ("markdown", wide + "\n" + f"$$\n{'x + ' * 40} x\n$$\n\n${'x + ' * 40} x$ and `{'y' * 300}`"),
         ("code", f"x = {'1' * 300}"),
     ]
-    outputs = [{"output_type": "stream", "name": "stdout", "text": "word" * 500}]
+    framed = {"data": {"text/html": "<b>x</b>"}, "metadata": {"text/html": {"isolated": True}}}
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": "word" * 500},
+        {"output_type": "display_data", **framed},
+    ]
     for kind, source in sources:
         cell = {"cell_type": kind, "id": kind, "metadata": {}, "source": source}
         notebook["cells"].append(
@@ -281,6 +285,7 @@ def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path):
         )
     path.write_text(json.dumps(notebook))
     assert in_process("feedback", cwd=course).exit_code == 0
+    assert "<iframe" not in page(course, "style-01").read_text()
     asked = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
