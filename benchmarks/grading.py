@@ -1,7 +1,7 @@
 """The same honest submissions graded by stock nbgrader, by otter-grader and by us: speed, overhead, points.
 
     python benchmarks/grading.py [--assignment NAME] [--students N] [--rounds N] [--json]
-    python benchmarks/grading.py --every-chapter
+    python benchmarks/grading.py --points [NAME ...] [--json]
 
 The class is a light one, three exercises of chapter 2 without its picture, or that of a whole assignment. All
 run on one core, in turns, each by its own command. In each round a command grades one submission and then
@@ -11,9 +11,9 @@ in a caged fork and judge it from outside by hidden cases; since that is quick, 
 everyone, each with a line of its own. What of our time is no overhead is found by running the same cells, but
 for the checks, in forks of a process that has everything imported.
 
-otter-grader is installed in an environment of its own; where that fails it is left out. ``--every-chapter``
-compares only points, ours and stock's, of all honest students in the sample classes of all chapters. Ends
-with 1 if any points differ.
+otter-grader is installed in an environment of its own; where that fails it is left out. ``--points`` compares
+only points, ours and stock's, of all honest students in the sample classes of the assignments that are named,
+or of all. Ends with 1 if any points differ.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 import venv
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,16 +76,18 @@ def main() -> int:
     parser.add_argument("--assignment", default="light", help="whose class is graded (default: a light one)")
     parser.add_argument("--students", type=int, default=6, help="how many in each round (default: 6)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each takes its turn (default: 3)")
-    parser.add_argument("--every-chapter", action="store_true", help="compare the points of all classes")
+    parser.add_argument("--points", nargs="*", metavar="NAME", help="compare only points, of these")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     if options.assignment not in (known := ("light", *exercises.assignments())):
         parser.error(f"--assignment must be one of {', '.join(known)}")
     if options.students < 2 or options.rounds < 1:
         parser.error("at least two students and one round are needed")
+    if unknown := set(options.points or []) - set(known):
+        parser.error(f"--points takes names of {', '.join(known)}, not {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        if options.every_chapter:
-            told = every_chapter(Path(folder))
+        if options.points is not None:
+            told = compared(Path(folder), options.points or exercises.assignments())
         else:
             told = race(Path(folder), options.assignment, options.students, options.rounds)
     print(json.dumps(told) if options.json else shown(told))
@@ -95,7 +98,7 @@ def race(folder: Path, assignment: str, students: int, rounds: int) -> dict[str,
     """Lets the graders take turns on one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    lesson = light() if assignment == "light" else whole(assignment)
+    lesson = named(assignment)
     everyone = list(honest(lesson).items())
     chosen = dict(everyone[i * len(everyone) // students] for i in range(students))
     graders: list[Grader] = [Ours(folder / "ours", lesson), Stock(folder / "stock", lesson)]
@@ -133,6 +136,11 @@ class Lesson:
     assignment: str
     notebook: Notebook
     declared: list[Exercise]
+
+
+def named(name: str) -> Lesson:
+    """The light assignment or a whole one."""
+    return light() if name == "light" else whole(name)
 
 
 def whole(assignment: str) -> Lesson:
@@ -351,11 +359,11 @@ print(sum(taken) / len(taken))
 """
 
 
-def every_chapter(folder: Path) -> dict[str, Any]:
-    """Our points and stock's of all honest students of all classes."""
-    lessons = [whole(name) for name in exercises.assignments()]
+def compared(folder: Path, names: Iterable[str]) -> dict[str, Any]:
+    """Our points and stock's of all honest students of these classes."""
+    lessons = [named(name) for name in names]
     classes = [honest(lesson) for lesson in lessons]
-    folders = [folder / lesson.assignment for lesson in lessons]
+    folders = [folder / name for name in names]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # only commands run in threads
         told = list(pool.map(points_of, folders, lessons, classes))
     return {

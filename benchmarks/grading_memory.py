@@ -46,8 +46,7 @@ def main() -> int:
     if options.submissions < 40:
         parser.error("at least 40 submissions are needed to see growth")
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        lesson = grading.light() if options.assignment == "light" else grading.whole(options.assignment)
-        told = watched(Path(folder), lesson, options.submissions)
+        told = watched(Path(folder), grading.named(options.assignment), options.submissions)
     print(json.dumps(told) if options.json else shown(told))
     return 0 if told["flat"] and told["worker_most"] <= MOST else 1
 
