@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import Any
 
 LENGTH = 8
-"""Words of syntax in a fragment; ``y = x - x.max(axis=1)`` has eleven."""
+"""Words of syntax in a fragment; ``y = x - x.max(axis=1)`` has ten."""
 LONGEST = 20_000
 """An answer of more characters is not compared; an honest one has a tenth of that."""
 MANY, PART = 3, 50

@@ -120,6 +120,11 @@ def test_what_was_given_or_left_empty_is_not_alike():
     assert names_of(alike.pairs(both)) == [("ada", "bob")]
 
 
+def test_a_statement_of_ten_words_has_three_fragments():
+    assert alike.LENGTH == 8
+    assert len(alike.fragments("y = x - x.max(axis=1)")) == 3
+
+
 def test_one_short_answer_in_common_is_no_evidence():
     same = exercises.find("ch02_qkv/softmax").styles[0].pasted("softmax")
     assert alike.fragments(same)
