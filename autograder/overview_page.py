@@ -45,9 +45,7 @@ def as_html(overview: Overview) -> str:
             (_item(item) for item in overview.items),
         ),
         discrimination=escape(_about_discrimination(overview)),
-        mistakes=_table(
-            ("students", "exercise", "mistake", "told", "to read again"), _mistakes(overview)
-        ),
+        mistakes=_table(("students", "exercise", "mistake", "told", "to read again"), _mistakes(overview)),
         looks="".join(_looks(overview)) or "<p>None.</p>",
         scores=_scores(overview),
     )
