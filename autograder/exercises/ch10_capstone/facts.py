@@ -247,7 +247,7 @@ def gradient(model: Model, tokens: Tensor) -> str:
             _loss(model, tokens, {name: p + sign * STEP * directions[name] for name, p in kept.items()})
             for sign in (1, -1)
         )
-        if not abs((ahead - back) / (2 * STEP) - told) <= ASTRAY * size + SEEN:
+        if math.isfinite(ahead) and not abs((ahead - back) / (2 * STEP) - told) <= ASTRAY * size + SEEN:
             return "only a part"
     return "all of them"
 
