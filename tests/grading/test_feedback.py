@@ -270,7 +270,12 @@ def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path):
     notebook = json.loads(path.read_text())
     wide = "| " + " | ".join(f"column {n}" for n in range(30)) + " |\n" + "|---" * 30 + "|\n"
     sources = [
-        ("markdown", wide + "\n" + f"$$\n{'x + ' * 40} x\n$$\n\n${'x + ' * 40} x$ and `{'y' * 300}`"),
+        (
+            "markdown",
+            wide
+            + "\n"
+            + f"$$\n{'x + ' * 40} x\n$$\n\n${'x + ' * 40} x$ and `{'y' * 300}`\n\n- ${'x + ' * 40}$",
+        ),
         ("code", f"x = {'1' * 300}"),
     ]
     framed = {"data": {"text/html": "<b>x</b>"}, "metadata": {"text/html": {"isolated": True}}}
