@@ -110,10 +110,11 @@ def test_the_tier_is_that_of_the_weakest_worker(monkeypatch, standings, tier):
 
 @pytest.mark.slow
 def test_a_scheduler_without_workers_is_told(monkeypatch):
-    from distributed import LocalCluster
+    from distributed import Scheduler, SpecCluster
 
     monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
-    with LocalCluster(0, dashboard_address=None) as cluster:
+    alone = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    with SpecCluster(workers={}, scheduler=alone) as cluster:
         monkeypatch.setenv(executors.SCHEDULER, cluster.scheduler_address)
         with pytest.raises(BadInputError, match="has no workers"):
             executors.tier_of("dask", allow_unsafe=False)
