@@ -97,7 +97,7 @@ def make_shell() -> InteractiveShell:
 
 
 def _draw_once() -> None:
-    """Draws a figure, so that no submission waits for what the first one loads; it would take twice as long."""
+    """Draws a figure, so that no submission waits for what only the first one loads."""
     figure, axes = plt.subplots()
     axes.set_title("a")
     figure.savefig(io.BytesIO(), format="png")

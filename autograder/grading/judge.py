@@ -2,8 +2,8 @@
 
 The judge knows the exercises and the secret seed and never runs a line of a student's code. It is started as
 a module by `autograder.grading.pair` with the number of its control socket and the folder of its pair, and
-forks for each submission, so that nothing passes from one student to the next. What all of them are compared with, the judge finds before
-it forks.
+forks for each submission, so that nothing passes from one student to the next. What all of them are compared
+with, the judge finds before it forks.
 """
 
 from __future__ import annotations
