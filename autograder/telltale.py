@@ -1,7 +1,8 @@
 """Finds, in the text of a submission, names that no honest answer needs: a reason to look, and no more.
 
 A submission may rewrite the grader's code in its own process and then lie about what only that process knows.
-It cannot do so without getting hold of it, and the ways there have names.
+It cannot do so without getting hold of it, and the ways there have names. For most of them the teacher gets a
+remark; the points of a notebook with one that has no other use wait until the teacher has looked.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from autograder import forbidden
+from autograder import cage, forbidden
 
 LIES = "may rewrite the grader's code in its own process, to lie about what was called and what it cost"
 BLINDS = "may blind the watch over forbidden calls"
 SEARCHES = "may search its process for the grader's objects"
+TAKES = "takes hold of the grader's code in its own process"
 HIDES = "runs text as code and may hide what is called"
 
+OURS = [f"cage.{path.stem}" for path in sorted(Path(cage.__file__).parent.glob("[a-z]*.py"))]
+
 TELLTALE = {
+    **dict.fromkeys(OURS, TAKES),
     "cage": LIES,
     "sys.modules": LIES,
     "sys.meta_path": LIES,
@@ -32,9 +38,14 @@ TELLTALE = {
     "addaudithook": BLINDS,
     "DisableTorchFunction": BLINDS,
     "DisableTorchFunctionSubclass": BLINDS,
-    "get_objects": SEARCHES,
-    "get_referrers": SEARCHES,
-    "get_referents": SEARCHES,
+    "torch.overrides": BLINDS,
+    "torch._C": BLINDS,
+    "CompilationUnit": BLINDS,
+    "redispatch": BLINDS,
+    "_op_dk": BLINDS,
+    "get_objects": TAKES,
+    "get_referrers": TAKES,
+    "get_referents": TAKES,
     "_getframe": SEARCHES,
     "_current_frames": SEARCHES,
     "currentframe": SEARCHES,
@@ -51,22 +62,34 @@ TELLTALE = {
 }
 """A name, whole or with the module it belongs to, and what it may be there for."""
 
+WITHHOLDING = (BLINDS, TAKES)
+"""What no notebook is for: its points are not given unseen."""
 
 _ANY = re.compile(rf"\.({'|'.join(map(re.escape, TELLTALE))})(?=\.)")
 
 
 def remarks(sources: list[str]) -> list[str]:
     """A remark for each telltale name in the cells of a submission, with the line where it first stands."""
+    return [
+        f"no answer needs `{name}`, which {TELLTALE[name]}; it stands in `{line}`"
+        for name, line in _found(sources).items()
+    ]
+
+
+def withholds(sources: list[str]) -> list[str]:
+    """The names for whose sake the points of a submission wait for a person."""
+    return [name for name in _found(sources) if TELLTALE[name] in WITHHOLDING]
+
+
+def _found(sources: list[str]) -> dict[str, str]:
+    """By telltale name, the line where it first stands."""
     found: dict[str, str] = {}
     for source in sources:
         lines = source.splitlines()
         for name, number in _names(source):
             for hit in _ANY.findall(f".{name}."):
                 found.setdefault(hit, lines[number - 1].strip()[:100])
-    return [
-        f"no answer needs `{name}`, which {TELLTALE[name]}; it stands in `{line}`"
-        for name, line in found.items()
-    ]
+    return found
 
 
 def _names(source: str) -> Iterator[tuple[str, int]]:
@@ -77,7 +100,8 @@ def _names(source: str) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             imported = forbidden.imported(node)
             imports |= imported
-            yield from ((dotted, node.lineno) for dotted in imported.values())
+            whole = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            yield from ((dotted, node.lineno) for dotted in (*whole, *imported.values()))
     for node in nodes:
         if isinstance(node, ast.Attribute | ast.Name):
             yield _resolved(node, imports), node.lineno

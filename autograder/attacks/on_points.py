@@ -59,6 +59,21 @@ CALLED = {
         "f(torch.tensor(x), axis, False).numpy()",
         "import torch\nf = getattr(torch.ops.aten, '_soft' + 'max').default",
     ),
+    "by the function inside an overload": (
+        "f(torch.tensor(x), axis, False).numpy()",
+        "import torch\nf = getattr(torch.ops.aten, '_soft' + 'max').default._op",
+    ),
+    "by an overload, past the dispatcher": (
+        "f.redispatch(cpu, torch.tensor(x), axis, False).numpy()",
+        "import torch\nf = getattr(torch.ops.aten, '_soft' + 'max').default\n"
+        "cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)",
+    ),
+    "while torch sees no modes": (
+        "run(torch.tensor(x), axis)",
+        "import torch\nfrom torch import overrides\ndef run(x, axis):\n"
+        "    with overrides._pop_mode_temporarily():\n"
+        "        return next(map(vars(torch)['soft' + 'max'], [x], [axis])).numpy()",
+    ),
     "by torch.special": (
         "vars(torch.special)['soft' + 'max'](torch.tensor(x), axis).numpy()",
         "import torch",
@@ -117,10 +132,10 @@ def blinded(name: str, cell: str, told: str) -> Attack:
     """An answer by the library, behind a watch that the notebook has put out in its own process."""
     return Attack(
         f"puts out the watch {name}",
-        "nobody outside can prove it, but the teacher is told where to look",
+        "nobody outside can prove it, so its points wait until the teacher has looked",
         cell,
         answer=LIBRARY,
-        points=EITHER,
+        points=NONE,
         told=told,
     )
 
@@ -135,7 +150,7 @@ BLINDED = (
             yield
         sys.modules["cage.calling"]._watching = blind
         """,
-        "sys.modules",
+        "cage.calling",
     ),
     blinded(
         "found among all objects",
@@ -158,7 +173,20 @@ BLINDED = (
         torch.overrides.TorchFunctionMode.__enter__ = lambda self: self
         torch.overrides.TorchFunctionMode.__exit__ = lambda self, *args: None
         """,
-        "cage",
+        "cage.watch",
+    ),
+)
+
+UNSEEN = (
+    Attack(
+        "calls the library as a program of torch's own",
+        "nobody outside can prove it, but the teacher is told where to look",
+        answer="""import torch
+unit = torch.jit.CompilationUnit("def f(x):\\n    return torch.soft" + "max(x, -1)\\n")
+def softmax(x, axis=-1):
+    return unit.f(torch.tensor(x).movedim(axis, -1)).movedim(-1, axis).numpy()""",
+        points=EITHER,
+        told="CompilationUnit",
     ),
 )
 
@@ -270,6 +298,7 @@ ON_POINTS = (
         for name, code in CALLED.items()
     ),
     *BLINDED,
+    *UNSEEN,
     *FORGED,
     Attack(
         "changes numpy's and torch's comparisons",

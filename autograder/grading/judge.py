@@ -190,6 +190,8 @@ def grade_notebook(
                 troubles.append(f"A cell failed before that: {ran.message}")
                 cell["outputs"].append(_error_output(ran.error, ran.message))
     _examine_the_undefined(session, declared, sources, seed, verdicts)
+    if names := telltale.withholds(sources):
+        verdicts = {grade_id: _withheld(verdict, names) for grade_id, verdict in verdicts.items()}
     _fill_in(matched.cells, verdicts)
     manual = [
         CellVerdict(marks["grade_id"], None, float(marks["points"]))
@@ -274,12 +276,22 @@ def _examine_the_undefined(
                 verdicts[grade_id] = CellVerdict(grade_id, report.score, report.max_score, report)
 
 
+def _withheld(verdict: CellVerdict, names: list[str]) -> CellVerdict:
+    """A verdict whose points wait for a person, if it has any."""
+    if not verdict.score or not verdict.report:
+        return verdict
+    said = ", ".join(f"`{name}`" for name in names)
+    note = f"Your notebook names {said}, which no answer needs. Your teacher decides about these points."
+    report = dataclasses.replace(verdict.report, note=f"{note} {verdict.report.note}".strip())
+    return dataclasses.replace(verdict, score=None, report=report)
+
+
 def _fill_in(cells: list[Cell], verdicts: dict[str, CellVerdict]) -> None:
     """Gives every test cell its one output, which nbgrader reads as the score."""
     for cell in cells:
         verdict = verdicts.get(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
         if verdict and verdict.report and cell["cell_type"] == "code":
-            data = {"text/plain": f"{verdict.score:g}", "text/html": verdict.report._repr_html_()}
+            data = {"text/plain": f"{verdict.score or 0:g}", "text/html": verdict.report._repr_html_()}
             cell["execution_count"] = 1
             cell["outputs"] = [
                 {"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": {}}

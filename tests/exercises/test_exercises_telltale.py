@@ -22,7 +22,8 @@ WRITTEN = {
         "getattr(sys, 'set' + 'profile')(None)",
         "threading.setprofile(f)",
     ],
-    "cage": ["import cage.calling", "from cage import watch", "x.startswith('cage')", "m['cage.watch']"],
+    "cage": ["import cage", "x.startswith('cage')"],
+    "cage.watch": ["import cage.watch", "from cage import watch", "m['cage.watch']", "m['ca' + 'ge.watch']"],
     "get_objects": ["import gc\ngc.get_objects()", "from gc import get_objects as o"],
     "__code__": ["f.__code__ = g.__code__", "f().__code__"],
     "builtins.exec": ["exec('x = 1')", "import builtins\nbuiltins.exec('')"],
@@ -70,3 +71,10 @@ def test_no_answer_of_the_bank_is_told(name):
 def test_no_solution_is_told(path):
     cells = json.loads(path.read_text())["cells"]
     assert telltale.remarks(["".join(c["source"]) for c in cells if c["cell_type"] == "code"]) == []
+
+
+def test_only_what_has_no_other_use_withholds_points():
+    """Colab's own advice is to look into `sys.modules`; a cage may be a word of a sentence."""
+    assert telltale.withholds(["'google.colab' in sys.modules", "words = ['bird', 'cage']"]) == []
+    assert telltale.withholds(["import sys\nsys.modules['cage.calling'].x = 1"]) == ["cage.calling"]
+    assert telltale.withholds(["threading.settrace(f)"]) == ["settrace"]

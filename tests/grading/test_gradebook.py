@@ -236,6 +236,23 @@ def test_another_seed_or_limit_is_another_verdict(few):
     assert all(one.new for one in graded(few, limits=replace(LIMITS, cell_seconds=4.0)).graded)
 
 
+def test_points_that_a_notebook_may_have_lied_about_wait_for_a_person(course, students):
+    notebook = json.loads(json.dumps(students["style-01"][0]))
+    blinds = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    notebook["cells"].insert(1, blinds | {"source": "import sys\nsys.setprofile(None)"})
+    hand_in(course, "ada", notebook)
+    (one,) = graded(course).graded
+    assert one.score == 0
+    assert any("`setprofile`" in remark for remark in one.remarks)
+    assert len(row(course, "ada").needs_manual_grade) == 6
+    assert held(course, "ada", "softmax") == (None, None, None, True)
+    output = nbformat.read(course / "autograded" / "ada" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb", 4)
+    assert "Your teacher decides about these points" in json.dumps(output)
+    by_hand(course, "ada", softmax=3.0)
+    graded(course, force=True)
+    assert row(course, "ada").scores["softmax"] == 3
+
+
 def test_late_submissions(few, students):
     with opened(few) as book:
         book.update_or_create_assignment(ASSIGNMENT, duedate="2026-03-01 17:00:00 UTC")
