@@ -179,6 +179,15 @@ BLINDED = (
 
 UNSEEN = (
     Attack(
+        "takes it for the gradient of another function",
+        "that is right: torch's own changes of its modes are not the student's",
+        answer="""import torch
+def softmax(x, axis=-1):
+    x = torch.tensor(x, requires_grad=True)
+    with torch.device("cpu"):
+        return torch.autograd.grad(torch.logsumexp(x, axis).sum(), x)[0].numpy()""",
+    ),
+    Attack(
         "calls the library as a program of torch's own",
         "nobody outside can prove it, but the teacher is told where to look",
         answer="""import torch
