@@ -31,7 +31,7 @@ IGNORED = {".git", ".ipynb_checkpoints", "__MACOSX", "node_modules"}
 
 PLATFORMS = {
     "canvas": r"(?P<name>[^/_]+)_(?:(?P<late>LATE)_)?(?P<id>\d+)_(?P<order>\d+)_(?P<file>[^/]+)",
-    "moodle": r"(?P<name>[^/_]+)_(?P<id>\d+)_assignsubmission_file(?:_/|/|_)(?:.*/)?(?P<file>[^/]+)",
+    "moodle": r"(?P<name>[^/_]+)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_?/|_)(?:.*/)?(?P<file>[^/]+)",
     "gradescope": r"submission_(?P<id>\d+)/(?:.*/)?(?P<file>[^/]+)",
     "exchange": r"(?P<name>[^/+]+)\+[^/+]+\+(?P<time>[^/+]+?)(?:\+[^/]*)?/(?P<file>[^/]+)",
     "github": r"(?P<name>[^/]+-[^/]+)/(?:.*/)?(?P<file>[^/]+)",
@@ -103,7 +103,7 @@ def collect(
     done = Collected(platform or "")
     with _Source(source) as files:
         found = _below_what_they_share(list(files.safe(done.remarks)), assignment)
-        notebooks = [file for file in found if file.path.suffix == ".ipynb"]
+        notebooks = [file for file in found if _is_notebook(file)]
         if not notebooks:
             raise BadInputError(f"{source} holds no notebook. Name the archive that the platform gives.")
         done.platform = platform or _recognised(found, notebooks)
@@ -197,7 +197,7 @@ def _below_what_they_share(files: list[File], assignment: str) -> list[File]:
     while files:
         tops = {file.path.parts[0] for file in files}
         telling = any(re.fullmatch(PLATFORMS[name], f"{top}/x.ipynb") for top in tops for name in _TELLING)
-        notebooks = [file.path.parts for file in files if file.path.suffix == ".ipynb"]
+        notebooks = [file.path.parts for file in files if _is_notebook(file)]
         if (
             not notebooks
             or len(tops) > 1
@@ -241,16 +241,21 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
     pattern, people = re.compile(PLATFORMS[done.platform]), _people(done.platform, files)
     prefix = _prefix({f.path.parts[0] for f in notebooks}) if done.platform == "github" else ""
     handed: dict[str, list[Handed]] = defaultdict(list)
-    for file in notebooks:
+    instead: dict[str, set[str]] = defaultdict(set)
+    for file in files:
         match = pattern.fullmatch(str(file.path))
         if not match:
-            done.problems.append(f"{file.path}: the name does not say whose it is; put it in by hand")
+            if _is_notebook(file):
+                done.problems.append(f"{file.path}: the name does not say whose it is; put it in by hand")
             continue
         parts = match.groupdict()
         number, name, time = parts.get("id") or "", parts.get("name") or "", parts.get("time")
         told = people.get(f"submission_{number}", {})
         students = told.get("students") or [_named(done.platform, name.removeprefix(prefix), number)]
         for student in students:
+            if not _is_notebook(file):
+                instead[student].add(file.path.name)
+                continue
             if why := _odd(student):
                 done.problems.append(f"{file.path}: {why}")
                 continue
@@ -264,7 +269,14 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
                     bool(parts.get("late")),
                 )
             )
+    for student in sorted(set(instead) - set(handed)):
+        there = ", ".join(sorted(instead[student]))
+        done.problems.append(f"{student}: no notebook that could be taken; there is {there}")
     return handed
+
+
+def _is_notebook(file: File) -> bool:
+    return file.path.suffix.casefold() == ".ipynb"
 
 
 def _named(platform: str, name: str, number: str) -> str:
@@ -376,4 +388,8 @@ def _put(done: Collected, course: Course, folder: Path, name: str, one: Handed) 
     if one.timestamp:
         write_if_changed(stamp, f"{one.timestamp}\n".encode())
     elif stamp.is_file():
+        done.remarks.append(
+            f"{one.student}: the new version comes without a time, and that of the one before ({before}) is "
+            "dropped; if it was late, write timestamp.txt"
+        )
         stamp.unlink()

@@ -151,6 +151,35 @@ def test_another_name_is_taken_if_there_is_no_choice(course, tmp_path):
     assert done.problems == [f"cid: {NAME} is missing; there is a.ipynb, b.ipynb"]
 
 
+def test_who_handed_in_something_else_is_told(course, tmp_path):
+    members = {
+        f"Ada_1_assignsubmission_file_/{NAME}": "a",
+        "Ada_1_assignsubmission_onlinetext_/onlinetext.html": "see the notebook",
+        f"Bob_2_assignsubmission_file_/{ASSIGNMENT}.IPYNB": "b",
+        "Cid_3_assignsubmission_file_/work.zip": "c",
+        "Dot_4_assignsubmission_onlinetext_/onlinetext.html": "d",
+    }
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert collected(tmp_path / "s") == {"Ada_1": "a", "Bob_2": "b"}
+    assert done.problems == [
+        "Cid_3: no notebook that could be taken; there is work.zip",
+        "Dot_4: no notebook that could be taken; there is onlinetext.html",
+    ]
+
+
+def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    collect(here, ASSIGNMENT, zipped(tmp_path / "1.zip", {f"ada/{NAME}": "1", f"bob/{NAME}": "b"}), into)
+    stamp = into / "ada" / ASSIGNMENT / "timestamp.txt"
+    stamp.write_text("2026-11-09 10:00:00 UTC\n")
+    second = zipped(tmp_path / "2.zip", {f"ada/{NAME}": "2", f"bob/{NAME}": "b"})
+    done = collect(here, ASSIGNMENT, second, into)
+    assert not stamp.exists()
+    (told,) = done.remarks
+    assert told.startswith("ada: the new version comes without a time")
+    assert "2026-11-09 10:00:00 UTC" in told
+
+
 HOSTILE = ["/etc/cron.d/x.ipynb", "../../x.ipynb", f"ada/../../../{NAME}", "C:/x.ipynb", f"..\\..\\{NAME}"]
 
 
