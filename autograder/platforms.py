@@ -87,6 +87,10 @@ def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Fil
         else:
             why = "nobody" if not found else "several people"
             filled.notes.append(f"{row.student}: {why} in {template.name}; put {row.total:g} in by hand")
+    if waiting := sum(bool(row.needs_manual_grade) for row in rows):
+        filled.notes.append(
+            f"{waiting} of {len(rows)} have answers that nobody has read yet; their grades lack those points"
+        )
     kept = [name for name in columns if not how.kept or name in (*how.kept, column)]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, extrasaction="ignore", lineterminator="\n")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from scratch import in_process
@@ -65,6 +66,12 @@ def test_who_is_not_certain_gets_no_grade_and_is_named(tmp_path, called, why):
     done, lines = filled("moodle", MOODLE, [graded(called, 4)], tmp_path)
     assert not any(line["Grade"] for line in lines)
     assert done.notes == [f"{called}: {why} in from_the_platform.csv; put 4 in by hand"]
+
+
+def test_grades_without_the_answers_that_nobody_has_read_are_told(tmp_path):
+    rows = [replace(graded("ada", 4), needs_manual_grade=("explain",)), graded("grace", 9)]
+    done, _ = filled("canvas", CANVAS, rows, tmp_path)
+    assert done.notes == ["1 of 2 have answers that nobody has read yet; their grades lack those points"]
 
 
 @pytest.mark.parametrize(
