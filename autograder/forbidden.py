@@ -10,6 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+LONGEST = 50
+"""Parts of a dotted name that are looked at; ``torch.nn.functional.softmax`` has four."""
+
 
 def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str | None:
     """The first forbidden call that `function` reaches, as a dotted name, or None.
@@ -53,6 +56,7 @@ def _reached(
 ) -> Iterator[tuple[str, dict[str, str | None], list[str]]]:
     """Every top-level name that `function` reaches, with what its last definition binds and names."""
     seen: set[str] = set()
+    read: set[int] = set()
     waiting = [function]
     while waiting:
         name = waiting.pop()
@@ -62,6 +66,9 @@ def _reached(
         own: dict[str, str | None] = {}
         dotted_names: list[str] = []
         for node in definitions.get(name, ())[-1:]:
+            if id(node) in read:  # a = b = f
+                continue
+            read.add(id(node))
             own = _bound(node)
             dotted_names = list(_names(node) if name == function else _callables(node))
         yield name, own, dotted_names
@@ -161,7 +168,7 @@ def _names(node: ast.AST) -> Iterator[str]:
         if isinstance(inner, ast.Call) and _is_getattr(inner):
             step, attribute = inner.args[0], inner.args[1]
             parts = [str(attribute.value)] if isinstance(attribute, ast.Constant) else []
-        while isinstance(step, ast.Attribute):
+        while isinstance(step, ast.Attribute) and len(parts) < LONGEST:
             parts.append(step.attr)
             step = step.value
         if isinstance(step, ast.Name):

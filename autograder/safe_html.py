@@ -7,12 +7,15 @@ feedback and for formgrader. Mathematics becomes MathML, which browsers show wit
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import Any
 
 import bleach
 from bleach.css_sanitizer import CSSSanitizer
 from jinja2 import pass_context
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
+
+from autograder.grading.matching import without_pictures
 
 _TAGS = """
     a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s
@@ -35,6 +38,8 @@ _ATTRIBUTES: dict[str, Any] = {
 _STYLES = """
     border-left padding-left margin margin-left font-family white-space list-style text-align
 """
+LONGEST = 20_000
+"""Characters of Markdown that are laid out; for some texts the time grows with the square of the length."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 _CLEANER_ARGUMENTS: dict[str, Any] = {
@@ -60,11 +65,16 @@ _MARKS = re.compile("[\ue000\ue001]")
 
 @pass_context
 def markdown2html(context: Any, source: str) -> str:
-    """Markdown to clean HTML, with mathematics as MathML."""
+    """Markdown to clean HTML, with mathematics as MathML; what is too long or too odd, as plain text."""
     cell = context.get("cell", {})
     renderer = _Renderer(attachments=cell.get("attachments", {}))
-    rendered = MarkdownWithMath(renderer=renderer).render(_MARKS.sub("", source))
-    cleaned = clean(rendered)
+    if without_pictures(source) > LONGEST:
+        return f"<pre>{escape(source)}</pre>"
+    try:
+        rendered = MarkdownWithMath(renderer=renderer).render(_MARKS.sub("", source))
+        cleaned = clean(rendered)
+    except Exception:  # nested too deeply, for one; no text may cost a class its feedback
+        return f"<pre>{escape(source)}</pre>"
     return re.sub("\ue000(\\d+)\ue001", lambda found: renderer.formulas[int(found[1])], cleaned)
 
 
@@ -74,6 +84,13 @@ class _Renderer(IPythonRenderer):
     def __init__(self, attachments: dict[str, dict[str, str]]) -> None:
         super().__init__(escape=False, attachments=attachments, exclude_anchor_links=True)
         self.formulas: list[str] = []
+
+    def _embed_image_or_attachment(self, src: str) -> str:
+        """The picture as data; its name where it is not there."""
+        try:
+            return str(super()._embed_image_or_attachment(src))
+        except InvalidNotebook:
+            return src
 
     def block_math(self, body: str) -> str:
         return self._mark(body, True)

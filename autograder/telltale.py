@@ -113,7 +113,7 @@ def _resolved(node: ast.Attribute | ast.Name, imports: dict[str, str]) -> str:
     """``s.modules`` as ``sys.modules``, where `s` stands for the module; a bare name is Python's own."""
     parts: list[str] = []
     step: ast.expr = node
-    while isinstance(step, ast.Attribute):
+    while isinstance(step, ast.Attribute) and len(parts) < forbidden.LONGEST:
         parts.append(step.attr)
         step = step.value
     if not isinstance(step, ast.Name):
@@ -126,7 +126,7 @@ def _text(node: ast.AST) -> str | None:
     """The text that a node spells out, also piece by piece: ``"set" + "profile"``."""
     pieces: list[str] = []
     waiting = [node]
-    while waiting:
+    while waiting and len(pieces) < forbidden.LONGEST:
         last = waiting.pop()
         if isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
             waiting += [last.left, last.right]

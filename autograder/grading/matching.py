@@ -14,6 +14,8 @@ from autograder.cage.wire import json_from_bytes
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20
 MAX_CELLS = 2000
+MAX_TEXT = 2 << 20
+"""Characters of all cells, but for pictures in Markdown: reading them takes its time."""
 SIMILAR_ENOUGH = 0.5
 
 
@@ -58,7 +60,39 @@ def read_notebook(data: bytes) -> dict[str, Any]:
         raise UnreadableError(
             f"the notebook has {len(notebook['cells'])} cells; at most {MAX_CELLS} are read"
         )
-    return {"cells": [_clean(c) for c in notebook["cells"] if isinstance(c, dict)]}
+    cells = [_clean(c) for c in notebook["cells"] if isinstance(c, dict)]
+    text = sum(len(c["source"]) if c["cell_type"] == "code" else without_pictures(c["source"]) for c in cells)
+    if text > MAX_TEXT:
+        raise UnreadableError(
+            f"its cells hold {text:,} characters, and at most {MAX_TEXT:,} are read; ask for it without what "
+            "was pasted"
+        )
+    return {"cells": cells}
+
+
+_PICTURE = re.compile(r"data:image/[\w+.-]+;base64,[A-Za-z0-9+/=]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+
+
+def without_pictures(markdown: str) -> int:
+    """How many characters a text has, but for those that pictures are made of."""
+    return len(_PICTURE.sub("", markdown))
+
+
+def _pictures(attachments: Any) -> dict[str, dict[str, str]]:
+    """The pictures pasted into a cell, by name and kind."""
+    named = attachments.items() if isinstance(attachments, dict) else ()
+    found = {
+        name: {kind: data for kind, told in kinds.items() if (data := _picture(kind, joined(told)))}
+        for name, kinds in named
+        if isinstance(kinds, dict)
+    }
+    return {name: kinds for name, kinds in found.items() if kinds}
+
+
+def _picture(kind: str, data: Any) -> str | None:
+    is_one = kind in ("image/png", "image/jpeg", "image/gif") and isinstance(data, str)
+    return data if is_one and _BASE64.fullmatch(data) else None
 
 
 def _clean(cell: Cell) -> Cell:
@@ -71,6 +105,7 @@ def _clean(cell: Cell) -> Cell:
         "cell_type": kind if kind in ("code", "markdown", "raw") else "raw",
         "source": source if isinstance(source, str) else "",
         "grade_id": grade_id if isinstance(grade_id, str) else None,
+        "attachments": _pictures(cell.get("attachments")),
     }
 
 
@@ -215,6 +250,8 @@ def _annotated(cell: Cell | None, release: Cell | None) -> Cell:
         made["metadata"]["nbgrader"] = copy.deepcopy(release["metadata"]["nbgrader"])
     if made["cell_type"] == "code":
         made |= {"outputs": [], "execution_count": None}
+    elif origin.get("attachments"):
+        made["attachments"] = origin["attachments"]
     return made
 
 

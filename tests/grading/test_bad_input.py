@@ -106,6 +106,10 @@ BROKEN = {
     "json-but-no-notebook": (b'{"cells": 3}', "no notebook"),
     "empty": (b"", "the file is empty"),
     "deeply-nested": (b"[" * 100_000, "is not JSON"),
+    "too-much-text": (
+        json.dumps({"cells": [{"cell_type": "code", "source": "#" * 200_000}] * 11}).encode(),
+        "at most 2,097,152 are read",
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from html import escape
 
 import pytest
 from bs4 import BeautifulSoup
@@ -168,6 +169,34 @@ def test_hostile_markdown_becomes_text(text):
             assert element.name.startswith("m"), html
     assert "before" in soup.get_text()
     assert "after" in soup.get_text()
+
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def test_a_pasted_picture_is_shown_and_none_costs_the_class_its_feedback(few):
+    notebook = json.loads((few / "submitted" / "blank" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_text())
+    pasted = {"dot.png": {"image/png": DOT}, "odd.png": {"image/svg+xml": "<svg onload=alert(1)>"}, "no": 3}
+    source = "![a](attachment:dot.png) ![b](attachment:odd.png) ![c](attachment:lost.png)"
+    notebook["cells"].append(
+        {"cell_type": "markdown", "metadata": {}, "source": source, "attachments": pasted}
+    )
+    hand_in(few, "blank", notebook)
+    graded(few)
+    assert in_process("feedback", cwd=few).exit_code == 0
+    html = page(few, "blank").read_text()
+    assert f"data:image/png;base64,{DOT}" in html
+    assert "onload" not in html
+
+
+@pytest.mark.parametrize("text", ["\\\\[" * 20_000, "<b>" * 30_000])
+def test_markdown_that_would_take_hours_is_shown_as_text(text):
+    assert safe_html.markdown2html({"cell": {}}, text) == f"<pre>{escape(text)}</pre>"
+
+
+def test_markdown_that_cannot_be_laid_out_is_shown_as_text(monkeypatch):
+    monkeypatch.setattr(safe_html, "clean", lambda html: 1 / 0)
+    assert safe_html.markdown2html({"cell": {}}, "<b>") == "<pre>&lt;b&gt;</pre>"
 
 
 @pytest.mark.parametrize(
