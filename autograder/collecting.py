@@ -254,7 +254,7 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
         students = told.get("students") or [_named(done.platform, name.removeprefix(prefix), number)]
         for student in students:
             if not _is_notebook(file):
-                instead[student].add(file.path.name)
+                instead[student].add(PurePosixPath(parts["file"]).name)
                 continue
             if why := _odd(student):
                 done.problems.append(f"{file.path}: {why}")

@@ -293,7 +293,7 @@ ACCIDENTS: tuple[Change, ...] = (
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise SystemExit("usage: python -m autograder.samples.make DIR")
     folder = Path(sys.argv[1])
     try:

@@ -167,6 +167,12 @@ def test_who_handed_in_something_else_is_told(course, tmp_path):
     ]
 
 
+def test_what_canvas_writes_before_a_name_is_not_told(course, tmp_path):
+    members = {f"ada_1_7001_{NAME}": "a", "bob_2_7002_work.docx": "b"}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert done.problems == ["bob_2: no notebook that could be taken; there is work.docx"]
+
+
 def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
     here, into = Course.at(course), tmp_path / "s"
     collect(here, ASSIGNMENT, zipped(tmp_path / "1.zip", {f"ada/{NAME}": "1", f"bob/{NAME}": "b"}), into)

@@ -107,3 +107,10 @@ def test_feedback_report_and_export_of_the_class(graded_class):
     assert {"process-ended-in-a-cell", "library-called", "endless-loop-in-a-function"} <= looks
     done = command("export", "--format", "csv", cwd=folder)
     assert len(done.stdout.splitlines()) == told["graded"] + 1
+
+
+def test_an_option_is_no_folder(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["make", "--help"])
+    monkeypatch.setattr(make, "make", lambda course, folder: pytest.fail(f"{folder} was made"))
+    with pytest.raises(SystemExit, match="usage"):
+        make.main()
