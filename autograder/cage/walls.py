@@ -77,7 +77,7 @@ def _limit(memory_bytes: int, cpu_seconds: int) -> None:
     limits.lower(resource.RLIMIT_FSIZE, FILE_BYTES)
     limits.lower(resource.RLIMIT_NOFILE, DESCRIPTORS)
     limits.lower(resource.RLIMIT_CORE, 0)
-    limits.lower(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 5)  # XCPU first: KILL comes from others
+    limits.lower(resource.RLIMIT_CPU, cpu_seconds, 10 * cpu_seconds + 600)  # XCPU alone: KILL is others'
 
 
 def _drop_capabilities() -> None:
