@@ -23,7 +23,8 @@ class Platform:
     """How a platform's file is laid out.
 
     Args:
-        known_by: the columns that may hold what a student's folder is called, or end with it after a number.
+        known_by: the columns that may hold what a student's folder is called, or end with it after a number;
+            the last is a name that people choose themselves, and counts least.
         kept: the columns that the platform wants to see again; all, if empty.
         grade: the column of grades; None where it is called after the assignment.
         file: what the file is and where the platform gives it.
@@ -77,10 +78,11 @@ def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Fil
     column = how.grade or _column_of(assignment, columns, template)
     if column not in columns:
         raise BadInputError(f"{template} has no column {column!r}. Expected {how.file}.")
-    people = _people(lines, how)
+    people, official = _people(lines, how.known_by), _people(lines, how.known_by[:-1])
     filled = Filled("")
     for row in rows:
-        found = people.get(row.student.casefold(), people.get(_number(row.student), []))
+        name = row.student.casefold()
+        found = official.get(name) or people.get(_number(name)) or people.get(name, [])
         if len(found) == 1:
             found[0][column] = f"{row.total:g}"
             filled.given.append(row.student)
@@ -126,11 +128,11 @@ def _column_of(assignment: str, columns: list[str], template: Path) -> str:
     )
 
 
-def _people(lines: list[Line], how: Platform) -> dict[str, list[Line]]:
+def _people(lines: list[Line], columns: tuple[str, ...]) -> dict[str, list[Line]]:
     """The lines by everything that a student may be called."""
     people: dict[str, list[Line]] = {}
     for line in lines:
-        names = {line.get(column, "").strip().casefold() for column in how.known_by}
+        names = {line.get(column, "").strip().casefold() for column in columns}
         names |= {name.split("@")[0] for name in names} | {_number(name) for name in names}
         for name in names - {""}:
             people.setdefault(name, []).append(line)

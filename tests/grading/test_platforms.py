@@ -3,6 +3,7 @@
 import csv
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from scratch import in_process
@@ -100,3 +101,15 @@ def test_the_command_fills_the_file_and_wants_it_named(few, tmp_path):
     lines = list(csv.DictReader((tmp_path / "upload.csv").open()))
     assert float(lines[1]["ch02_qkv (4711)"]) > float(lines[2]["ch02_qkv (4711)"]) == 0
     assert "mistake-01: nobody in gradebook.csv" in " ".join(done.stderr.split())
+
+
+def test_nobody_takes_anothers_points_by_a_name_of_their_choice(tmp_path):
+    template = tmp_path / "canvas.csv"
+    template.write_text(
+        "Student,ID,SIS User ID,SIS Login ID,Section,ch02_qkv (1)\n"
+        "Lovelace,4711,,ada,s,\nlovelaceada_4711,99,,mal,s,\n"
+    )
+    row = SimpleNamespace(student="lovelaceada_4711", total=17.0, needs_manual_grade=[])
+    filled = fill("canvas", template, "ch02_qkv", [row])
+    assert not filled.given
+    assert "several people" in filled.notes[0]
