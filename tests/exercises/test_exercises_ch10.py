@@ -15,9 +15,9 @@ from autograder.exercise import Outcome
 from autograder.exercises.ch10_capstone.facts import FACTS, Model
 from autograder.exercises.ch10_capstone.find_coreference_head import EXERCISE as FIND
 from autograder.exercises.ch10_capstone.given import Block
-from autograder.exercises.ch10_capstone.lesson import FORM, NEW_TOKENS, lesson, sentence, texts
+from autograder.exercises.ch10_capstone.lesson import lesson, texts
 from autograder.exercises.ch10_capstone.TinyGPT import BOUND
-from tfcore.data import VOCABULARY, fault
+from tfcore.data import VOCABULARY
 
 GPT, HEAD = "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head"
 SMALL = "        nn.init.normal_(self.embedding.weight, std=0.02)\n"
@@ -118,8 +118,6 @@ def test_an_examiner_asks_word_by_word_and_says_nothing_in_advance():
 def test_a_guess_among_all_tokens_is_examined_as_such():
     result, _ = examined(5, zeros)
     assert result["loss"] == pytest.approx(np.log(len(VOCABULARY)))
-    assert result["texts"].shape[1] == 4 + NEW_TOKENS
-    assert [sentence(row)[:7] for row in result["texts"].tolist()] == ["the old"] * len(result["texts"])
 
 
 def test_the_numbers_of_words_are_others_in_another_lesson():
@@ -133,12 +131,6 @@ def test_an_examination_that_is_broken_off_has_no_result():
     examiner(zeros(examiner()))
     with pytest.raises(ValueError, match="broken off"):
         examiner.result()
-
-
-def test_the_form_is_that_of_the_grammar():
-    told = [sentence(row) for row in texts()[:: len(texts()) // 50].tolist()]
-    assert all(FORM.fullmatch(text) and fault(text) is None for text in told)
-    assert not FORM.fullmatch(told[0].replace(" was too", ""))
 
 
 INIT = {"vocab_size": 17, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 6}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from autograder.exercise import Case, Criterion, Exercise, Lent, Measure, Outcom
 from autograder.exercises.ch10_capstone import given
 from autograder.exercises.ch10_capstone.facts import FACTS, Model, Refused
 from autograder.exercises.ch10_capstone.given import Block
-from autograder.exercises.ch10_capstone.lesson import FORM, SIZES, lesson, sentence
+from autograder.exercises.ch10_capstone.lesson import SIZES, lesson
 from autograder.exercises.draw import sizes
 from tfcore.models import Decoder
 from tfcore.models.presets import gpt2
@@ -28,8 +29,6 @@ Cases = Callable[[np.random.Generator], Iterable[Case]]
 
 BOUND = 1.2
 """Nats per token: out of reach for a model that knows which word comes after which, and nothing else."""
-IN_FORM = 0.25
-"""The part of its texts that must have the form of a sentence."""
 
 
 class TinyGPT(Decoder):
@@ -94,12 +93,27 @@ def found(*names: str) -> Measure:
     return measure
 
 
+def _known(says: str, thing: Any) -> Lent:
+    """What is lent and can be looked at afterwards."""
+    return Lent(says, lambda: thing)
+
+
 def examined(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """What the examiner of a lesson has found, instead of anything that comes back."""
-    *given, lent = case.args
-    examiner = lent.make()
-    outcome = call(replace(case, args=(*given, Lent(lent.says, lambda: examiner))))
-    return outcome if outcome.error or outcome.forbidden else replace(outcome, value=examiner.result())
+    """What the examiner of a lesson has found, instead of anything that comes back.
+
+    Who has not learned is taught once more, with the batches in another order: training is a matter of luck,
+    and a right model should not need any.
+    """
+    init, batches, lr, lent = case.args
+    for order in (batches, batches[::-1]):
+        examiner = lent.make()
+        outcome = call(replace(case, args=(init, order, lr, _known(lent.says, examiner))))
+        if outcome.error or outcome.forbidden:
+            return outcome
+        found = examiner.result()
+        if found["loss"] < BOUND:
+            break
+    return replace(outcome, value=found)
 
 
 PLAIN = {
@@ -141,17 +155,13 @@ def one_matrix(trial: Trial) -> str | None:
 
 
 def learns(trial: Trial) -> str | None:
-    loss, texts = float(trial.value["loss"]), trial.value["texts"]
-    if not loss < BOUND:
-        return (
-            f"after its lesson the held-out loss is {loss:.2f} nats a token; it should be below {BOUND}. The "
-            "model was asked word by word, so that it could not see what comes"
-        )
-    said = [sentence(row) for row in texts.tolist()]
-    bad = [text for text in said if not FORM.fullmatch(text)]
-    if len(bad) > (1 - IN_FORM) * len(said):
-        return f"{len(bad)} of {len(said)} texts are no sentences after its lesson, such as {bad[0]!r}"
-    return None
+    loss = float(trial.value["loss"])
+    if loss < BOUND:
+        return None
+    return (
+        f"after its lesson the held-out loss is {loss:.2f} nats a token; it should be below {BOUND}. The "
+        "model was asked word by word, so that it could not see what comes"
+    )
 
 
 def told(says: str, points: float, *facts: str, of: Cases = two_models, test: Test = plainly) -> Criterion:
