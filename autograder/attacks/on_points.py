@@ -398,7 +398,7 @@ ON_POINTS = (
     ),
     Attack(
         "searches its process for the hidden cases",
-        "they are in another process",
+        "they are in another process; the points wait until the teacher has looked",
         """
         import gc, sys
         words = ("misconception", "Exercise(", "hidden_cases", "no_maximum")
@@ -411,6 +411,8 @@ ON_POINTS = (
             if name.startswith("autograder.") or (name.startswith("tfcore.") and "data" not in name):
                 print("GOT", name)
         """,
+        points=NONE,
+        told="get_objects",
     ),
     Attack(
         "returns what it was given as public answers",
