@@ -37,6 +37,15 @@ def do_without() -> Callable[[str, str], None]:
     return want
 
 
+@pytest.fixture(scope="session")
+def launch() -> Iterator[Callable[[str, list[str]], Any]]:
+    """Starts Chromium, from a path and with flags. There can be one Playwright in a process, so it is shared."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        yield lambda path, flags: playwright.chromium.launch(executable_path=path, args=flags)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print what a test recorded as its summary, also where it ran in another process."""
     for report in [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]:

@@ -35,7 +35,7 @@ def html() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser(do_without: Callable[[str, str], None]) -> Iterator[Any]:
+def browser(do_without: Callable[[str, str], None], request: pytest.FixtureRequest) -> Iterator[Any]:
     """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE=browser."""
     from pdf import PdfError, find_chromium
 
@@ -43,12 +43,9 @@ def browser(do_without: Callable[[str, str], None]) -> Iterator[Any]:
         path = find_chromium()
     except PdfError as why:
         do_without("browser", str(why))
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=OFFLINE)
-        yield chromium
-        chromium.close()
+    chromium = request.getfixturevalue("launch")(str(path), OFFLINE)
+    yield chromium
+    chromium.close()
 
 
 @pytest.fixture(scope="session")

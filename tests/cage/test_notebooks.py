@@ -165,7 +165,7 @@ def test_a_release_with_sources_as_lines_is_understood(grade_notebook):
 def test_two_thousand_long_cells_are_matched_soon(grade_notebook):
     notebook = submission()
     stripped(notebook)
-    notebook["cells"][1:1] = [cell("markdown", f"{i} " + "abcdefghij" * 400) for i in range(1900)]
+    notebook["cells"][1:1] = [cell("markdown", f"{i} " + "abcdefghij" * 100) for i in range(1900)]
     verdict = grade_notebook(notebook)
     assert scores(verdict)["softmax"] == 3
 

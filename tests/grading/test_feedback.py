@@ -291,8 +291,6 @@ def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path):
     chromium = shutil.which("chromium")
     if not chromium:
         pytest.skip("no Chromium here")
-    from playwright.sync_api import sync_playwright
-
     course = tmp_path / "course"
     shutil.copytree(given, course)
     path = course / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
@@ -321,14 +319,13 @@ def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path):
     assert in_process("feedback", cwd=course).exit_code == 0
     assert "<iframe" not in page(course, "style-01").read_text()
     asked = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        for scheme in ("light", "dark"):
-            shown = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
-            shown.on("request", lambda request: asked.append(request.url))
-            shown.goto(page(course, "style-01").as_uri())
-            assert shown.evaluate("document.documentElement.scrollWidth") == 390
-        browser.close()
+    browser = request.getfixturevalue("launch")(chromium, ["--no-sandbox", "--disable-gpu"])
+    for scheme in ("light", "dark"):
+        shown = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+        shown.on("request", lambda request: asked.append(request.url))
+        shown.goto(page(course, "style-01").as_uri())
+        assert shown.evaluate("document.documentElement.scrollWidth") == 390
+    browser.close()
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 

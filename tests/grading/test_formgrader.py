@@ -62,22 +62,18 @@ def formgrader(course, home):
 
 
 @pytest.fixture
-def page(do_without):
+def page(do_without, request):
     """A page of Chromium that reaches no other machine; it notes whom it asks, and errors of scripts."""
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if not chromium:
         do_without("browser", "no Chromium here")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", NO_NETWORK]
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
-        page = browser.new_page()
-        page.hosts, page.errors = set(), []
-        page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        yield page
-        browser.close()
+    browser = request.getfixturevalue("launch")(chromium, ["--no-sandbox", "--disable-gpu", NO_NETWORK])
+    page = browser.new_page()
+    page.hosts, page.errors = set(), []
+    page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    yield page
+    browser.close()
 
 
 def saving(page, what):
