@@ -39,7 +39,7 @@ def do_without() -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session")
 def launch() -> Iterator[Callable[[str, list[str]], Any]]:
-    """Starts Chromium, from a path and with flags. There can be one Playwright in a process, so it is shared."""
+    """Starts Chromium, from a path and with flags. A process can have one Playwright: all tests share it."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
