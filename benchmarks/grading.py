@@ -44,7 +44,7 @@ from autograder.exercise import Exercise
 from autograder.grading import gradebook
 from autograder.grading.gradebook import Row
 from autograder.layout import Course
-from autograder.samples import make
+from autograder.samples import accidents, make
 from autograder.student import PUBLIC_SEED
 
 Notebook = dict[str, Any]
@@ -400,8 +400,8 @@ def honest(lesson: Lesson) -> Class:
     with tempfile.TemporaryDirectory() as folder:
         here = course(Path(folder), lesson, (ROOT / "nbgrader_config.py").read_text())
         (released,) = release.notebooks(here, lesson.assignment).values()
-    accidents = tuple(one for one in make.ACCIDENTS if HONEST.match(one.__name__.replace("_", "-")))
-    class_of = make.students(json.loads(released), lesson.declared, accidents)
+    befallen = tuple(one for one in accidents.ALL if HONEST.match(one.__name__.replace("_", "-")))
+    class_of = make.students(json.loads(released), lesson.declared, befallen)
     return {student: notebook for student, notebook, _ in class_of}
 
 

@@ -8,13 +8,13 @@ from scratch import command, in_process
 
 from autograder import exercises
 from autograder.grading import plain_files
-from autograder.samples import make
+from autograder.samples.notebooks import worth
 
 KEYS = ["exercise", "file", "passed", "score", "max_score", "diagnosis", "forbidden", "message"]
 SOFTMAX = exercises.find("softmax")
 RIGHT = SOFTMAX.styles[0].pasted("softmax")
 MISTAKEN = SOFTMAX.misconceptions[0].pasted("softmax")
-WORTH = make.worth(SOFTMAX, SOFTMAX.misconceptions[0])
+WORTH = worth(SOFTMAX, SOFTMAX.misconceptions[0])
 FORBIDDEN = (
     "import scipy.special as sp\n\nsoftmax = lambda x, axis=-1: getattr(sp, 'soft' + 'max')(x, axis=axis)\n"
 )

@@ -1,0 +1,79 @@
+"""A released notebook, filled in: answers of the bank pasted into it, and the points that they are worth."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+from typing import Any
+
+from autograder import exercises
+from autograder.checking import Examination, local
+from autograder.exercise import Answer, Exercise
+from autograder.student import PUBLIC_SEED
+
+Notebook = dict[str, Any]
+Scores = dict[str, float]
+
+WRITTEN = "Because each row is a set of weights: it must sum to one, and the largest score must win."
+
+
+def as_bytes(notebook: Notebook) -> bytes:
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def handed_in(
+    blank: Notebook, declared: list[Exercise], answers: dict[str, Answer], words: str = WRITTEN
+) -> tuple[Notebook, Scores]:
+    """The released notebook with these answers pasted in, and the points that they are worth.
+
+    Args:
+        blank: the released notebook.
+        declared: its exercises.
+        answers: by the exercise's name; those left out stay as released.
+        words: the written answer, unless nothing is answered.
+    """
+    notebook = copy.deepcopy(blank)
+    for name, answer in answers.items():
+        answer_cell(notebook, name)["source"] = answer.pasted(name)
+    if answers:
+        for cell in written_cells(notebook):
+            cell["source"] = words
+    return notebook, {e.function_name: worth(e, answers.get(e.function_name)) for e in declared}
+
+
+def worth(exercise: Exercise, answer: Answer | None) -> float:
+    """The points that an answer gets, examined in this process."""
+    return _worth(exercise.name, answer.name) if answer else 0.0
+
+
+@cache
+def _worth(exercise_name: str, answer_name: str) -> float:
+    exercise = exercises.find(exercise_name)
+    (answer,) = (a for a in [*exercise.styles, *exercise.misconceptions] if a.name == answer_name)
+    candidate = local(answer.function, exercise.forbidden)
+    return _examination(exercise.name).score(candidate)
+
+
+@cache
+def _examination(name: str) -> Examination:
+    return Examination(exercises.find(name), PUBLIC_SEED)
+
+
+def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:
+    """The cell in which a student answers an exercise."""
+    cells: list[dict[str, Any]] = notebook["cells"]
+    return next(cell for cell in cells if marks(cell).get("grade_id") == f"{name}_answer")
+
+
+def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
+    """The cells that a person grades."""
+    return [
+        cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks(cell).get("grade")
+    ]
+
+
+def marks(cell: dict[str, Any]) -> dict[str, Any]:
+    """What nbgrader has noted of a cell."""
+    found: dict[str, Any] = cell["metadata"].get("nbgrader", {})
+    return found
