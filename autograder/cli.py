@@ -506,8 +506,8 @@ def verify(
 ) -> None:
     """Proves that the grader is right: each mistake rejected and named, each right style accepted.
 
-    Ends with 1 unless every misconception is rejected, every style accepted, every solution notebook has full
-    marks and every blank one none.
+    Ends with 1 unless every misconception is rejected and told by name to a student, every style accepted,
+    every solution notebook has full marks and every blank one none.
     """
     from autograder import exercises, kill_matrix, release
     from autograder.files import read_seed, write_if_changed

@@ -83,7 +83,8 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        return all(e.as_it_should for e in self.entries) and all(n.as_it_should for n in self.notebooks)
+        told = all(entry.told_by_name for entry in self.misconceptions)
+        return told and all(one.as_it_should for one in (*self.entries, *self.notebooks))
 
     def as_dict(self) -> dict[str, Any]:
         """The proof in figures."""
