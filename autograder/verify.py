@@ -84,7 +84,8 @@ class Proof:
     @property
     def holds(self) -> bool:
         told = all(entry.told_by_name for entry in self.misconceptions)
-        return told and all(one.as_it_should for one in (*self.entries, *self.notebooks))
+        answers = all(entry.as_it_should for entry in self.entries)
+        return told and answers and all(notebook.as_it_should for notebook in self.notebooks)
 
     def as_dict(self) -> dict[str, Any]:
         """The proof in figures."""
