@@ -113,7 +113,7 @@ class Examination:
         self.exercise = exercise
         self.drawn = list(exercise.draw(seed))
         self._expected: dict[tuple[str, str], Any] = {}
-        self._mistaken: dict[tuple[str, str, str], Outcome] = {}
+        self._mistaken: dict[tuple[str, str, int], Outcome] = {}
         self._reference = _in_float64(exercise.reference)
 
     def of(self, candidate: Candidate, shrinking: bool = True) -> Report:
@@ -146,11 +146,13 @@ class Examination:
         """Every case of every criterion, or a report that says why they cannot be tried."""
         exercise = self.exercise
         examined: list[_Examined] = []
+        called: dict[tuple[str, int], Outcome] = {}
         for criterion, cases in self.drawn:
             trials: list[Trial] = []
             call = criterion.through(candidate)
             for case in cases:
-                outcome = _told(call, case)
+                key = _asked(criterion, case)
+                outcome = called[key] = called[key] if key in called else _told(call, case)
                 if outcome.forbidden:
                     return Report.without_points(
                         exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
@@ -171,8 +173,13 @@ class Examination:
         return self._expected[key]
 
     def observed(self, criterion: Criterion, case: Case) -> Any:
-        """The same, asked of the reference anew."""
-        return _observe(criterion, case, criterion.through(self._reference)(case))
+        """The same, asked of the reference anew, unless all that counts is the arguments as they were."""
+        if criterion.observes == "arguments":
+            return tuple(tensors.arrays(case.args, case.kwargs))
+        outcome = criterion.through(self._reference)(case)
+        if criterion.observes == "cost":
+            return outcome.cost
+        return _Raised(outcome.error) if outcome.error else outcome.value
 
     def prepare(self) -> None:
         """Finds what the reference and every mistake do, but for lessons and costs, which take long."""
@@ -194,10 +201,15 @@ class Examination:
 
     def mistaken(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
         """What a mistake of the bank does in a case."""
-        key = (mistake.name, criterion.says, case.says)
+        key = (mistake.name, *_asked(criterion, case))
         if key not in self._mistaken:
             self._mistaken[key] = criterion.through(local(mistake.function))(case)
         return self._mistaken[key]
+
+
+def _asked(criterion: Criterion, case: Case) -> tuple[str, int]:
+    """Tells one call from another: criteria that share a case share it, unless they measure it themselves."""
+    return criterion.says if criterion.measure else "", id(case)
 
 
 def _without_forward(outcome: Outcome) -> Outcome:
@@ -238,15 +250,6 @@ def _in_float64(function: Function) -> Candidate:
         return replace(outcome, value=tensors.mapped(back, outcome.value))
 
     return widened
-
-
-def _observe(criterion: Criterion, case: Case, reference: Outcome) -> Any:
-    """What a right answer shows: the reference's value or cost, or the arguments as they were."""
-    if criterion.observes == "arguments":
-        return tuple(tensors.arrays(case.args, case.kwargs))
-    if criterion.observes == "cost":
-        return reference.cost
-    return _Raised(reference.error) if reference.error else reference.value
 
 
 @dataclass(frozen=True)

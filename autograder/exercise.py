@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from autograder.cage import tensors
 from autograder.values import tolerance_for
 
 Function = Callable[..., Any]
@@ -76,6 +77,12 @@ class Case:
     kwargs: dict[str, Any] = field(default_factory=dict)
     probe: str = "call"
     metered: bool = False
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What is the same in two cases that differ only in the numbers inside their arrays."""
+        plain = tensors.mapped(tensors.form, [*self.args, self.kwargs])
+        return self.says, self.probe, self.metered, repr(plain)
 
     @cached_property
     def tolerance(self) -> float:
@@ -251,10 +258,20 @@ class Exercise:
         return _adding_to(self.styles, says)
 
     def draw(self, seed: int) -> Iterator[tuple[Criterion, list[Case]]]:
-        """The criteria with their cases; the same seed draws the same cases."""
+        """The criteria with their cases; the same seed draws the same cases.
+
+        What a call leaves behind in its inputs is seen where its value is: a criterion that observes
+        "arguments" looks again at the cases of those before it.
+        """
+        before: dict[tuple[Any, ...], Case] = {}
         for index, criterion in enumerate(self.criteria):
             rng = np.random.default_rng([seed, index, *self.name.encode()])
-            yield criterion, list(criterion.cases(rng))
+            cases = list(criterion.cases(rng))
+            if criterion.observes == "arguments":
+                cases = [before.get(case.form, case) for case in cases]
+            elif not criterion.measure:
+                before |= {case.form: case for case in cases}
+            yield criterion, cases
 
 
 def _adding_to(bank: list[Answer], says: str) -> Callable[[Function], Function]:

@@ -23,6 +23,14 @@ def is_floating(value: Any) -> bool:
     return bool(value.is_floating_point()) if is_tensor(value) else value.dtype.kind == "f"
 
 
+def form(value: Any) -> Any:
+    """An array's library, dtype, shape and layout; anything else as it is."""
+    if not is_array(value):
+        return value
+    contiguous = value.is_contiguous() if is_tensor(value) else value.flags.c_contiguous
+    return type(value).__name__, str(value.dtype), tuple(value.shape), contiguous
+
+
 def numbers(value: Any) -> np.ndarray:
     """The value as a numpy array; half precision, which numpy lacks in part, is widened."""
     if not is_tensor(value):

@@ -31,7 +31,7 @@ assert _meters
 assert _meters.loader
 sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
 _meters.loader.exec_module(sys.modules["cage.meters"])
-from cage import child, ending, homes, probe, walls, wire  # noqa: E402
+from cage import child, ending, homes, pages, probe, walls, wire  # noqa: E402
 
 sys.path.pop(0)
 
@@ -80,6 +80,7 @@ def main() -> None:
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
     gc.freeze()
+    pages.collapse()
     wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
     nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")
     while True:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import exercises, forbidden, telltale
-from autograder.cage import homes, limits, wire
+from autograder.cage import homes, limits, pages, wire
 from autograder.checking import UNJUDGED, Examination
 from autograder.exercise import Exercise
 from autograder.grading import matching
@@ -46,6 +46,7 @@ def main() -> None:
     for name in exercises.names():
         exercises.find(name)
     gc.freeze()
+    pages.collapse()
     wire.send(control, {"ready": os.getpid()})
     handed_in: Counter[str] = Counter()
     while True:

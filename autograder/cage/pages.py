@@ -1,0 +1,25 @@
+"""Puts the memory that forks share on large pages: most of a fork is copying the table of pages."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import re
+
+COLLAPSE = 25
+"""`MADV_COLLAPSE`, of Linux 6.1 and later; the mmap module has no name for it yet."""
+LARGE = 2 << 20
+NO_FILE = re.compile(r"(\w+)-(\w+) rw-p \w+ 00:00 0 *(\[heap\])?\n")
+
+
+def collapse() -> None:
+    """Asks for large pages under what this process has written; where there are none, nothing changes."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return
+    madvise = ctypes.CDLL(None).madvise
+    with open("/proc/self/maps") as file:
+        areas = [NO_FILE.fullmatch(line) for line in file]
+    for area in filter(None, areas):
+        start, end = -(-int(area[1], 16) // LARGE) * LARGE, int(area[2], 16) // LARGE * LARGE
+        if start < end:
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), COLLAPSE)
