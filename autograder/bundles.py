@@ -13,18 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import audit, exercises, gradescope, release
-from autograder.bundle_library import REQUIREMENTS, Files, for_students, grader, packed, pinned
+from autograder import audit, colab, exercises, gradescope, release
+from autograder.bundle_library import REQUIREMENTS, for_students, grader, pinned
 from autograder.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
 from autograder.files import require_writable, write_atomically
 from autograder.layout import CONFIG, Course
+from autograder.wheels import BUNDLED, GUIDES, Files, packed, resources
 
 FOLDER = "bundles"
 COMMENT = b"made by autograder bundle"
 """Stands in a bundle; a file without it is not overwritten."""
-BUNDLED = Path(__file__).parent / "bundled"
-GUIDES = ("instructor_guide.md", "student_guide.md", "how_to_use.md")
 GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
 MOST_BYTES = 100 << 20
@@ -64,9 +63,9 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
     released = {f"released/{assignment}/{name}.ipynb": data for name, data in notebooks.items()}
     unfinished = json.dumps(gradescope.not_graded(gradescope.UNFINISHED), indent=1).encode()
     files = scripts | released | {"unfinished.json": unfinished}
-    wheel = grader()
-    requirements = _requirements(pinned(course, GRADING), wheel, index)
-    return Bundle(f"gradescope-{assignment}", files | wheel | requirements)
+    wheels = grader()
+    requirements = _requirements(pinned(course, GRADING), wheels, index)
+    return Bundle(f"gradescope-{assignment}", files | wheels | requirements)
 
 
 def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle:
@@ -75,9 +74,9 @@ def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle
     Raises:
         BadInputError: something in it is not for students.
     """
-    wheel = for_students()
-    files = _released(course, assignments) | wheel | {"README.md": (BUNDLED / "student.md").read_bytes()}
-    files |= _requirements(pinned(course, NOTEBOOKS), wheel, index)
+    wheels = for_students()
+    files = _released(course, assignments) | wheels | {"README.md": (BUNDLED / "student.md").read_bytes()}
+    files |= _requirements(pinned(course, NOTEBOOKS), wheels, index)
     for found in audit.leaks(course, audit.unpacked(files)):
         raise BadInputError(f"the bundle would give away {found}")
     return Bundle("student", files)
@@ -85,9 +84,9 @@ def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle
 
 def for_colleagues(course: Course, assignments: list[str], index: str = "") -> Bundle:
     """What somebody else needs to teach the course: all but what belongs to this class and its teacher."""
-    wheel = grader()
+    wheels = grader()
     needs = pinned(course, NOTEBOOKS, extras=("grade",))
-    files = _released(course, assignments) | wheel | _requirements(needs, wheel, index)
+    files = _released(course, assignments) | wheels | _requirements(needs, wheels, index)
     files |= {"README.md": (BUNDLED / "instructor.md").read_bytes(), CONFIG: _public(course.root / CONFIG)}
     for assignment in assignments:
         folder = course.solutions / assignment
@@ -97,6 +96,7 @@ def for_colleagues(course: Course, assignments: list[str], index: str = "") -> B
             if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
         }
         files[f"mark_schemes/{assignment}.md"] = release.answers(course, assignment).encode()
+    files |= colab.settings(course)
     return Bundle("instructor", files | _guides(course))
 
 
@@ -163,10 +163,11 @@ def _released(course: Course, assignments: list[str]) -> Files:
     }
 
 
-def _requirements(pins: str, wheel: Files, index: str) -> Files:
-    """requirements.txt: the tested versions, then the wheel beside it."""
+def _requirements(pins: str, wheels: Files, index: str) -> Files:
+    """requirements.txt: the tested versions, then the wheels beside it."""
     first = f"--extra-index-url {index}\n" if index else ""
-    return {REQUIREMENTS: f"{first}{pins}{''.join(f'./{name}' for name in wheel)}\n".encode()}
+    beside = "".join(f"./{name}\n" for name in wheels)
+    return {REQUIREMENTS: f"{first}{pins}{beside}".encode()}
 
 
 def _public(config: Path) -> bytes:
@@ -182,7 +183,9 @@ def _public(config: Path) -> bytes:
 
 
 def _guides(course: Course) -> Files:
-    """The pages that a colleague should read, from the book's source or from a bundle's own folder."""
-    folders = (course.root / "guides", Path(__file__).parents[1] / "book")
-    found = {name: folder / name for folder in folders for name in GUIDES if (folder / name).is_file()}
-    return {f"guides/{name}": path.read_bytes() for name, path in found.items()}
+    """The pages that a colleague should read, from a bundle's own folder or as the grader has them."""
+    own = {name: course.root / "guides" / name for name in GUIDES}
+    ours = {name: resources()[f"guides/{name}"] for name in GUIDES}
+    return {
+        f"guides/{name}": (own[name] if own[name].is_file() else ours[name]).read_bytes() for name in GUIDES
+    }

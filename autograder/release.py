@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from autograder import audit, exercises, variants
+from autograder import audit, colab, exercises, variants
 from autograder.audit import source
 from autograder.errors import BadInputError
 from autograder.files import require_writable, write_atomically, write_if_changed
@@ -54,8 +54,9 @@ def made(course: Course, assignment: str, variant: str | None = None) -> Files:
         BadInputError: nbgrader refuses the source, or a solution would be given away.
     """
     converted, remember = _converted(course, assignment)
+    cell = colab.first_cell(course)
     files = {
-        name: _varied(data, assignment, variant) if name.endswith(".ipynb") else data
+        name: _finished(data, assignment, variant, cell) if name.endswith(".ipynb") else data
         for name, data in converted.items()
     }
     _refuse_other_points(assignment, files)
@@ -103,14 +104,14 @@ def notebooks(course: Course, assignment: str) -> Files:
     return found
 
 
-def _varied(data: bytes, assignment: str, variant: str | None) -> bytes:
-    """The notebook with the numbers of a variant, and without the comments that speak of them."""
+def _finished(data: bytes, assignment: str, variant: str | None, first: dict[str, Any] | None) -> bytes:
+    """The notebook with its first cell and the numbers of a variant, without the comments on these."""
     notebook = json.loads(data)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             text = variants.varied(source(cell), f"{assignment} {cell['id']}", variant)
             cell["source"] = text.splitlines(keepends=True)
-    return _as_bytes(notebook)
+    return _as_bytes(colab.with_first_cell(notebook, first))
 
 
 def give_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
