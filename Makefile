@@ -7,7 +7,7 @@ SETUP := .venv/.ready
 SAMPLE := _build/sample_class
 PORT ?= 8000
 
-.PHONY: help course test test-fast lint serve lab setup release book pdf clean
+.PHONY: help course test test-fast coverage lint serve lab setup release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +34,11 @@ test: $(SETUP) lint release book ## every test
 test-fast: $(SETUP) ## the tests that take no longer than a few seconds each
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
+coverage: $(SETUP) ## which lines of tfcore and autograder the tests run; fails under 95 %
+	@rm -rf _build/coverage
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py tests/tfcore tests/exercises tests/cage tests/grading tfcore
+	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
+
 lint: $(SETUP) ## style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -43,9 +48,9 @@ serve: $(SETUP) book ## the book on http://localhost:8000
 	@echo "The book is at http://localhost:$(PORT)  (Ctrl-C ends)"
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
-lab: $(SETUP) release ## JupyterLab on your own copies of the notebooks, in my_notebooks/
+lab: $(SETUP) release ## JupyterLab on your own copies of the notebooks, in my_notebooks/ (NOTEBOOK=ch02_qkv opens one)
 	@mkdir -p my_notebooks && cp -Rn notebooks/. my_notebooks/
-	@$(BIN)/jupyter lab --ServerApp.root_dir=my_notebooks
+	@$(BIN)/jupyter lab --ServerApp.root_dir=my_notebooks $(foreach name,$(NOTEBOOK),my_notebooks/$(name)/$(name).ipynb)
 
 setup: $(SETUP) ## .venv only
 
@@ -57,6 +62,21 @@ book: $(SETUP) ## execute and build the book, warnings as errors
 
 pdf: $(SETUP) book ## the whole book as one PDF, printed by Chromium
 	@$(BIN)/python book/pdf.py
+
+wheels: $(SETUP) ## tfcore and autograder, to install elsewhere, in dist/
+	@$(BIN)/python -m autograder.wheels dist
+
+lock: ## requirements.txt after a change of pyproject.toml; versions that still fit stay
+update: UPGRADE := --upgrade
+update: ## requirements.txt with the newest versions that fit; then the tests decide
+lock update: $(SETUP)
+	@mkdir -p _build && cp requirements.txt _build/requirements.txt
+	@$(BIN)/uv pip compile --quiet --universal --all-extras --fork-strategy fewest --annotation-style line \
+	  --custom-compile-command "make lock, or make update" $(UPGRADE) --output-file _build/requirements.txt pyproject.toml
+	@diff requirements.txt _build/requirements.txt || true
+	@mv -f _build/requirements.txt requirements.txt
+	@$(MAKE) setup
+	@echo "Trust it when \`make test\` passes. To go back: git checkout requirements.txt && make setup"
 
 clean: ## remove what was built; .venv, your notebooks and any gradebook stay
 	rm -rf _build bundles .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis
