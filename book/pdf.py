@@ -25,7 +25,8 @@ TITLE = "Transformers from first principles"
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
 ONLY_ON_SCREEN = (
-    "script, button, a.headerlink, .tf-actions, div.cell_input:has(> details.hide), details.hide.above-input"
+    "script, button, a.headerlink, .tf-actions, .tf-launch, div.cell_input:has(> details.hide), "
+    "details.hide.above-input"
 )
 STYLE = """
 @page { size: A4; margin: 20mm 19mm 22mm; }

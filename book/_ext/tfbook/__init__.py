@@ -13,6 +13,7 @@ MODULES = (
     "claims",
     "exercises",
     "chapters",
+    "launch",
     "alt_text",
     "accessible",
     "sizes",

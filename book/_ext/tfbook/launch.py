@@ -1,0 +1,117 @@
+"""Links that open a chapter's notebook: a row below the title of the chapter, and of the notebook's page.
+
+They are made from Jupyter Book's own settings in ``_config.yml``: ``repository``, where the course is
+published, and ``launch_buttons: jupyterhub_url``, if there is a hub with nbgitpuller. The theme's buttons
+would open the pages' sources instead, which Colab cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+import yaml
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.transforms import SphinxTransform
+
+PAGE = re.compile(r"book/(?:notebook_)?(\d\d_\w+)")
+REPOSITORY = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+?)/?")
+NO_HUB = "https://nbgitpuller.readthedocs.io/en/latest/link.html"
+"""nbgitpuller's own page, where a reader completes a link with the address of a hub."""
+
+
+def links(url: str, branch: str, path: str, hub: str = "") -> dict[str, str]:
+    """The addresses that open a notebook of the repository, by the name of what opens it.
+
+    Args:
+        url: the repository on GitHub, from which Colab and Binder take notebooks.
+        branch: one of its branches.
+        path: the notebook in it.
+        hub: a JupyterHub with nbgitpuller; without one the reader is asked for it.
+
+    Raises:
+        ValueError: the address is no repository's on GitHub.
+
+    >>> links("https://github.com/ada/course", "main", "notebooks/a/a.ipynb")["Colab"]
+    'https://colab.research.google.com/github/ada/course/blob/main/notebooks/a/a.ipynb'
+    """
+    found = REPOSITORY.fullmatch(url)
+    if not found:
+        raise ValueError(f"expected https://github.com/OWNER/REPOSITORY, got {url!r}")
+    owner, name = found[1], found[2].removesuffix(".git")
+    pulled = {"repo": url, "branch": branch, "urlpath": f"lab/tree/{name}/{path}"}
+    puller = f"{hub.rstrip('/')}/hub/user-redirect/git-pull" if hub else NO_HUB
+    return {
+        "Colab": f"https://colab.research.google.com/github/{owner}/{name}/blob/{branch}/{path}",
+        "Binder": f"https://mybinder.org/v2/gh/{owner}/{name}/{branch}?{urlencode({'labpath': path})}",
+        "JupyterHub": f"{puller}?{urlencode(pulled)}",
+    }
+
+
+def commands(url: str, branch: str, notebook: str) -> str:
+    """What to type for JupyterLab on one's own machine.
+
+    >>> print(commands("https://github.com/ada/course", "main", "ch02_qkv"))
+    $ git clone --branch main https://github.com/ada/course
+    $ cd course
+    $ make lab NOTEBOOK=ch02_qkv
+    """
+    folder = url.rstrip("/").removesuffix(".git").rpartition("/")[2]
+    return f"$ git clone --branch {branch} {url}\n$ cd {folder}\n$ make lab NOTEBOOK={notebook}"
+
+
+class AddLinks(SphinxTransform):
+    """Puts the row below the title, before Sphinx looks for the files that a page offers."""
+
+    default_priority = 400
+
+    def apply(self) -> None:
+        page = PAGE.fullmatch(self.env.docname)
+        title = next(self.document.findall(nodes.title), None)
+        if page is None or title is None:
+            return
+        notebook = f"ch{page[1]}"
+        path = f"notebooks/{notebook}/{notebook}.ipynb"
+        if (Path(self.env.srcdir) / path).is_file():  # a new chapter may have none yet
+            title.parent.insert(1, self._row(notebook, path))
+
+    def _row(self, notebook: str, path: str) -> nodes.bullet_list:
+        settings = yaml.safe_load((Path(self.env.srcdir) / "_config.yml").read_text("utf8"))
+        try:
+            url, branch = settings["repository"]["url"], settings["repository"]["branch"]
+            elsewhere = links(url, branch, path, settings["launch_buttons"]["jupyterhub_url"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExtensionError(f"_config.yml, repository and launch_buttons: {error!r}") from error
+        row = nodes.bullet_list(classes=["tf-launch"])
+        row += _item(self._download(path))
+        row += self._on_this_machine(commands(url, branch, notebook))
+        for name, address in elsewhere.items():
+            row += _item(nodes.reference("", name, refuri=address, internal=False))
+        return row
+
+    def _download(self, path: str) -> addnodes.download_reference:
+        link = addnodes.download_reference(
+            "", refdoc=self.env.docname, reftarget=f"/{path}", reftype="download"
+        )
+        link += nodes.inline("", "Download the notebook")
+        return link
+
+    def _on_this_machine(self, typed: str) -> nodes.list_item:
+        box = nodes.list_item()
+        box += nodes.raw("", "<details><summary>JupyterLab</summary>", format="html")
+        box += nodes.literal_block(typed, typed, language="console")
+        box += nodes.raw("", "</details>", format="html")
+        return box
+
+
+def _item(link: nodes.Node) -> nodes.list_item:
+    return nodes.list_item("", nodes.paragraph("", "", link))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_transform(AddLinks)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
