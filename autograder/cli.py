@@ -13,12 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from typer.core import TyperGroup
+try:
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from typer.core import TyperGroup
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"autograder needs {error.name}: install its wheel with [grade] after the name."
+    ) from None
 
+import tfcore
 from autograder import tables
 from autograder.errors import BadInputError
 from autograder.layout import Course
@@ -67,6 +73,22 @@ app = typer.Typer(
     help="Releases, grades and explains the notebooks of [bold]Transformers from first principles[/].",
     epilog="Exit codes: 0 all is well, 1 a check did not pass, 2 something given cannot be used.",
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"autograder {tfcore.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
 
 Assignments = Annotated[
     list[str] | None,
