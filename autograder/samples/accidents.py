@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable
 
 from autograder.exercise import Exercise
-from autograder.samples.notebooks import WRITTEN, Notebook, Scores, answer_cell, marks, written_cells
+from autograder.samples.notebooks import (
+    WRITTEN,
+    Notebook,
+    Scores,
+    add_cell,
+    answer_cell,
+    marks,
+    written_cells,
+)
 
 Change = Callable[[Notebook, Scores, list[Exercise]], None]
 """Does something to a right notebook, and to the points that it is expected to get."""
@@ -14,11 +22,6 @@ Change = Callable[[Notebook, Scores, list[Exercise]], None]
 
 def _place(notebook: Notebook, name: str) -> int:
     return int(notebook["cells"].index(answer_cell(notebook, name)))
-
-
-def _add_cell(notebook: Notebook, place: int, source: str) -> None:
-    cell = {"cell_type": "code", "id": f"added-{place}", "source": source, "metadata": {}}
-    notebook["cells"].insert(place, {**cell, "outputs": [], "execution_count": None})
 
 
 def _replace(notebook: Notebook, scores: Scores, exercise: Exercise, source: str) -> None:
@@ -36,7 +39,7 @@ def _from(declared: list[Exercise], place: int) -> list[Exercise]:
     return declared[min(place, len(declared) - 1) :]
 
 
-def _head(exercise: Exercise) -> str:
+def head(exercise: Exercise) -> str:
     """The first line of a function that takes the exercise's arguments."""
     return f"def {exercise.signature.split('->')[0].strip()}:\n"
 
@@ -44,60 +47,60 @@ def _head(exercise: Exercise) -> str:
 def syntax_error(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """One answer does not parse; the others count."""
     exercise = _at(declared, 1)
-    _replace(notebook, scores, exercise, f"{_head(exercise)}    return (((\n")
+    _replace(notebook, scores, exercise, f"{head(exercise)}    return (((\n")
 
 
 def exception_in_a_cell(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """A cell of the student's own fails; nothing else does."""
-    _add_cell(notebook, _place(notebook, _at(declared, 1).function_name), "raise ValueError('just trying')")
+    add_cell(notebook, _place(notebook, _at(declared, 1).function_name), "raise ValueError('just trying')")
 
 
 def exception_in_a_function(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """One function always fails."""
     exercise = _at(declared, 2)
-    _replace(notebook, scores, exercise, f"{_head(exercise)}    return undefined_name\n")
+    _replace(notebook, scores, exercise, f"{head(exercise)}    return undefined_name\n")
 
 
 def process_ended_in_a_cell(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """The process is gone from the third answer on; what was tested before counts."""
-    _add_cell(notebook, _place(notebook, _at(declared, 2).function_name), "import os\nos._exit(0)")
+    add_cell(notebook, _place(notebook, _at(declared, 2).function_name), "import os\nos._exit(0)")
     scores |= {exercise.function_name: 0.0 for exercise in _from(declared, 2)}
 
 
 def process_ended_in_a_function(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """The same, when the function is called."""
     exercise = _at(declared, 3)
-    _replace(notebook, scores, exercise, f"import os\n\n{_head(exercise)}    os._exit(0)\n")
+    _replace(notebook, scores, exercise, f"import os\n\n{head(exercise)}    os._exit(0)\n")
     scores |= {exercise.function_name: 0.0 for exercise in _from(declared, 3)}
 
 
 def endless_loop_in_a_cell(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """A cell never ends; it is stopped, and the notebook goes on."""
-    _add_cell(notebook, _place(notebook, _at(declared, 1).function_name), "while True:\n    pass")
+    add_cell(notebook, _place(notebook, _at(declared, 1).function_name), "while True:\n    pass")
 
 
 def endless_loop_in_a_function(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """One function never returns."""
-    _replace(notebook, scores, declared[0], f"{_head(declared[0])}    while True:\n        pass\n")
+    _replace(notebook, scores, declared[0], f"{head(declared[0])}    while True:\n        pass\n")
 
 
 def endless_loop_that_cannot_be_stopped(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """A loop that swallows every interrupt takes the process with it; what was tested before counts."""
     inner = "        while True:\n            n = sum(range(1000))\n"
     source = f"while True:\n    try:\n{inner}    except BaseException:\n        n = 0"
-    _add_cell(notebook, _place(notebook, _at(declared, 4).function_name), source)
+    add_cell(notebook, _place(notebook, _at(declared, 4).function_name), source)
     scores |= {exercise.function_name: 0.0 for exercise in _from(declared, 4)}
 
 
 def fifty_megabytes_of_output(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """Too much is printed; it is cut, and costs nothing."""
-    _add_cell(notebook, 1, "for _ in range(50):\n    print('x' * (1 << 20))")
+    add_cell(notebook, 1, "for _ in range(50):\n    print('x' * (1 << 20))")
 
 
 def warnings_on_stderr(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """Noise on stderr costs nothing, though stock nbgrader would give no points for it."""
     source = "import sys\nimport warnings\n\nwarnings.warn('careful')\nprint('noise', file=sys.stderr)"
-    _add_cell(notebook, _place(notebook, declared[0].function_name), source)
+    add_cell(notebook, _place(notebook, declared[0].function_name), source)
     cell = answer_cell(notebook, declared[0].function_name)
     noisy = "import sys, warnings; warnings.warn('again'); print('noise', file=sys.stderr)"
     cell["source"] = re.sub(r"^(def .*:)$", rf"\1\n    {noisy}", cell["source"], count=1, flags=re.MULTILINE)

@@ -23,23 +23,28 @@ def as_bytes(notebook: Notebook) -> bytes:
 
 
 def handed_in(
-    blank: Notebook, declared: list[Exercise], answers: dict[str, Answer], words: str = WRITTEN
+    blank: Notebook, declared: list[Exercise], answers: dict[str, Answer]
 ) -> tuple[Notebook, Scores]:
-    """The released notebook with these answers pasted in, and the points that they are worth.
+    """The released notebook with these answers pasted in, and the points that they are worth."""
+    points = {e.function_name: worth(e, answers.get(e.function_name)) for e in declared}
+    return pasted(blank, answers), points
+
+
+def pasted(blank: Notebook, answers: dict[str, Answer], words: str = WRITTEN) -> Notebook:
+    """The released notebook with these answers in it.
 
     Args:
         blank: the released notebook.
-        declared: its exercises.
         answers: by the exercise's name; those left out stay as released.
-        words: the written answer, unless nothing is answered.
+        words: the written answer; none if it is empty, or nothing is answered.
     """
     notebook = copy.deepcopy(blank)
     for name, answer in answers.items():
         answer_cell(notebook, name)["source"] = answer.pasted(name)
-    if answers:
+    if answers and words:
         for cell in written_cells(notebook):
             cell["source"] = words
-    return notebook, {e.function_name: worth(e, answers.get(e.function_name)) for e in declared}
+    return notebook
 
 
 def worth(exercise: Exercise, answer: Answer | None) -> float:
@@ -64,6 +69,12 @@ def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:
     """The cell in which a student answers an exercise."""
     cells: list[dict[str, Any]] = notebook["cells"]
     return next(cell for cell in cells if marks(cell).get("grade_id") == f"{name}_answer")
+
+
+def add_cell(notebook: Notebook, place: int, source: str) -> None:
+    """Puts a code cell of the student's own in front of the cell at that place."""
+    cell = {"cell_type": "code", "id": f"added-{place}", "source": source, "metadata": {}}
+    notebook["cells"].insert(place, {**cell, "outputs": [], "execution_count": None})
 
 
 def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
