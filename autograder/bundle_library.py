@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
@@ -100,7 +101,7 @@ def pins(course: Course, names: Iterable[str]) -> list[str]:
     lines, wanted = _tested(course), [canonicalize_name(name) for name in names]
     if missing := sorted(set(wanted) - lines.keys()):
         raise BadInputError(f"{REQUIREMENTS} names no version of {', '.join(missing)}. Add what was tested.")
-    return [re.split("[ ;#]", lines[name])[0] for name in wanted]
+    return [lines[name].split()[0].rstrip(";") for name in wanted]
 
 
 def _tested(course: Course) -> dict[str, str]:
