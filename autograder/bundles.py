@@ -26,6 +26,7 @@ COMMENT = b"made by autograder bundle"
 """Stands in a bundle; a file without it is not overwritten."""
 GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
+GITHUB = "https://github.com/"
 MOST_BYTES = 100 << 20
 """What Gradescope takes."""
 
@@ -100,6 +101,32 @@ def for_colleagues(course: Course, assignments: list[str], index: str = "") -> B
     return Bundle("instructor", files | _guides(course))
 
 
+def of_classroom(course: Course, assignment: str) -> Bundle:
+    """A repository that each student gets a copy of: the notebook, and a workflow that grades each push.
+
+    Raises:
+        BadInputError: nobody knows where on GitHub the course is published, or it gives something away.
+    """
+    published = colab.repository(course)
+    if published is None or not published[0].startswith(GITHUB):
+        raise BadInputError(
+            f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, and {colab.SETTINGS} names no such place. "
+            "Publish the course there, and write the address under `repository: url:`."
+        )
+    names = {
+        "COURSE": published[0].removeprefix(GITHUB).removesuffix(".git"),
+        "BRANCH": published[1],
+        "ASSIGNMENT": assignment,
+    }
+    text = (BUNDLED / "classroom.yml").read_text()
+    for name, value in names.items():
+        text = text.replace(name, value)
+    files = {".github/workflows/classroom.yml": text.encode(), **release.made(course, assignment)}
+    for found in audit.leaks(course, {f"{assignment}/{path}": data for path, data in files.items()}):
+        raise BadInputError(f"the bundle would give away {found}")
+    return Bundle(f"classroom-{assignment}", files)
+
+
 def of_all(course: Course, assignments: list[str], index: str = "") -> list[Bundle]:
     """All bundles of the course."""
     known = [name for name in assignments if name in exercises.assignments()]
@@ -112,6 +139,7 @@ def of_all(course: Course, assignments: list[str], index: str = "") -> list[Bund
 
 KINDS: dict[str, Callable[[Course, list[str], str], list[Bundle]]] = {
     "gradescope": lambda course, names, index: [of_gradescope(course, name, index) for name in names],
+    "classroom": lambda course, names, index: [of_classroom(course, name) for name in names],
     "student": lambda course, names, index: [for_class(course, names, index)],
     "instructor": lambda course, names, index: [for_colleagues(course, names, index)],
     "all": of_all,

@@ -471,7 +471,10 @@ def export(
     )
 )
 def bundle(
-    kind: Annotated[str, typer.Argument(help="gradescope, student, instructor, or all.", show_default=False)],
+    kind: Annotated[
+        str,
+        typer.Argument(help="gradescope, classroom, student, instructor, or all.", show_default=False),
+    ],
     assignments: Assignments = None,
     output: Annotated[
         Path | None,
@@ -488,7 +491,7 @@ def bundle(
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Makes zip files to hand on: an autograder for Gradescope, what students need, what a colleague needs.
+    """Makes zip files to hand on: for Gradescope, for GitHub Classroom, for students, for a colleague.
 
     No bundle holds a seed, a grade or anything of a student. Only a bundle is overwritten.
     """
