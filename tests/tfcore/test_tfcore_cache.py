@@ -255,6 +255,27 @@ def test_reorder_makes_rows_copies_of_others(kind, rows, lengths):
     close(feed(model, more, [1, 5], cache), feed(model, more, [1, 5], expected))
 
 
+@pytest.mark.parametrize("rows", [[1, 0], [0, 0], [1], [1, 0, 1, 1, 0]], ids=str)
+def test_reorder_takes_the_rounded_groups_along(rows):
+    cache, expected, (k, v) = QuantizedCache(GROUP), QuantizedCache(GROUP), draw_pair()
+    cache.update(k, v)
+    cache.reorder(torch.tensor(rows))
+    expected.update(k[rows], v[rows])
+    more = draw_pair(2, seed=1, batch=len(rows))
+    for got, wanted in zip(cache.update(*more), expected.update(*more), strict=True):
+        assert got.shape == (len(rows), H, T + 2, D)
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_an_empty_cache_goes_back_to_nothing_only(kind):
+    cache = CACHES[kind]()
+    cache.truncate(0)
+    assert cache.length == 0
+    with pytest.raises(ValueError, match="from 0 to 0, what the cache has seen, got 1"):
+        cache.truncate(1)
+
+
 @pytest.mark.parametrize("kind", CACHES)
 @pytest.mark.parametrize("length", [-1, T + 1])
 def test_truncate_rejects_lengths_that_were_not_seen(kind, length):

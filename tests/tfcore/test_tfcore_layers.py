@@ -30,6 +30,9 @@ from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, MemoryDe
 from tfcore.models.inspect import attention_maps, silence_heads
 from tfcore.positions import apply_rope, sinusoids
 from tfcore.positions.absolute import look_up
+from tfcore.positions.alibi import alibi_slopes
+from tfcore.positions.relative import t5_relative_bucket
+from tfcore.positions.rotary import inverse_frequencies
 from tfcore.sinusoids import shift_matrix, sinusoidal_encoding
 from tfcore.testing import find_leaks, raise_weights
 
@@ -366,6 +369,12 @@ def rotary_of(d_rotary: int) -> Decoder:
         (lambda: sinusoids(torch.arange(T), 6, layout="halves"), r"interleaved, got 'halves'"),
         (lambda: look_up(torch.eye(3), torch.tensor([-1])), r"positions.*-1"),
         (lambda: sinusoidal_encoding(4, 5), r"even d_model .*got 5"),
+        (lambda: swiglu_hidden_size(0), r"sizes of 1 or more, got d_model 0"),
+        (lambda: swiglu_hidden_size(8, multiple_of=0), r"sizes of 1 or more, .* multiple_of 0"),
+        (lambda: alibi_slopes(0), r"at least one head, got 0"),
+        (lambda: t5_relative_bucket(torch.arange(3), num_buckets=2), r"more buckets .*num_buckets 2"),
+        (lambda: t5_relative_bucket(torch.arange(3), num_buckets=8, max_distance=2), r"larger distance.*max_distance 2"),
+        (lambda: inverse_frequencies(6, scaling={"rope_type": "yarn"}), r"linear and llama3, got 'yarn'"),
         (lambda: apply_rope(draw(3, 5), torch.arange(3)), r"even number of channels to turn, got 5"),
         (lambda: split_heads(draw(1, 2, 7), 3), r"divides the width, got 3 heads and \(1, 2, 7\)"),
         (

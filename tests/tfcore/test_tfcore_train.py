@@ -651,6 +651,12 @@ def test_configs_that_make_no_sense_are_refused(change, message):
         TrainConfig(**{"steps": 10, **change})
 
 
+def test_a_loss_of_tokens_wants_tokens():
+    batch = ragged(0), torch.zeros(2)
+    with pytest.raises(ValueError, match=r"expected tokens \(B, T\), got tuple; the losses of tfcore.losses"):
+        language_model_loss(Tiny(), batch)
+
+
 def test_a_run_wants_parameters_and_steps_between_checkpoints():
     frozen = Tiny().requires_grad_(False)
     for model, every in ((frozen, 1), (nn.ReLU(), 1), (Tiny(), 0)):
