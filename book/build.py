@@ -304,11 +304,11 @@ def _build(book: Book, afresh: bool) -> None:
     book.stamp.unlink(missing_ok=True)
     if inputs["code"] != _last_code(book):
         shutil.rmtree(book.cache, ignore_errors=True)
+        (book.build / "book.code").write_text(inputs["code"], "utf8")  # who is ended loses no finished page
         afresh = True
     install_packages(book)
     executed = execute_pages(book)
     collect_numbers(book)
-    (book.build / "book.code").write_text(inputs["code"], "utf8")
     # Sphinx repeats a page's warnings only when it reads the page again, so a failure is followed by a
     # build of everything; so is a change of the engine, which Sphinx does not see.
     afresh = afresh or inputs["engine"] != before.get("engine")
