@@ -5,9 +5,17 @@ from typing import Any
 import pytest
 
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # as modules of doctests: they share one name
+collect_ignore_glob += ["recipes/*"]  # what test_recipes.py puts elsewhere
 
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""pytest-xdist has a worker on each core, so no process of the tests computes on more than one."""
 
-LONGEST = ("test_verify_and_doctor.py", "test_sample_class.py", "test_tfcore_end_to_end.py")
+LONGEST = (
+    "test_verify_and_doctor.py",
+    "test_sample_class.py",
+    "test_tfcore_end_to_end.py",
+    "test_recipes.py",
+)
 """Files that take minutes; whoever runs tests in parallel should not begin them last."""
 
 

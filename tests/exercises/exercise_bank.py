@@ -5,7 +5,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from autograder import exercises
 from autograder.cage.tensors import is_array, leaves, numbers
@@ -16,8 +15,6 @@ from autograder.student import PUBLIC_SEED
 
 SEEDS = (PUBLIC_SEED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (22,)))
 """Beside them `autograder verify` tries the public seed and a hidden one."""
-
-torch.set_num_threads(1)  # pytest-xdist has a worker on each core
 
 NAMES = exercises.names()
 """All exercises: for tests that read declarations or draw cases."""

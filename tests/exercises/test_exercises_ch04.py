@@ -14,7 +14,6 @@ from torch import nn
 
 from autograder import exercises
 
-torch.set_num_threads(1)
 SOLUTION = Path(__file__).parents[2] / "solutions" / "ch04_multi_head" / "ch04_multi_head.ipynb"
 PROJECTIONS = ("W_q", "W_k", "W_v", "W_o")
 

@@ -115,13 +115,10 @@ SAVED = (
 )
 
 
-def submissions(course, assignment):
-    """The released notebook, one with right answers, and one with the first mistake of each bank."""
-    (released,) = notebooks(Course.at(course), assignment).values()
-    declared = exercises.of_assignment(assignment)
-    right = {e.function_name: e.styles[0] for e in declared}
-    wrong = {e.function_name: e.misconceptions[0] for e in declared}
-    return released, [make.handed_in(json.loads(released), declared, bank)[0] for bank in (right, wrong)]
+def right_and_wrong(declared):
+    """Right answers, and the first mistake of each bank."""
+    yield {e.function_name: e.styles[0] for e in declared}
+    yield {e.function_name: e.misconceptions[0] for e in declared}
 
 
 def graded(pair, assignment, released, notebook):
@@ -135,7 +132,9 @@ def graded(pair, assignment, released, notebook):
 @pytest.fixture(scope="module")
 def as_released(template, pair):
     """Chapter 2, handed in as it was released: the notebooks, and how they are graded."""
-    released, handed_in = submissions(template, ASSIGNMENT)
+    (released,) = notebooks(Course.at(template), ASSIGNMENT).values()
+    declared = exercises.of_assignment(ASSIGNMENT)
+    handed_in = [make.handed_in(json.loads(released), declared, a)[0] for a in right_and_wrong(declared)]
     return released, [(nb, graded(pair, ASSIGNMENT, released, nb)) for nb in handed_in]
 
 
@@ -160,8 +159,14 @@ def test_right_and_wrong_are_told_apart(as_released):
 def test_every_assignment_survives_an_editor_that_strips_and_a_student_who_moves_cells(
     template, pair, assignment
 ):
-    released, handed_in = submissions(template, assignment)
-    for notebook in handed_in:
-        saved = copy.deepcopy(notebook)
+    """The points are those that the declarations say, and each mistake is told by its name."""
+    (released,) = notebooks(Course.at(template), assignment).values()
+    declared = exercises.of_assignment(assignment)
+    for answers in right_and_wrong(declared):
+        saved, points = make.handed_in(json.loads(released), declared, answers)
         split_and_stripped(saved)
-        assert graded(pair, assignment, released, saved) == graded(pair, assignment, released, notebook)
+        found = graded(pair, assignment, released, saved)
+        for exercise in declared:
+            name, answer = exercise.function_name, answers[exercise.function_name]
+            mistake = answer.name if answer in exercise.misconceptions else None
+            assert found[name] == (points[name], mistake)
