@@ -19,7 +19,7 @@ from typing import Any
 
 from autograder import exercises, release
 from autograder.errors import BadInputError
-from autograder.exercise import Exercise
+from autograder.exercise import Answer, Exercise
 from autograder.files import require_writable
 from autograder.layout import Course
 from autograder.samples.notebooks import as_bytes
@@ -80,13 +80,13 @@ def _one(course: Course, assignment: str, folder: Path, students: int, seed: int
     ((name, released),) = notebooks.items()
     declared, rng = exercises.of_assignment(assignment), Random(f"{seed} {assignment}")
     kinds = _kinds(students, seed)
-    planted = _planted(declared, kinds.count("mistaken"), rng)
+    planted = _planted(declared, kinds.count("mistaken"), seed, rng)
     made = of_every_kind(kinds, planted, Sheet(name, json.loads(released), declared, rng))
     due = FIRST_DUE + timedelta(weeks=exercises.assignments().index(assignment))
     late = set(rng.sample(range(students), round(LATE * students)))
     people: dict[str, Student] = {}
     for number, (student, (file, data)) in enumerate(made):
-        who = f"student-{number + 1:0{len(str(students))}d}"
+        who = f"student-{number + 1:03d}"
         hours = rng.uniform(1, 60)
         student.late = number in late
         student.handed_in = (due + timedelta(hours=hours if student.late else -hours)).strftime(TIME)
@@ -128,7 +128,7 @@ def _kinds(students: int, seed: int) -> list[str]:
     return kinds
 
 
-def _planted(declared: list[Exercise], mistaken: int, rng: Random) -> list[Answers]:
+def _planted(declared: list[Exercise], mistaken: int, seed: int, rng: Random) -> list[Answers]:
     """For each of the mistaken a mistake in one exercise or more, in the proportions of `MISTAKES`.
 
     They are dealt like cards: nobody gets two of one exercise, and nobody goes without.
@@ -136,13 +136,20 @@ def _planted(declared: list[Exercise], mistaken: int, rng: Random) -> list[Answe
     dealt: list[Answers] = [{} for _ in range(mistaken)]
     place = 0
     for exercise in declared:
-        mistakes = rng.sample(exercise.misconceptions, len(MISTAKES))
+        mistakes = _some(exercise, seed)[: len(MISTAKES)]
         for mistake, count in zip(mistakes, shares([*MISTAKES], mistaken), strict=True):
             for _ in range(count):
                 dealt[place % mistaken][exercise.function_name] = mistake
                 place += 1
     rng.shuffle(dealt)
     return dealt
+
+
+def _some(exercise: Exercise, seed: int) -> list[Answer]:
+    """The mistakes of an exercise in an order that the seed draws, and that a new one hardly changes."""
+    return sorted(
+        exercise.misconceptions, key=lambda mistake: Random(f"{seed} {exercise.name} {mistake.name}").random()
+    )
 
 
 def _counted(people: Iterable[Student]) -> dict[str, dict[str, int]]:
