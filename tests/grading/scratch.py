@@ -5,8 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
+from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 import autograder
@@ -86,3 +89,40 @@ def graded(course, db=None, **how):
     """Grades what is handed in, here."""
     how = {"executor": "kept", "seed": SEED, "limits": LIMITS, **how}
     return grade(Course.at(course, db), [], course / "submitted", **how)
+
+
+def clean_python(folder, requirements):
+    """A Python of its own with pip and what a requirements.txt names, linked from here, and nothing else."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = next((folder / "lib").glob("python3*")) / "site-packages"
+    pins = [Requirement(line) for line in requirements.splitlines() if "==" in line]
+    for name in ["pip", *(pin.name for pin in pins if not pin.marker or pin.marker.evaluate())]:
+        for file in metadata.distribution(name).files:
+            source, target = Path(file.locate()), Path(os.path.normpath(site / file))
+            if source.is_file() and target.is_relative_to(folder) and target.parent != folder / "bin":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _link(source, target)
+    return folder / "bin" / "python"
+
+
+def _link(source, target):
+    if target.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError:  # another disk
+        shutil.copy2(source, target)
+
+
+def run(*command, cwd, **environment):
+    """Runs a command that knows nothing of this repository and reaches no package index."""
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), "PIP_NO_INDEX": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout

@@ -7,16 +7,14 @@ import shutil
 import stat
 import subprocess
 import sys
-import venv
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import jsonschema
 import pytest
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
-from scratch import ASSIGNMENT, FEW, LIMITS, SEED, hand_in, in_process
+from scratch import ASSIGNMENT, FEW, LIMITS, SEED, clean_python, hand_in, in_process, run
 
 from autograder import audit, bundle_library, bundles, exercises, gradescope, safe_html
 from autograder.errors import BadInputError
@@ -96,43 +94,6 @@ def made(kind, course, output, *names):
     done = in_process("bundle", kind, *names, "--output", output, cwd=course)
     assert done.exit_code == 0, done.stderr
     return output
-
-
-def clean_python(folder, requirements):
-    """A Python of its own with pip and what a requirements.txt names, linked from here, and nothing else."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    site = next((folder / "lib").glob("python3*")) / "site-packages"
-    lines = [line for line in requirements.splitlines() if "==" in line]
-    for name in ["pip", *(line.split("==")[0] for line in lines)]:
-        for file in metadata.distribution(name).files:
-            source, target = Path(file.locate()), Path(os.path.normpath(site / file))
-            if source.is_file() and target.is_relative_to(folder) and target.parent != folder / "bin":
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _link(source, target)
-    return folder / "bin" / "python"
-
-
-def _link(source, target):
-    if target.exists():
-        return
-    try:
-        os.link(source, target)
-    except OSError:  # another disk
-        shutil.copy2(source, target)
-
-
-def run(*command, cwd, **environment):
-    """Runs a command that knows nothing of this repository and reaches no package index."""
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env={"PATH": os.environ["PATH"], "HOME": str(cwd), "PIP_NO_INDEX": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -488,7 +449,7 @@ def test_only_a_bundle_is_overwritten(template, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("everything",), "no bundle is called 'everything'. There are: gradescope, student"),
+        (("everything",), "no bundle is called 'everything'. There are: gradescope, classroom, student"),
         (("gradescope", "ch99"), "no assignment is called 'ch99'"),
         (("gradescope", "--output", "a.zip"), "names one file, but this makes"),
     ],
