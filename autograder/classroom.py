@@ -49,10 +49,9 @@ def points(results: gradescope.Results) -> tuple[float, float]:
 def notices(results: gradescope.Results) -> list[str]:
     """The annotations in which GitHub Classroom looks for points."""
     earned, most = points(results)
-    told = json.dumps({"totalPoints": earned, "maxPoints": most})
     return [
         f"::notice title=Autograding complete::Points {earned:g}/{most:g}",
-        f"::notice title=Autograding report::{told}",
+        f'::notice title=Autograding report::{{"totalPoints": {earned:g}, "maxPoints": {most:g}}}',
     ]
 
 

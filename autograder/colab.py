@@ -21,7 +21,7 @@ CELL = """\
 try:
     import google.colab
     %pip install --quiet --no-deps {pins}
-    %pip install --quiet --no-deps "{course}"
+    %pip install --quiet --no-deps git+{url}@{branch}
 except ImportError:
     pass"""
 
@@ -64,7 +64,7 @@ def first_cell(course: Course) -> dict[str, Any] | None:
     if (published := repository(course)) is None:
         return None
     url, branch = published
-    source = CELL.format(pins=" ".join(pins(course, LACKING)), course=f"{PROJECT} @ git+{url}@{branch}")
+    source = CELL.format(pins=" ".join(pins(course, LACKING)), url=url, branch=branch)
     return {
         "cell_type": "code",
         "execution_count": None,
