@@ -8,7 +8,6 @@ from typing import Any
 from autograder.bundle_library import pins
 from autograder.errors import BadInputError
 from autograder.layout import Course
-from autograder.wheels import PROJECT
 
 SETTINGS = "_config.yml"
 """The book's settings; ``repository`` says where the course is published."""
