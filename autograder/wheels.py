@@ -34,8 +34,8 @@ Files = dict[str, bytes]
 PROJECT = "transformers-from-first-principles"
 PACKAGES = {"tfcore": ("tfcore",), "autograder": ("autograder", "tfwidgets")}
 """The packages in each wheel."""
-EXTRAS = ("notebook", "grade", "cluster", "postgres")
-"""The optional dependencies of the wheel ``autograder``."""
+NOT_IN_WHEELS = ("book", "test")
+"""Optional dependencies that only the repository has; the wheel ``autograder`` has the others."""
 COMMANDS = "entry_points.txt"
 GUIDES = ("instructor_guide.md", "student_guide.md", "how_to_use.md")
 BUNDLED = Path(__file__).parent / "bundled"
@@ -104,10 +104,12 @@ def _described(wheel: str) -> dict[str, str]:
         found = {part: about.read_text(part) for part in ("METADATA", COMMANDS, *licences)}
         return {part: text for part, text in found.items() if text}
     if wheel == "tfcore":
-        needed, extras = list(project["dependencies"]), ()
+        extras: dict[str, list[str]] = {}
+        needed = list(project["dependencies"])
     else:
-        needed, extras = [f"{PROJECT}-tfcore=={tfcore.__version__}"], EXTRAS
-        needed += [_for(extra, line) for extra in EXTRAS for line in project["optional-dependencies"][extra]]
+        extras = {k: v for k, v in project["optional-dependencies"].items() if k not in NOT_IN_WHEELS}
+        needed = [f"{PROJECT}-tfcore=={tfcore.__version__}"]
+        needed += [_for(extra, line) for extra, lines in extras.items() for line in lines]
     lines = [
         ("Metadata-Version", "2.4"),
         ("Name", f"{PROJECT}-{wheel}"),
