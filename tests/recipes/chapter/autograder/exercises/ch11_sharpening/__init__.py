@@ -1,0 +1,3 @@
+"""Chapter 11: sharpening. Exercises in the order of the notebook."""
+
+ORDER = ()

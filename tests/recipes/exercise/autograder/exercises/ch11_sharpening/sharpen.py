@@ -1,0 +1,88 @@
+"""ch11_sharpening/sharpen: weights raised to a power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from autograder.exercise import Case, Criterion, Exercise
+from autograder.exercises.laws import FIRST, LAST
+from tfcore import sharpening
+
+
+def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    drawn = rng.uniform(0.1, 1.0, size=shape)
+    result: np.ndarray = drawn / drawn.sum(axis=-1, keepdims=True)
+    return result
+
+
+def squared(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("one row of 3 weights", (weights(rng, 3),))
+    yield Case("4 rows of 5 weights", (weights(rng, 4, 5),))
+    yield Case("a batch of shape (2, 3, 4)", (weights(rng, 2, 3, 4),))
+
+
+def other_powers(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("power 3", (weights(rng, 2, 4), 3.0))
+    yield Case("the root", (weights(rng, 3, 5),), {"power": 0.5})
+
+
+EXERCISE = Exercise(
+    name="ch11_sharpening/sharpen",
+    signature="sharpen(weights, power=2.0)",
+    goal="Raise the weights to a power, and let each row sum to 1 again.",
+    reference=sharpening.sharpen,
+    criteria=(
+        Criterion("the squares, as weights again", 2, squared),
+        Criterion("any power that is asked for", 1, other_powers),
+        Criterion("the input is left as it was", 1, squared, observes="arguments"),
+    ),
+    properties=(*FIRST, *LAST),
+)
+
+
+@EXERCISE.misconception("You do not divide by the sum. Weights of a row sum to 1: divide by theirs.")
+def not_normalised(weights, power=2.0):
+    return weights**power
+
+
+@EXERCISE.misconception("You always square. Use the `power` that was passed.")
+def power_ignored(weights, power=2.0):
+    return weights**2 / (weights**2).sum(axis=-1, keepdims=True)
+
+
+@EXERCISE.misconception("You divide by the sum of all rows. Each row must sum to 1 by itself.")
+def one_sum_for_all(weights, power=2.0):
+    return weights**power / (weights**power).sum()
+
+
+@EXERCISE.misconception("You multiply by `power`, which the division by the sum takes back. Raise to it.")
+def multiplied(weights, power=2.0):
+    return weights * power / (weights * power).sum(axis=-1, keepdims=True)
+
+
+@EXERCISE.misconception("You normalise the columns. The weights of a row sum to 1: take axis=-1.")
+def columns(weights, power=2.0):
+    return weights**power / (weights**power).sum(axis=0, keepdims=True)
+
+
+@EXERCISE.style("the power, then the sum")
+def textbook(weights, power=2.0):
+    raised = weights**power
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+@EXERCISE.style("through the logarithm")
+def logarithms(weights, power=2.0):
+    raised = np.exp(power * np.log(weights))
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+@EXERCISE.style("each row by itself, in a loop")
+def row_by_row(weights, power=2.0):
+    def one_row(row):
+        raised = [p**power for p in row]
+        return np.array(raised) / sum(raised)
+
+    return np.apply_along_axis(one_row, -1, weights)

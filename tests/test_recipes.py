@@ -1,0 +1,594 @@
+"""CONTRIBUTING.md's recipes, performed: each in a copy of the repository, with the commands that it names.
+
+The recipes build on one another, as a contributor's work does: the copy gets a chapter, an exercise for it, a
+mistake in that, and so on. What is added as a file lies in ``tests/recipes``, what is added as a row stands
+here. The copy's book is the new chapter, the claims and what they need, since a whole book takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+from autograder.grading import cages
+
+ROOT = Path(__file__).parents[1]
+MATERIAL = Path(__file__).parent / "recipes"
+RECIPES = dict(
+    re.findall(
+        r"^\*\*(.+?)\.\*\*(.+?)(?=^\*\*|\Z)", (ROOT / "CONTRIBUTING.md").read_text("utf8"), re.M | re.S
+    )
+)
+"""The text of each recipe by its heading."""
+
+pytestmark = pytest.mark.slow
+
+
+def the_test_of(recipe: str) -> str:
+    return "test_" + recipe.lower().replace(" ", "_")
+
+
+def test_every_recipe_is_short_and_has_its_test() -> None:
+    assert len(RECIPES) >= 8
+    assert [recipe for recipe in RECIPES if the_test_of(recipe) not in globals()] == []
+    assert [recipe for recipe, text in RECIPES.items() if len(text.strip().splitlines()) >= 10] == []
+
+
+# --- what a contributor does
+
+
+def lay(copy: Path, recipe: str) -> None:
+    """Puts the files of a recipe where they belong."""
+    shutil.copytree(MATERIAL / recipe, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def write(copy: Path, path: str, old: str, new: str) -> None:
+    """Writes a row: exchanges a text that stands once in a file."""
+    text = (copy / path).read_text("utf8")
+    assert text.count(old) == 1, f"{path} has {old!r} {text.count(old)} times"
+    (copy / path).write_text(text.replace(old, new), "utf8")
+
+
+def append(copy: Path, path: str, text: str) -> None:
+    with (copy / path).open("a", encoding="utf8") as file:
+        file.write(text)
+
+
+PAGE = "book/11_sharpening.md"
+EXERCISE = "autograder/exercises/ch11_sharpening/sharpen.py"
+ANSWER = """def sharpen(weights, power=2.0):
+    ### BEGIN SOLUTION
+    raised = weights**power
+    return raised / raised.sum(axis=-1, keepdims=True)
+    ### END SOLUTION"""
+"""Two cells with what nbgrader knows of them."""
+
+
+def a_chapter(copy: Path) -> None:
+    lay(copy, "chapter")
+    contents = "      - file: book/10_capstone\n"
+    write(copy, "book/_toc.yml", contents, contents + "      - file: book/11_sharpening\n")
+    contents = "      - file: book/notebook_10_capstone\n"
+    write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_11_sharpening\n")
+    row = "| **11** | [Sharpening](11_sharpening.md) | How sharp? | [Practice](notebook_11_sharpening.md) |\n"
+    end = "\nThe exercises of each notebook are worth"
+    write(copy, "book/index.md", end, row + end)
+
+
+def an_exercise(copy: Path) -> None:
+    lay(copy, "exercise")
+    write(copy, "autograder/exercises/ch11_sharpening/__init__.py", "ORDER = ()", 'ORDER = ("sharpen",)')
+    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
+    notebook = json.loads(path.read_text("utf8"))
+    marks = {"schema_version": 3, "task": False}
+    answer = {"grade_id": "sharpen_answer", "solution": True, "grade": False, "locked": False}
+    check = {"grade_id": "sharpen", "solution": False, "grade": True, "locked": True, "points": 4}
+    for source, told in ((ANSWER, answer), ("check(sharpen).score", check)):
+        cell = {"cell_type": "code", "id": told["grade_id"], "source": source, "outputs": []}
+        notebook["cells"].append(
+            {**cell, "execution_count": None, "metadata": {"nbgrader": {**marks, **told}}}
+        )
+    path.write_text(json.dumps(notebook), "utf8")
+    row = '    "ch10_capstone/find_coreference_head": "Look, cut, patch",\n'
+    write(copy, "autograder/sections.py", row, row + '    "ch11_sharpening/sharpen": "The idea",\n')
+
+
+def a_misconception(copy: Path) -> None:
+    append(
+        copy,
+        EXERCISE,
+        """
+
+@EXERCISE.misconception("You take a root where you should take a power: the exponent is `power` itself.")
+def a_root(weights, power=2.0):
+    raised = weights ** (1 / power)
+    return raised / raised.sum(axis=-1, keepdims=True)
+""",
+    )
+
+
+def an_accepted_style(copy: Path) -> None:
+    append(
+        copy,
+        EXERCISE,
+        """
+
+@EXERCISE.style("relative to the largest weight")
+def relative(weights, power=2.0):
+    raised = (weights / weights.max(axis=-1, keepdims=True)) ** power
+    return raised / np.einsum("...i->...", raised)[..., None]
+""",
+    )
+
+
+def a_widget(copy: Path) -> None:
+    lay(copy, "widget")
+    shown = "```{anywidget} sharpness\n:alt: Four bars, the first of them above one half.\n```\n"
+    write(copy, PAGE, "## Check yourself\n", f"## Try it\n\n{shown}\n## Check yourself\n")
+    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
+    notebook = json.loads(path.read_text("utf8"))
+    source = 'from tfwidgets import show\n\nshow("sharpness")'
+    cell = {"cell_type": "code", "id": "widget-11", "metadata": {}, "source": source}
+    notebook["cells"].append({**cell, "outputs": [], "execution_count": None})
+    path.write_text(json.dumps(notebook), "utf8")
+
+
+def a_quiz_question(copy: Path) -> None:
+    append(
+        copy,
+        PAGE,
+        """
+```{quiz}
+question: What does a power of 0 make of the weights?
+options:
+  - text: A uniform row.
+    right: true
+    why: Each weight to the power 0 is 1.
+  - text: A single one.
+    why: That is the limit of a large power. A power of 0 forgets all differences.
+```
+""",
+    )
+
+
+def a_claim(copy: Path) -> None:
+    append(
+        copy,
+        "book/claims.md",
+        """
+```{claim}
+claim: Squared weights attend to one key only.
+verdict: does not hold
+found: A weight of 0.4 becomes {number}`11_sharpening.largest_squared:.3f`.
+tested: "{numref}`fig-sharpened`"
+said: "folklore"
+```
+""",
+    )
+
+
+def an_attack(copy: Path) -> None:
+    table = "ON_FILES = (\n"
+    row = '    reading("reads the groups of accounts", \'"/etc/group"\'),\n'
+    write(copy, "autograder/attacks/on_files.py", table, table + row)
+    attempt(copy, "reads_the_groups", 'open("/etc/group").read()')
+
+
+def attempt(copy: Path, name: str, expression: str) -> None:
+    """Adds what no code may be able to do: a function, and its name to the table of them."""
+    table = "ATTEMPTS: tuple[Callable[[Target], Any], ...] = (\n"
+    function = f'def {name}(target: Target) -> Any:\n    """Tries it."""\n    return {expression}\n\n\n'
+    write(copy, "autograder/cage/attempts.py", table, f"{function}{table}    {name},\n")
+
+
+def a_probe(copy: Path) -> None:
+    table = "PROBES: dict[str, Callable[..., Any]] = {\n"
+    function = """def again(function: Candidate, *args: Any, **kwargs: Any) -> Any:
+    \"""What a second call with the same arguments gives.\"""
+    function(*args, **kwargs)
+    return function(*args, **kwargs)
+
+
+"""
+    write(copy, "autograder/cage/probes.py", table, function + table)
+    write(copy, "autograder/cage/probes.py", "        call,\n", "        call,\n        again,\n")
+    case = '    yield Case("one row of 3 weights", (weights(rng, 3),))\n'
+    row = '    yield Case("2 rows, asked for again", (weights(rng, 2, 3),), probe="again")\n'
+    write(copy, EXERCISE, case, case + row)
+    append(
+        copy,
+        EXERCISE,
+        """
+
+@EXERCISE.misconception("`weights **= power` writes into the caller's array. Make a new one.")
+def changed_in_place(weights, power=2.0):
+    weights **= power
+    return weights / weights.sum(axis=-1, keepdims=True)
+""",
+    )
+
+
+def a_variation(copy: Path) -> None:
+    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
+    notebook = json.loads(path.read_text("utf8"))
+    source = "By hand: 0.75 and 0.25 are squared.\n\n<!-- varies squares\n0.75 and 0.25 | 0.8 and 0.2\n-->"
+    notebook["cells"].append({"cell_type": "markdown", "id": "by-hand", "metadata": {}, "source": source})
+    path.write_text(json.dumps(notebook), "utf8")
+
+
+def a_fault(copy: Path) -> None:
+    """Two faults, of which nobody looks for the second; the others are left out, since they take minutes."""
+    path = copy / "tests" / "tfcore" / "mutants.py"
+    rows = """ROWS = [
+    ("heads in the opposite order", "layers.heads:repeat_kv", "dim=1)", "dim=1).flip(1)"),
+    ("the columns sharpened", "sharpening:sharpen", "axis=-1", "axis=0"),
+]
+"""
+    text = re.sub(
+        r"^ROWS = \[\n.*?^\]\n", rows.replace("\\", r"\\"), path.read_text("utf8"), flags=re.M | re.S
+    )
+    path.write_text(text, "utf8")
+
+
+def a_family_of_checkpoints(copy: Path) -> None:
+    lay(copy, "family")
+    sizes = '{"vocab_size": VOCAB, "n_embd": D_MODEL, "n_layer": LAYERS, "n_head": 4, "n_positions": 29}'
+    row = f'    "openai-gpt": Spec("decoder", "OpenAIGPTLMHeadModel", "OpenAIGPTConfig", {sizes}),\n'
+    write(copy, "tests/tfcore/tiny_checkpoints.py", "SPECS = {\n", f"SPECS = {{\n{row}")
+    table = "PRESETS: dict[str, Config] = {\n"
+    attention = 'BlockConfig(AttentionConfig(24, 4), d_ff=96, activation="gelu_tanh", norm_place="post")'
+    row = f'    "openai-gpt-tiny": ModelConfig(99, 2, {attention}, PositionConfig("learned", 64)),\n'
+    write(copy, "tfcore/models/presets.py", table, table + row)
+
+
+def a_dependency(copy: Path) -> None:
+    """Two, of which the second is pinned nowhere."""
+    table = "dependencies = [\n"
+    rows = '    "packaging>=24",  # compares versions\n    "no-such-package>=1",  # does nothing\n'
+    write(copy, "pyproject.toml", "\n" + table, "\n" + table + rows)
+
+
+STEPS = (
+    a_chapter,
+    an_exercise,
+    a_misconception,
+    an_accepted_style,
+    a_widget,
+    a_quiz_question,
+    a_claim,
+    an_attack,
+    a_probe,
+    a_variation,
+    a_fault,
+    a_family_of_checkpoints,
+    a_dependency,
+)
+
+
+def small(copy: Path) -> None:
+    """Leaves of the book the new pages, and what they need."""
+    kept = {"book/11_sharpening", "book/notebook_11_sharpening", "book/claims", "book/bibliography"}
+    toc = copy / "book" / "_toc.yml"
+    contents = yaml.safe_load(toc.read_text("utf8"))
+    for part in contents["parts"]:
+        part["chapters"] = [entry for entry in part["chapters"] if entry["file"] in kept]
+    contents["parts"] = [part for part in contents["parts"] if part["chapters"]]
+    toc.write_text(yaml.safe_dump(contents, sort_keys=False), "utf8")
+    index = copy / "book" / "index.md"
+    rows = re.findall(r"^(?:\| No|\|--|.*11_sharpening).*\n", index.read_text("utf8"), re.M)
+    index.write_text("".join(["# The course\n\n", *rows]), "utf8")
+    claims = copy / "book" / "claims.md"
+    of_others = r"^```\{claim\}\n(?:(?!11_sharpening).)*?^```\n"
+    claims.write_text(re.sub(of_others, "", claims.read_text("utf8"), flags=re.M | re.S), "utf8")
+
+
+# --- the copy, and what runs in it
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository to which every recipe has added something."""
+    copy = tmp_path_factory.mktemp("recipes") / "course"
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+    if (ROOT / "node_modules").exists():  # or book/build.py installs them
+        (copy / "node_modules").symlink_to(ROOT / "node_modules")
+    for step in STEPS:
+        step(copy)
+    small(copy)
+    return copy
+
+
+def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in the copy, with the copy's packages and not those that are installed."""
+    paths = os.pathsep.join(map(str, (copy, copy / "book")))
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**outer, "PYTHONPATH": paths, "COLUMNS": "200"},
+    )
+
+
+def command(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(copy, "-m", "autograder.cli", *arguments)
+
+
+def outcomes(copy: Path, *arguments: str) -> dict[str, list[str]]:
+    """Runs tests in the copy: for each outcome, the names of the tests that had it."""
+    done = run(copy, "-m", "pytest", "-rA", "--tb=short", "-p", "no:cacheprovider", *arguments)
+    found: dict[str, list[str]] = {"PASSED": [], "FAILED": [], "ERROR": [], "SKIPPED": []}
+    for outcome, name in re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED) (.+?)(?: - .*)?$", done.stdout, re.M):
+        found[outcome].append(name.rpartition("::")[2])
+    assert any(found.values()), done.stdout + done.stderr
+    return {**found, "said": [done.stdout]}
+
+
+@pytest.fixture(scope="module")
+def released(grown: Path) -> Path:
+    """The copy with the new notebook as students get it."""
+    done = command(grown, "release", "ch11_sharpening")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return grown
+
+
+@pytest.fixture(scope="module")
+def proof(released: Path) -> dict[str, Any]:
+    """What ``autograder verify`` finds in the copy; it has written the page of the book as well."""
+    done = command(released, "verify", "ch11_sharpening", "--json", "--page", "book/kill_matrix.md")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def answers(proof: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The answers of the new exercise's bank, by their names."""
+    (table,) = proof["matrix"]
+    return {answer["name"]: answer for answer in table["answers"]}
+
+
+@pytest.fixture(scope="module")
+def built(released: Path) -> Path:
+    """The copy with its book built."""
+    done = run(released, "book/build.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return released
+
+
+def page(copy: Path, name: str) -> BeautifulSoup:
+    return BeautifulSoup((copy / "_build/html/book" / f"{name}.html").read_text("utf8"), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def spoilt(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another copy, in which a test does a recipe wrongly."""
+    copy = tmp_path_factory.mktemp("spoilt") / "course"
+    return Path(shutil.copytree(built, copy, symlinks=True))
+
+
+def test_the_copy_runs_its_own_code(grown: Path) -> None:
+    code = "import autograder, tfbook, tfcore, tfwidgets; print(autograder, tfbook, tfcore, tfwidgets)"
+    done = run(grown, "-c", f"import sys; sys.path.append('book/_ext'); {code}")
+    assert done.stdout.count(str(grown / "")) == 4, done.stdout + done.stderr
+    assert str(ROOT / "") not in done.stdout
+
+
+# --- what comes of it
+
+
+def test_a_chapter(built: Path) -> None:
+    chapter = page(built, "11_sharpening")
+    assert chapter.select_one("article h1").get_text().startswith("11. Sharpening")
+    assert chapter.find("figure", id="fig-sharpened").img["alt"].startswith("A curve that rises")
+    assert chapter.select_one("a.reference[href='#fig-sharpened']").get_text() == "Figure 11.1"
+    assert chapter.find(class_="pasted-text").get_text() == "0.533"
+    assert "ch11_sharpening.ipynb" in str(chapter.find(class_="tf-launch"))
+    assert "Vaswani" in page(built, "bibliography").get_text()
+    for linking in (page(built, "claims").find(class_="bd-sidebar-primary"), page(built, "index").table):
+        links = {link["href"] for link in linking.find_all("a")}
+        assert {"11_sharpening.html", "notebook_11_sharpening.html"} <= links
+
+
+def test_an_exercise(released: Path, proof: dict[str, Any], built: Path) -> None:
+    assert (proof["exercises"], proof["solution_score"], proof["max_score"], proof["blank_score"]) == (
+        1,
+        4,
+        4,
+        0,
+    )
+    student = json.loads((released / "notebooks/ch11_sharpening/ch11_sharpening.ipynb").read_text("utf8"))
+    sources = {cell["id"]: "".join(cell["source"]) for cell in student["cells"]}
+    assert sources["sharpen"] == "check(sharpen).score"
+    assert "NotImplementedError" in sources["sharpen_answer"]
+    assert "raised" not in sources["sharpen_answer"]
+    table = page(built, "notebook_11_sharpening").find("table", class_="tf-exercises")
+    assert "4" in table.get_text()
+
+
+def test_a_misconception(answers: dict[str, dict[str, Any]]) -> None:
+    found = answers["a_root"]
+    assert found["is_misconception"]
+    assert found["as_it_should"], "rejected by check, and by the grader in its cage"
+    assert found["diagnosed"]
+    assert found["fails"] == [True, True, False]
+
+
+def test_an_accepted_style(answers: dict[str, dict[str, Any]]) -> None:
+    found = answers["relative"]
+    assert not found["is_misconception"]
+    assert found["as_it_should"]
+    assert not any(found["fails"])
+
+
+def test_a_probe(answers: dict[str, dict[str, Any]]) -> None:
+    """The first criterion sees nothing of this mistake but through the probe."""
+    assert answers["changed_in_place"]["fails"] == [True, False, True]
+    assert answers["changed_in_place"]["as_it_should"]
+    assert answers["textbook"]["as_it_should"]
+
+
+def test_the_kill_matrix(released: Path, proof: dict[str, Any]) -> None:
+    text = (released / "book" / "kill_matrix.md").read_text("utf8")
+    assert "| `a_root` You take a root" in text
+    assert "relative to the largest weight" in text
+
+
+def test_a_variation(released: Path) -> None:
+    done = command(released, "release", "ch11_sharpening", "--variant", "spring")
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = "ch11_sharpening/ch11_sharpening.ipynb"
+    plain, other = (
+        (released / folder / name).read_text("utf8") for folder in ("notebooks", "variants/spring")
+    )
+    assert "0.75 and 0.25 are squared" in plain
+    assert "0.8 and 0.2 are squared" in other
+    assert "<!-- varies" not in plain + other
+
+
+def test_a_quiz_question(built: Path) -> None:
+    quiz = page(built, "11_sharpening").find(class_="tf-quiz")
+    assert "What does a power of 0 make" in quiz.get_text()
+    options = quiz.find_all("details")
+    assert ["tf-right" in option["class"] for option in options] == [True, False]
+    assert "Right. Each weight to the power 0 is 1." in " ".join(options[0].get_text(" ").split())
+
+
+def test_a_claim(built: Path) -> None:
+    (claim,) = page(built, "claims").find_all(class_="tf-claim")
+    assert "Squared weights attend to one key only." in claim.get_text()
+    assert "tf-does-not-hold" in claim["class"]
+    assert claim.find(class_="pasted-text").get_text() == "0.533"
+
+
+@pytest.mark.browser
+def test_a_widget(built: Path, do_without: Callable[[str, str], None]) -> None:
+    mounted = page(built, "11_sharpening").find(attrs={"data-widget": "sharpness"})
+    assert json.loads(mounted["data-initial"])["power"] == 2
+    files = ["tests/book/test_book_widgets.py", "tests/book/test_book_tfwidgets.py"]
+    found = outcomes(built, *files, "-k", "sharpness or ch11_sharpening")
+    if found["SKIPPED"]:
+        do_without("browser", found["said"][0])
+    assert (found["FAILED"], found["ERROR"]) == ([], []), found["said"][0]
+    driven = {"test_by_mouse[sharpness]", "test_by_keyboard[sharpness]", "test_by_finger[sharpness]"}
+    assert driven | {"test_a_notebook_shows_the_widget_of_its_chapter[ch11_sharpening]"} <= {*found["PASSED"]}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="walls are made of Linux's parts")
+def test_an_attack(grown: Path) -> None:
+    table = "ON_FILES = (\n"
+    lie = """    Attack("tells its own port", "nothing is told", "print('GOT', TARGET['port'])"),\n"""
+    write(grown, "autograder/attacks/on_files.py", table, table + lie)
+    files = ["tests/cage/test_attacks.py", "tests/cage/test_cages.py"]
+    chosen = "groups or (tells and port) or every_attempt or without_walls_the_same"
+    found = outcomes(grown, *files, "-k", chosen)
+    tiers = [tier for tier in cages.SAFE if tier >= cages.strongest().tier]
+    assert {*found["PASSED"]} == {
+        "test_without_walls_the_same_attempts_succeed",
+        *(f"test_every_attempt_is_refused[{tier}]" for tier in tiers),
+        *(f"test_nothing_comes_of_it[{tier}-reads the groups of accounts]" for tier in tiers),
+    }, found["said"][0]
+    assert {*found["FAILED"]} == {f"test_nothing_comes_of_it[{tier}-tells its own port]" for tier in tiers}
+
+
+def test_a_fault(grown: Path) -> None:
+    found = outcomes(grown, "tests/tfcore/test_tfcore_kill_table.py", "-k", "every_mutant")
+    (said,) = found["said"]
+    assert re.search(r"heads in the opposite order +copies of a key head lie side by side", said)
+    assert re.search(r"the columns sharpened +SURVIVES", said), "no check looks at the new function"
+    assert found["FAILED"] == ["test_every_mutant_is_caught"]
+
+
+def test_a_family_of_checkpoints(grown: Path) -> None:
+    files = [f"tests/tfcore/test_tfcore_{name}.py" for name in ("parity", "io")]
+    found = outcomes(grown, *files, "-k", "openai-gpt or cover_each_other")
+    assert (found["FAILED"], found["ERROR"], found["SKIPPED"]) == ([], [], []), found["said"][0]
+    tested = {name.partition("[")[0] for name in found["PASSED"]}
+    assert {
+        "test_output",
+        "test_padding",
+        "test_cached",
+        "test_presets_and_families_cover_each_other",
+    } <= tested
+
+
+def test_a_dependency(grown: Path) -> None:
+    found = outcomes(grown, "tests/test_lock.py", "-k", "declared")
+    assert "test_what_is_declared_is_pinned_at_a_version_that_fits[packaging>=24]" in found["PASSED"]
+    assert found["FAILED"] == ["test_what_is_declared_is_pinned_at_a_version_that_fits[no-such-package>=1]"]
+
+
+# --- done wrongly
+
+
+def test_a_mistake_that_no_case_tells_from_another_does_not_verify(spoilt: Path) -> None:
+    twin = """
+
+@EXERCISE.misconception("Another hint for what is told already: use the power that was passed.")
+def twin(weights, power=2.0):
+    return weights**2 / (weights**2).sum(axis=-1, keepdims=True)
+"""
+    append(spoilt, EXERCISE, twin)
+    done = command(spoilt, "verify", "ch11_sharpening")
+    assert done.returncode == 1, done.stderr
+    assert "twin told as power_ignored" in done.stdout
+    assert "It does not hold." in done.stdout
+
+
+def test_other_points_than_declared_are_refused(spoilt: Path) -> None:
+    path = "solutions/ch11_sharpening/ch11_sharpening.ipynb"
+    write(spoilt, path, '"points": 4', '"points": 5')
+    done = command(spoilt, "release", "ch11_sharpening")
+    assert done.returncode == 2
+    assert "the test cell 'sharpen' has 5 points, its exercise declares 4" in " ".join(done.stderr.split())
+
+
+def test_what_is_wrong_in_a_page_is_told(spoilt: Path) -> None:
+    write(spoilt, PAGE, "    right: true\n", "")
+    write(
+        spoilt,
+        PAGE,
+        "    alt: A curve that rises from one quarter at power 0 towards 1 at power 8.\n",
+        "    width: 300\n",
+    )
+    write(spoilt, "book/tfwidgets/sharpness.py", "def picture(", "def drawing(")
+    claims = (spoilt / "book/claims.md").read_text("utf8")
+    block = claims[claims.index("```{claim}") :]
+    without_verdict = block.replace("verdict: does not hold\n", "")
+    unknown = block.replace("largest_squared", "largest_cubed")
+    append(spoilt, "book/claims.md", f"\n{without_verdict}\n{unknown}")
+    done = run(spoilt, "book/build.py")
+    assert done.returncode == 1
+    for told in (
+        "a picture has no alternative text",
+        "'What does a power of 0 make of the weights?' has no right option",
+        "sharpness.py does not define picture",
+        "a claim has the entries claim, verdict, found, tested, said",
+        "11_sharpening keeps no number 'largest_cubed'",
+    ):
+        assert told in done.stdout, done.stdout + done.stderr
+
+
+def test_a_chapter_that_is_not_there_is_told(spoilt: Path) -> None:
+    write(spoilt, "book/_toc.yml", "book/11_sharpening", "book/11_sharpning")
+    done = run(spoilt, "book/build.py")
+    assert done.returncode == 1
+    assert "11_sharpning.md is in book/_toc.yml and does not exist" in done.stderr
