@@ -208,7 +208,7 @@ import json, sys
 from IPython.core.interactiveshell import InteractiveShell
 seen = []
 shell = InteractiveShell.instance()
-WATCHED = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect")
+WATCHED = "subprocess.Popen os.system os.exec os.posix_spawn os.fork os.forkpty socket.connect".split()
 sys.addaudithook(lambda event, _: seen.append(event) if event in WATCHED else None)
 shell.run_cell(sys.argv[1]).raise_error()
 shell.run_cell("from autograder.student import check; import tfcore, tfwidgets").raise_error()
