@@ -466,6 +466,7 @@ def export(
 @app.command(
     epilog=_examples(
         "autograder bundle gradescope ch02_qkv --output autograder.zip",
+        "autograder bundle classroom ch02_qkv",
         "autograder bundle student ch02_qkv ch03_scaling",
         "autograder bundle all",
     )
