@@ -1,1 +1,1 @@
-"""A class of made-up students, made from the declarations of the exercises; see `autograder.samples.make`."""
+"""Made-up classes: `make` has one of each kind, for tests; `simulate` has any number, to try a term with."""
