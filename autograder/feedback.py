@@ -23,9 +23,12 @@ from autograder import feedback_page, report, safe_html
 from autograder.errors import BadInputError
 from autograder.files import FULL, require_writable, write_atomically, write_if_changed
 from autograder.grading import gradebook
+from autograder.grading.submissions import SECRET
 from autograder.layout import CONFIG, Course
 
 Progress = Callable[[int, int], None]
+BESIDE = ("timestamp.txt", SECRET)
+"""What nbgrader's `release_feedback` wants beside a page: when it was handed in, and for whom the page is."""
 FEW = 6
 """Up to so many pages are made here: starting other processes would take longer."""
 
@@ -114,9 +117,14 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
             for source in sources:
                 told = maker.copy()
                 told.update(source.read_bytes() + json.dumps(asdict(row), sort_keys=True).encode())
+                told.update(b"".join(path.read_bytes() for path in _beside(source)))
                 target = course.feedback / row.student / assignment / f"{source.stem}.html"
                 pages.append(Page(assignment, row.student, source.stem, source, target, told.hexdigest()))
     return pages, missing
+
+
+def _beside(source: Path) -> list[Path]:
+    return [path for path in map(source.with_name, BESIDE) if path.is_file()]
 
 
 def _name(page: Page) -> str:
@@ -167,10 +175,9 @@ def render(course: Course, page: Page) -> str:
         },
     }
     html, _ = _exporters[course].from_filename(str(page.source), resources=resources)
-    timestamp = page.source.with_name("timestamp.txt")
     try:
-        if timestamp.is_file():
-            write_if_changed(page.target.with_name("timestamp.txt"), timestamp.read_bytes())
+        for path in _beside(page.source):
+            write_if_changed(page.target.with_name(path.name), path.read_bytes())
         write_atomically(page.target, html.encode())
     except OSError as error:
         if error.errno in FULL:

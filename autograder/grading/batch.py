@@ -301,7 +301,7 @@ class _Run:
             notebook = written.noted(self._verdict(submission))
             folder = self._written_to(submission)
             try:
-                written.write(folder, submission.notebook, notebook, submission.timestamp)
+                written.write(folder, submission, notebook)
             except OSError as error:
                 if error.errno in FULL:
                     raise

@@ -13,6 +13,8 @@ from autograder.grading.matching import MAX_BYTES
 
 LONGEST_NAME = 128
 """How long a student's id may be in nbgrader's gradebook."""
+SECRET = "submission_secret.txt"
+"""Where nbgrader's exchange keeps a submission's secret, beside the notebook."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Submission:
     notebook: str
     path: Path
     timestamp: str | None = None
+    secret: str | None = None
+    """By which nbgrader's exchange gives the feedback to who handed this in, and to nobody else."""
 
     def read(self) -> bytes:
         """Its bytes.
@@ -128,12 +132,13 @@ def _look(found: Found, student: str, assignment: str, names: list[str], folder:
             found.problems.append(Problem(student, assignment, f"{folder} is no folder; ask for it again"))
         return
     timestamp, remark = _timestamp(folder / "timestamp.txt")
+    secret = _line(folder / SECRET)
     if remark:
         found.remarks.append(f"{student}, {assignment}: {remark}")
     for name in names:
         path = folder / f"{name}.ipynb"
         if os.path.lexists(path):
-            found.submissions.append(Submission(student, assignment, name, path, timestamp))
+            found.submissions.append(Submission(student, assignment, name, path, timestamp, secret))
         else:
             others = sorted(p.name for p in folder.iterdir() if p.suffix == ".ipynb")
             there = f"there is {', '.join(others)}" if others else "it holds no notebook"
@@ -144,14 +149,21 @@ def _look(found: Found, student: str, assignment: str, names: list[str], folder:
             )
 
 
+def _line(path: Path) -> str | None:
+    """What a small file beside a notebook says, or None where there is none; a link is not followed."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return file.read(200).decode(errors="replace").strip()
+
+
 def _timestamp(path: Path) -> tuple[str | None, str | None]:
     """When it was handed in, and a remark where that cannot be understood."""
-    if path.is_symlink() or not path.is_file():
+    told = _line(path)
+    if told is None:
         return None, None
     from nbgrader.utils import parse_utc
 
-    with path.open("rb") as file:
-        told = file.read(100).decode(errors="replace").strip()
     try:
         return (
             (told, None) if told and parse_utc(told) else (None, "timestamp.txt is empty, so it is not late")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.files import write_if_changed
+from autograder.grading.submissions import SECRET, Submission
 from autograder.grading.verdict import Verdict
 
 NOTE = "autograder"
@@ -31,18 +32,19 @@ def as_bytes(notebook: dict[str, Any]) -> bytes:
     )
 
 
-def write(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
-    """Writes ``<name>.ipynb`` and ``timestamp.txt`` where they are not already so; says whether it did."""
-    wrote = write_if_changed(folder / f"{name}.ipynb", as_bytes(notebook))
-    if timestamp:
-        wrote |= write_if_changed(folder / "timestamp.txt", f"{timestamp}\n".encode())
-    else:
-        (folder / "timestamp.txt").unlink(missing_ok=True)
-    return wrote
+def write(folder: Path, submission: Submission, notebook: dict[str, Any]) -> None:
+    """Writes ``<name>.ipynb`` and what nbgrader wants beside it, where they are not already so."""
+    write_if_changed(folder / f"{submission.notebook}.ipynb", as_bytes(notebook))
+    stamp = f"{submission.timestamp}\n" if submission.timestamp else None
+    for file, text in (("timestamp.txt", stamp), (SECRET, submission.secret)):
+        if text:
+            write_if_changed(folder / file, text.encode())
+        else:
+            (folder / file).unlink(missing_ok=True)
 
 
 def is_written(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
-    """Whether `write` would change nothing."""
+    """Whether the notebook and its time are there already, as `write` writes them."""
     stamp = f"{timestamp}\n".encode() if timestamp else None
     return _read(folder / f"{name}.ipynb") == as_bytes(notebook) and _read(folder / "timestamp.txt") == stamp
 
