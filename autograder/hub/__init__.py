@@ -1,0 +1,1 @@
+"""A JupyterHub for a class on one server, with nbgrader's exchange."""
