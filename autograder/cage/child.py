@@ -98,7 +98,16 @@ def make_shell() -> InteractiveShell:
     _draw_once()
     watch.note_switches()
     stand_ins.put_up(shell)
+    _work_once(shell)
     return shell
+
+
+def _work_once(shell: InteractiveShell) -> None:
+    """Runs a cell and a call, so that no submission pays for what only the first one imports."""
+    _run(shell, np.frombuffer(b"None", np.uint8), limit=60)
+    forbidden = ["torch.softmax"]
+    calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden)
+    calling.call(np.exp, [np.ones(2)], {}, forbidden, metered=True)
 
 
 def _draw_once() -> None:

@@ -24,6 +24,8 @@ MAX_BUFFERS = 512
 MAX_PAYLOAD = 64 << 20
 MAX_DEPTH = 12
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
+NAMES = {np.dtype(name): name for name in DTYPES}
+"""The names by their dtypes, since numpy works each out anew; another order of bytes is no such dtype."""
 TORCH_DTYPES = tuple(f"torch.{name}" for name in (*DTYPES, "bfloat16"))
 _CHUNK = 1 << 20
 
@@ -118,14 +120,10 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         raise WireError("the value is nested too deeply")
     if value is None or isinstance(value, bool | str):
         return value
-    if (
-        isinstance(value, np.ndarray | np.generic)
-        and value.dtype.name not in DTYPES
-        and value.dtype.kind in "fu"
-    ):
+    if isinstance(value, np.ndarray | np.generic) and value.dtype not in NAMES and value.dtype.kind in "fiu":
         value = value.astype(np.float64 if value.dtype.kind == "f" else np.int64)
     if isinstance(value, np.generic):
-        value = np.asarray(value) if value.dtype.name in DTYPES and value.ndim == 0 else value
+        value = np.asarray(value) if value.dtype in NAMES and value.ndim == 0 else value
     if isinstance(value, int | float):
         number = type(value)(value)
         return float(number) if isinstance(number, float) else int(number)
@@ -141,10 +139,10 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         return told
     if type(value).__name__ == "dtype" and str(value) in TORCH_DTYPES:
         return {"$": "dtype", "name": str(value)}
-    if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
+    if isinstance(value, np.ndarray) and value.dtype in NAMES:
         buffers.append(np.ascontiguousarray(value).tobytes())
         layout = "C" if value.flags.c_contiguous else "strided"
-        return {"$": "array", "dtype": value.dtype.name, "shape": list(value.shape), "layout": layout}
+        return {"$": "array", "dtype": NAMES[value.dtype], "shape": list(value.shape), "layout": layout}
     if hasattr(value, "travels_as"):
         return value.travels_as()
     return {"$": "foreign", "text": _name_of(value)}

@@ -225,3 +225,26 @@ os.kill(os.getpid(), 9)
             return
         time.sleep(0.1)
     raise AssertionError("a process or its folder is left behind")
+
+
+def test_a_submission_pays_for_no_import_but_its_own():
+    """What judging needs, a fork of the judge finds there."""
+    source = """
+        import sys
+        from autograder import exercises
+        from autograder.checking import Examination, local
+        from autograder.grading import judge
+
+        for name in exercises.names():
+            exercises.find(name)
+        judge.explain_once()
+        before = set(sys.modules)
+        for exercise in exercises.of_assignment("ch02_qkv"):
+            for mistake in exercise.misconceptions[:2]:
+                assert not Examination(exercise, 1).of(local(mistake.function)).passed
+        print(*sorted(set(sys.modules) - before))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, check=True
+    )
+    assert not done.stdout.split()

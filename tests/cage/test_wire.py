@@ -95,6 +95,11 @@ def test_a_float_wider_than_64_bits_arrives_as_64():
     assert through(np.longdouble([1.5])).dtype == np.float64
 
 
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", ">i2"])
+def test_an_array_in_another_order_of_bytes_arrives_with_its_numbers(dtype):
+    assert through(np.array([1, -2, 300], dtype)).tolist() == [1, -2, 300]
+
+
 def test_a_seed_arrives_as_a_generator():
     assert through(Seed(7)).normal() == np.random.default_rng(7).normal()
 

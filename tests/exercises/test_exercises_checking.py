@@ -408,3 +408,18 @@ def test_reports_survive_the_journey(name):
 
     for report in reports(name, PUBLIC_SEED).values():
         assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report
+
+
+def test_what_a_call_leaves_in_its_inputs_is_seen_in_the_call_whose_value_is_judged():
+    exercise = exercises.find("ch02_qkv/softmax")
+    calls = []
+
+    def counted(x, axis=-1):
+        calls.append(x.shape)
+        return exercise.reference(x, axis)
+
+    assert examine(exercise, local(counted), seed=1).passed
+    observed = {criterion.observes: len(cases) for criterion, cases in exercise.draw(1)}
+    assert observed["arguments"] > 10
+    values = sum(len(cases) for criterion, cases in exercise.draw(1) if criterion.observes == "value")
+    assert len(calls) == values
