@@ -16,7 +16,7 @@ from autograder.exercises.ch10_capstone.facts import FACTS, Model
 from autograder.exercises.ch10_capstone.find_coreference_head import EXERCISE as FIND
 from autograder.exercises.ch10_capstone.given import Block
 from autograder.exercises.ch10_capstone.lesson import lesson, texts
-from autograder.exercises.ch10_capstone.TinyGPT import BOUND
+from autograder.exercises.ch10_capstone.TinyGPT import BOUND, two_models
 from tfcore.data import VOCABULARY
 
 GPT, HEAD = "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head"
@@ -144,6 +144,79 @@ def test_facts_leave_the_state_of_torch_as_it_was():
     for fact in ("logits", "sees", "start"):
         FACTS[fact](Model(local(gpt()), INIT, ""), TEXT)
     assert torch.equal(torch.rand(3), expected)
+
+
+WEIGHTS = """
+        y = x = self.embedding(tokens) + self.position.weight[:T]
+        q, k, v = self.blocks[0].W_qkv(y).chunk(3, dim=-1)
+        weights = ({}).masked_fill(~torch.ones(T, T).tril().bool(), -torch.inf).softmax(dim=-1)
+        x = x + weights @ v
+"""
+
+
+def weighing(scores):
+    """A model of one layer with one head, post-norm and without a feed-forward network."""
+    whole = "        x = self.embedding(tokens) + self.position.weight[:T]\n"
+    return gpt((whole, WEIGHTS.format(scores)), ("x = block(x, mask)", "x = block.norm_ffn(x)"))
+
+
+CHOOSE = {
+    "queries times keys": ("q @ k.mT", "what query and key choose"),
+    "the angle between them": (
+        "self.norm.weight[0] * F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT",
+        "what query and key choose",
+    ),
+    "their distance": ("-torch.cdist(q, k)", "what query and key choose"),
+    "bounded scores": ("50 * (q @ k.mT / 50).tanh()", "what query and key choose"),
+    "a place's distance as well": ("q @ k.mT + torch.arange(T)", "what query and key choose"),
+    "nothing": ("0 * (q @ k.mT)", "all the words before it alike"),
+    "keys alone": ("k.sum(-1)[:, None].expand(-1, T, -1)", "the same words, whatever the last word is"),
+    "queries alone": ("q[..., :T]", "what the last word chooses, whatever the others are"),
+    "places": (
+        "(torch.arange(T) * torch.ones(1, T, 1)).sin() * 1e4",
+        "the same places, whatever the words are",
+    ),
+}
+
+
+@pytest.mark.parametrize(("scores", "chosen"), CHOOSE.values(), ids=CHOOSE.keys())
+def test_what_decides_about_attention_is_found(scores, chosen):
+    model = weighing(scores)
+    for seed in range(8):
+        for case in two_models(np.random.default_rng(seed)):
+            init, text = case.args
+            init = init | {"d_model": max(8, init["d_model"])}
+            assert FACTS["choice"](Model(local(model), init, ""), text) == chosen
+
+
+class Table(nn.Module):
+    """Remembers which word came after the last ones; what is asked later it looks up."""
+
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.seen = {}
+
+    def forward(self, tokens):
+        rows = tokens.tolist()
+        logits = self.embedding(tokens) @ self.embedding.weight.T
+        for row, text in enumerate(rows):
+            for place in range(len(text)):
+                past = tuple(text[max(0, place - 3) : place + 1])
+                if torch.is_grad_enabled() and place + 1 < len(text):
+                    self.seen.setdefault(past, set()).add(text[place + 1])
+                for word in self.seen.get(past, ()):
+                    logits[row, place, word] = logits[row, place, word] + 9
+        return logits
+
+
+def test_a_table_of_groups_of_words_has_the_points_of_an_embedding():
+    """It has nothing from the lesson, since it reads nothing before it has learned."""
+    report = report_on(GPT, Table)
+    earned = [criterion.says for criterion in report.criteria if criterion.earned]
+    assert "it learns, and does not cheat" not in earned
+    assert report.score == 4.5
 
 
 FORGED = {

@@ -101,26 +101,32 @@ def _known(says: str, thing: Any) -> Lent:
 def examined(call: Callable[[Case], Outcome], case: Case) -> Outcome:
     """What the examiner of a lesson has found, instead of anything that comes back.
 
-    Who has not learned is taught once more, with the batches in another order: training is a matter of luck,
-    and a right model should not need any.
+    Who reads what it should not, or not what it should, is not taught: what such a model learns is a
+    matter of luck. Who has not learned is taught once more, with the batches in another order, since a right
+    model should not need any luck.
     """
+    *_, two_layers = two_models(np.random.default_rng(0))
+    outcome = found(*NEEDED)(call, two_layers)
+    if outcome.error or outcome.forbidden or outcome.value != NEEDED:
+        return outcome
     init, batches, lr, lent = case.args
     for order in (batches, batches[::-1]):
         examiner = lent.make()
         outcome = call(replace(case, args=(init, order, lr, _known(lent.says, examiner))))
         if outcome.error or outcome.forbidden:
             return outcome
-        found = examiner.result()
-        if found["loss"] < BOUND:
+        result = examiner.result()
+        if result["loss"] < BOUND:
             break
-    return replace(outcome, value=found)
+    return replace(outcome, value=result)
 
 
 PLAIN = {
     "logits": "what comes back should be logits, (B, T, vocab_size); it is {}",
     "repeats": "the same tokens get {} logits: nothing here is random, so leave out dropout",
     "sees": "{}: a place sees itself and what came before, and nothing that comes",
-    "order": "exchange two earlier tokens, and the last logits stay as they were: the order is lost",
+    "order": "exchange two earlier tokens, and the last logits stay as they were: the order {}",
+    "choice": "the last place reads {}: softmax of its query times their keys should choose among them",
     "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not meet",
     "layers": "another layer adds {}; each layer needs an attention and a feed-forward network of its own",
     "heads": "one head or several give the same logits: num_heads is not used",
@@ -131,12 +137,19 @@ PLAIN = {
 """What a fact that is not as it should be means."""
 
 
+NEEDED = {"sees": "itself and the past", "order": "matters", "choice": "what query and key choose"}
+"""What a model must be like to be taught."""
+
+
 def plainly(trial: Trial) -> str | None:
     """The first fact that is not the reference's, in words."""
-    for fact, wanted in trial.expected.items():
-        seen = trial.value[fact]
-        if seen != wanted:
-            return PLAIN[fact].format(str(seen).partition(";")[0])
+    return _first(trial.value, trial.expected)
+
+
+def _first(facts: dict[str, Any], wanted: dict[str, Any]) -> str | None:
+    for fact, right in wanted.items():
+        if facts[fact] != right:
+            return PLAIN[fact].format(str(facts[fact]).partition(";")[0])
     return None
 
 
@@ -155,6 +168,8 @@ def one_matrix(trial: Trial) -> str | None:
 
 
 def learns(trial: Trial) -> str | None:
+    if "loss" not in trial.value:
+        return f"it was not taught, since first the rest must be right. {_first(trial.value, NEEDED)}"
     loss = float(trial.value["loss"])
     if loss < BOUND:
         return None
@@ -175,14 +190,15 @@ EXERCISE = Exercise(
     goal="Write a language model: logits (B, T, vocab_size) for tokens (B, T), with a tied embedding.",
     reference=TinyGPT,
     criteria=(
-        told("logits for every place, at any length", 2, "logits", "repeats", of=any_length),
+        told("logits for every place, at any length", 1, "logits", "repeats", of=any_length),
         told("a place sees itself and what came before", 2, "sees"),
         told("the order of the words matters", 1, "order"),
+        told("the words decide what a place reads", 1.5, "choice"),
         told("sequences of a batch are kept apart", 0.5, "batch"),
         told("one embedding reads tokens and writes logits", 1.5, "embedding", test=one_matrix),
         told("as many layers and heads as asked for", 1, "layers", "heads"),
         told("a stream that layers add to", 1, "residual", "gradient"),
-        told("it starts near the loss of a guess", 1, "start"),
+        told("it starts near the loss of a guess", 0.5, "start"),
         Criterion("it learns, and does not cheat", 2, lessons, test=learns, measure=examined),
     ),
     given=given,
@@ -741,6 +757,94 @@ class blocks_in_a_list(nn.Module):
         mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
         for block in self.blocks:
             x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Every place takes the plain mean of what came before. Attention weighs: softmax of query times key, so "
+    "that a place reads what it looks for."
+)
+class plain_mean(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.value = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(num_layers))
+        self.ffn = nn.ModuleList(
+            nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        weights = torch.ones(T, T, device=tokens.device).tril()
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+        for value, ffn in zip(self.value, self.ffn, strict=True):
+            x = x + weights @ value(F.layer_norm(x, x.shape[-1:]))
+            x = x + ffn(F.layer_norm(x, x.shape[-1:]))
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Your weights are learned for each pair of places and do not look at the words. The scores are queries "
+    "times keys, which both come from the words."
+)
+class weights_of_places(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.num_heads = num_heads
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.scores = nn.Parameter(torch.zeros(num_layers, num_heads, max_len, max_len))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block, scores in zip(self.blocks, self.scores, strict=True):
+            weights = scores[:, :T, :T].masked_fill(~mask, -torch.inf).softmax(dim=-1)
+            v = block.W_qkv(block.norm_attention(x)).chunk(3, dim=-1)[2]
+            y = weights @ v.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            x = x + block.W_o(y.transpose(1, 2).flatten(-2))
+            x = x + block.ffn(block.norm_ffn(x))
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Each word has one score, whoever asks. The score of a key depends on the query: q @ k.mT, a number for "
+    "each pair of places."
+)
+class keys_without_queries(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.num_heads = num_heads
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.score = nn.ModuleList(nn.Linear(d_model, num_heads) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block, score in zip(self.blocks, self.score, strict=True):
+            y = block.norm_attention(x)
+            scores = score(y).mT[:, :, None].masked_fill(~mask, -torch.inf)
+            v = block.W_qkv(y).chunk(3, dim=-1)[2].unflatten(-1, (self.num_heads, -1))
+            y = scores.softmax(dim=-1) @ v.transpose(1, 2)
+            x = x + block.W_o(y.transpose(1, 2).flatten(-2))
+            x = x + block.ffn(block.norm_ffn(x))
         return self.norm(x) @ self.embedding.weight.T
 
 

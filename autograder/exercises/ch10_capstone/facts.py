@@ -27,6 +27,8 @@ NEAR = 1.5
 """How far, in nats, the first loss may lie above that of a guess among all tokens."""
 STEP = 1e-3
 """How far parameters are moved, as a part of their size, to see what becomes of the loss."""
+LARGE = 100
+"""How large parameters are made, so that a softmax chooses a single place."""
 ASTRAY = 0.1
 """How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
 
@@ -113,6 +115,8 @@ def logits(model: Model, tokens: Tensor) -> str:
         return "not finite"
     if bool((found >= 0).all()) and torch.allclose(found.sum(dim=-1), torch.ones(tokens.shape), atol=1e-4):
         return "probabilities, which sum to 1"
+    if not _moved(found, *model.logits(_other(tokens, model.init))).any():
+        return "the same for all tokens"
     return "logits"
 
 
@@ -144,8 +148,70 @@ def order(model: Model, tokens: Tensor) -> str:
     """Whether one layer tells two earlier tokens apart by their places."""
     exchanged = tokens.clone()
     exchanged[:, [0, 1]] = tokens[:, [1, 0]]
-    one, other = model.like(num_layers=1).logits(tokens, exchanged)
-    return "matters" if _moved(one, other)[:, -1].any() else "does not matter"
+    one, other, turned, short = model.like(num_layers=1).logits(
+        tokens, exchanged, tokens.flip(0), tokens[:, :1]
+    )
+    if _moved(one, other)[:, -1].any():
+        return "matters"
+    if _moved(one, turned.flip(0)).any():
+        return "does not matter, but the row of the batch does"
+    return f"does not matter{', but the length does' if _moved(one[:, :1], short).any() else ''}"
+
+
+def choice(model: Model, tokens: Tensor) -> str:
+    """What decides which earlier places the last one reads.
+
+    One layer with one head is asked, with parameters so large that a softmax chooses. A place is read if
+    every change of its token moves the last logits. Scores without a query put the places in one order,
+    whatever the last token is: of two sets of places read, one then lies within the other. Scores without
+    keys do so whatever the earlier tokens are.
+    """
+    read = _read_places(model.like(num_layers=1, num_heads=1))
+    if read.all():
+        return "all the words before it alike"
+    of_the_query = any(_differ(story) for story in read)
+    of_the_keys = any(_differ(asked) for asked in read.transpose(0, 1))
+    if of_the_query and of_the_keys:
+        return "what query and key choose"
+    if of_the_keys:
+        return "the same words, whatever the last word is"
+    if of_the_query:
+        return "what the last word chooses, whatever the others are"
+    return "the same places, whatever the words are"
+
+
+def _read_places(model: Model, stories: int = 3, queries: int = 10, length: int = 6) -> Tensor:
+    """Which places of a story a last token reads, (stories, queries, length) of bool."""
+    others = model.init["vocab_size"] - 1
+    generator = torch.Generator().manual_seed(3)
+    last = 1 + torch.randperm(others, generator=generator)[:queries, None]
+    texts: list[Tensor] = []
+    for _ in range(stories):
+        story = 1 + torch.randperm(others, generator=generator)[:length]
+        text = torch.cat([story.expand(queries, length), last], dim=1)
+        texts.append(text)
+        for place in range(length):
+            for part in (1, 2):
+                texts.append(text.clone())
+                texts[-1][:, place] = (story[place] - 1 + part * others // 3) % others + 1
+    vocabulary = _of_the_vocabulary(model)
+    large = {
+        name: p * (LARGE**2 if name in vocabulary else LARGE if p.dim() else 1)
+        for name, p in model.raised.items()
+    }
+    answers = model.logits(*texts, parameters=large)
+    each = 1 + 2 * length
+    moved = [
+        torch.stack([_moved(before, after)[:, -1] for after in changed], dim=1)
+        for before, *changed in (answers[start : start + each] for start in range(0, len(answers), each))
+    ]
+    return torch.stack(moved).unflatten(-1, (length, 2)).all(dim=-1)
+
+
+def _differ(sets: Tensor) -> bool:
+    """Whether two of the rows, sets of places, have each a place that the other lacks."""
+    beyond = (sets[:, None] & ~sets).any(dim=-1)
+    return bool((beyond & beyond.T).any())
 
 
 def batch(model: Model, tokens: Tensor) -> str:
@@ -271,6 +337,7 @@ FACTS: dict[str, Callable[[Model, Tensor], Any]] = {
         repeats,
         sees,
         order,
+        choice,
         batch,
         embedding,
         layers,
