@@ -109,6 +109,7 @@ def summary(nb: NotebookNode, held: SubmittedNotebook) -> Summary:
     }
     order = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
     lines = {name: _line(grades[name], reports.get(name)) for name in order if name in grades}
+    _say_once(reports, lines)
     comments = {c.name: c.manual_comment for c in held.comments if c.manual_comment}
     for name, comment in comments.items():
         about = lines.get(name) or lines.get(name.removesuffix("_answer"))
@@ -150,7 +151,7 @@ def _line(grade: Grade, report: Report | None) -> Line:
         line.says = READ_LATER
         line.score = "?"
     elif report:
-        line.says = "" if report.passed else first_sentence(report.message)
+        line.says = in_short(report)
     elif grade.manual_score is None and grade.cell_type == "markdown" and not grade.score:
         line.says = NO_ANSWER
     if line.by_hand:
@@ -166,9 +167,25 @@ def _verdict(grade: Grade) -> Verdict:
     return "part" if grade.score > 0 else "none"
 
 
+def in_short(report: Report) -> str:
+    """A report in one sentence; with a second one, where that says why there is nothing to grade."""
+    if report.passed:
+        return ""
+    return report.message if report.status == "missing" else first_sentence(report.message)
+
+
 def first_sentence(text: str) -> str:
     """A text up to where its second sentence begins."""
     return re.split(r"(?<=[.!?])\s+(?=[A-Z`(])", text, maxsplit=1)[0]
+
+
+def _say_once(reports: dict[str, Report], lines: dict[str, Line]) -> None:
+    """What stopped one exercise and all that came after it is told of the first."""
+    told: dict[str, str] = {}
+    for name, line in lines.items():
+        if line.says and name in reports and reports[name].status == "stopped":
+            first = told.setdefault(line.says, name)
+            line.says = line.says if first == name else f"The same as for `{first}`."
 
 
 class FeedbackExporter(HTMLExporter):

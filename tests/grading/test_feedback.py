@@ -4,12 +4,17 @@ import json
 import shutil
 import subprocess
 from html import escape
+from types import SimpleNamespace
 
 import pytest
 from bs4 import BeautifulSoup
+from nbformat.v4 import new_code_cell, new_notebook
 from scratch import ASSIGNMENT, FEW, ROOT, SEED, graded, hand_in, in_process, tree
 
 from autograder import safe_html
+from autograder.feedback_page import summary
+from autograder.grading.written import NOTE
+from autograder.report import Report
 
 
 def page(course, student):
@@ -61,6 +66,51 @@ def test_the_top_tells_points_verdicts_and_what_is_wrong(given, students):
     assert lines["project_qkv"] == "✗ project_qkv no points You return the key first. 0 / 2"
     assert top(given, "style-01")[1]["softmax"] == "✓ softmax full marks 3 / 3"
     assert top(given, "blank")[1]["softmax"] == "✗ softmax no points Not written yet. 0 / 3"
+
+
+def lines_of(**reports):
+    """What the top says of reports on these exercises, held by a graded notebook and its gradebook."""
+    notes = {name: report.as_dict() for name, report in reports.items()}
+    cells = [new_code_cell(metadata={"nbgrader": {"grade_id": name}}) for name in reports]
+    grades = [
+        SimpleNamespace(
+            **{"name": name, "score": 0.0, "max_score": 3.0, "extra_credit": 0, "manual_score": None},
+            **{"needs_manual_grade": False, "cell_type": "code"},
+        )
+        for name in reports
+    ]
+    held = SimpleNamespace(
+        **{"grades": grades, "comments": [], "late_submission_penalty": 0, "score": 0, "max_score": 3},
+        **{"name": ASSIGNMENT, "student": SimpleNamespace(id="one")},
+    )
+    notebook = new_notebook(cells=cells, metadata={NOTE: {"reports": notes}})
+    return {name: line.says for name, line in summary(notebook, held).lines.items()}
+
+
+def test_a_syntax_error_is_told_on_top_with_its_line():
+    error = "A cell failed before that: SyntaxError: expected ':' (line 1: def softmax(x))"
+    missing = Report(
+        "ch02_qkv/softmax", 3, status="missing", note=f"Nothing to grade: there is none. {error}"
+    )
+    assert lines_of(softmax=missing)["softmax"].endswith(error)
+
+
+def test_what_ended_the_process_is_told_once():
+    lost = "The process that ran your code was lost before this could be graded: it did not stop."
+    one, two, three = (
+        Report(f"ch02_qkv/{name}", 3, status=status, note=note)
+        for name, status, note in (
+            ("one", "stopped", lost),
+            ("two", "stopped", lost),
+            ("three", "blank", "Not written yet. Replace the line."),
+        )
+    )
+    assert lines_of(one=one, two=two, three=three, four=three) == {
+        "one": lost,
+        "two": "The same as for `one`.",
+        "three": "Not written yet.",
+        "four": "Not written yet.",
+    }
 
 
 def test_each_line_leads_to_its_place(given):
