@@ -1,6 +1,6 @@
 """Attempts to have points without a right answer: lies to the judge, changed libraries, fixed answers."""
 
-from autograder.attacks.attack import EARNED, EITHER, NONE, Attack
+from autograder.attacks.attack import EARNED, NONE, Attack
 
 BLANK = "def softmax(x, axis=-1):\n    raise NotImplementedError()"
 WRONG = "import numpy as np\ndef softmax(x, axis=-1):\n    return np.zeros(np.shape(x))"
@@ -114,6 +114,18 @@ def weights(x):
         "f(torch.tensor(x)).numpy()",
         "import functools, torch\nf = functools.partial(getattr(torch, 'soft' + 'max'), dim=-1)",
     ),
+    "as a program of torch's own": (
+        "unit.f(torch.tensor(x).movedim(axis, -1)).movedim(-1, axis).numpy()",
+        "import torch\nmake = vars(torch.jit)[''.join(['Compilation', 'Unit'])]\n"
+        "unit = make('def f(x):\\n    return torch.soft' + 'max(x, -1)\\n')",
+    ),
+    "while torch dispatches to no modes": (
+        "run(torch.tensor(x), axis)",
+        "import torch\nfrom torch.utils import _python_dispatch as below\n"
+        "unit = torch.jit.script(torch.nn.Softmin(-1))\ndef run(x, axis):\n"
+        "    with below._disable_current_modes():\n"
+        "        return unit(-x.movedim(axis, -1)).movedim(-1, axis).numpy()",
+    ),
     "with the watch switched off": (
         "run(torch.tensor(x), axis)",
         "import sys, torch\ndef run(x, axis):\n    before = sys.getprofile()\n    sys.setprofile(None)\n"
@@ -177,7 +189,7 @@ BLINDED = (
     ),
 )
 
-UNSEEN = (
+GRADIENT = (
     Attack(
         "takes it for the gradient of another function",
         "that is right: torch's own changes of its modes are not the student's",
@@ -186,16 +198,6 @@ def softmax(x, axis=-1):
     x = torch.tensor(x, requires_grad=True)
     with torch.device("cpu"):
         return torch.autograd.grad(torch.logsumexp(x, axis).sum(), x)[0].numpy()""",
-    ),
-    Attack(
-        "calls the library as a program of torch's own",
-        "nobody outside can prove it, but the teacher is told where to look",
-        answer="""import torch
-unit = torch.jit.CompilationUnit("def f(x):\\n    return torch.soft" + "max(x, -1)\\n")
-def softmax(x, axis=-1):
-    return unit.f(torch.tensor(x).movedim(axis, -1)).movedim(-1, axis).numpy()""",
-        points=EITHER,
-        told="CompilationUnit",
     ),
 )
 
@@ -307,7 +309,7 @@ ON_POINTS = (
         for name, code in CALLED.items()
     ),
     *BLINDED,
-    *UNSEEN,
+    *GRADIENT,
     *FORGED,
     Attack(
         "changes numpy's and torch's comparisons",
@@ -413,6 +415,18 @@ ON_POINTS = (
         """,
         points=NONE,
         told="get_objects",
+    ),
+    Attack(
+        "searches its process by names put together while it runs",
+        "Python refuses before the search begins",
+        """
+        import gc
+        for words in (["get", "objects"], ["get", "referrers"], ["get", "referents"]):
+            try:
+                print("GOT", len(getattr(gc, "_".join(words))()))
+            except RuntimeError:
+                pass
+        """,
     ),
     Attack(
         "returns what it was given as public answers",

@@ -137,6 +137,17 @@ ON_RESOURCES = (
         points=NONE,
     ),
     Attack(
+        "ignores its alarms and the signal of its processor limit, and computes",
+        "ended from outside",
+        """
+        import signal
+        for which in (signal.SIGALRM, signal.SIGPROF, signal.SIGXCPU):
+            signal.signal(which, signal.SIG_IGN)
+        while True: pass
+        """,
+        points=NONE,
+    ),
+    Attack(
         "computes in one call of C",
         "ended at the limit",
         "sum(range(10**13))",

@@ -11,6 +11,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from .probes import PROBES, Unfit, kind
 
 METERS = "tfcore.testing.meters"
 """Runs inside a metered call, so it is no call of the student's."""
+MODES = ("torch.overrides", "torch.utils._python_dispatch")
+TAKEN_OFF = ("_pop_mode", "_disable_current_modes")
+"""Where torch keeps what watches it, and how it is taken off."""
 
 
 class TimeUp(BaseException):
@@ -150,7 +154,7 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, short) or name
-            if module == "torch.overrides" and name.startswith("_pop_mode") and not _by_torch(frame):
+            if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
                 seen.append(f"{module}.{name}")  # it takes `_seeing_torch` away
         elif event == "c_call":
             owner, name = getattr(arg, "__self__", None), getattr(arg, "__name__", "")
@@ -172,12 +176,17 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[None]:
-    """Records torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``."""
-    names = {name for package, *rest in forbidden for name in rest if package == "torch"}
+    """Records torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``.
+
+    A program of torch's own, as TorchScript makes them, calls no function that Python knows; its operators
+    are seen.
+    """
+    names = frozenset(name for package, *rest in forbidden for name in rest if package == "torch")
     if not names or "torch" not in sys.modules:
         yield
         return
     from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     class Seen(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -185,5 +194,19 @@ def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[
                 seen.append(f"torch.{name}")
             return func(*args, **(kwargs or {}))
 
-    with Seen():
+    class SeenBelow(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if (name := _plain(func.__name__)) in names:
+                seen.append(f"torch.{name}")
+            return func(*args, **(kwargs or {}))
+
+    with Seen(), SeenBelow() if _are_operators(names) else contextlib.nullcontext():
         yield
+
+
+@cache
+def _are_operators(names: frozenset[str]) -> bool:
+    """Whether torch has operators of these names, which take time to watch."""
+    import torch
+
+    return any(hasattr(torch.ops.aten, name) for name in names)

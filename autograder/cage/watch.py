@@ -1,4 +1,7 @@
-"""Python's profiler as a watch over a student's function, and the note that somebody switched it off."""
+"""Python's profiler as a watch over a student's function, and the note that somebody switched it off.
+
+Who searches the memory of the process for the watch is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,23 @@ from typing import Any
 _switches: list[bool] = []
 """For each switch of the profiler since a watch began, whether it was this module's own."""
 _ours = False
+REFUSED = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
+"""Searches of the memory, by whatever name they are called."""
 
 
 def note_switches() -> None:
-    """Notes every switch of the profiler from now on, by whatever way, for as long as this process lives."""
-    sys.addaudithook(lambda event, args: _switches.append(_ours) if event == "sys.setprofile" else None)
+    """Notes every switch of the profiler from now on, by whatever way, for as long as this process lives.
+
+    From then on nobody searches the memory either: Python asks here before it does.
+    """
+    sys.addaudithook(_asked)
+
+
+def _asked(event: str, args: tuple[Any, ...]) -> None:
+    if event == "sys.setprofile":
+        _switches.append(_ours)
+    elif event in REFUSED:
+        raise RuntimeError(f"{event} is not to be had while your work is graded: no answer needs it")
 
 
 def switch(to: Any) -> None:
