@@ -49,7 +49,7 @@ c.Spawner.environment = {
 
 
 def prepare(spawner: Any) -> None:
-    """Tells the teacher's server where the course is, and takes formgrader out of the students'."""
+    """Tells the teacher's server where the course is; students get no formgrader, whatever the menu says."""
     if spawner.user.name == TEACHER:
         spawner.environment["COURSE"] = str(COURSE)
     else:
