@@ -34,9 +34,10 @@ test: $(SETUP) lint release book ## every test
 test-fast: $(SETUP) ## the tests that take no longer than a few seconds each
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
+coverage: export COVERAGE_FILE := $(CURDIR)/_build/coverage/data
 coverage: $(SETUP) ## which lines of tfcore and autograder the tests run; fails under 95 %
 	@rm -rf _build/coverage
-	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py tests/tfcore tests/exercises tests/cage tests/grading tfcore
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore
 	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 
 lint: $(SETUP) ## style and types
