@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from packaging.markers import Marker
+
 from autograder.layout import CONFIG, Course
 
 Level = Literal["ok", "note", "problem"]
@@ -55,7 +57,7 @@ def _python() -> Finding:
     return Finding("Python", "problem", f"{version}; the course needs 3.11 to 3.13")
 
 
-_PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;#]+)", re.MULTILINE)
+_PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;#]+)(?: *; *([^#\n]+))?", re.MULTILINE)
 
 
 def _packages(course: Course | None) -> Iterator[Finding]:
@@ -65,7 +67,9 @@ def _packages(course: Course | None) -> Iterator[Finding]:
         yield Finding("packages", "note", "no requirements.txt here to compare with")
         return
     wrong, missing, right = [], [], 0
-    for name, wanted in _PIN.findall(path.read_text()):
+    for name, wanted, where in _PIN.findall(path.read_text()):
+        if where and not Marker(where).evaluate():
+            continue  # a package for other machines
         try:
             found = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
