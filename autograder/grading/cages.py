@@ -33,7 +33,6 @@ from autograder.cage import landlock, syscalls
 from autograder.cage.probe import SPACES
 from autograder.errors import BadInputError
 
-TIERS = "ABCD"
 SAFE = "AB"
 HOME_BYTES = 256 << 20
 PROBE_SECONDS = 60
