@@ -86,6 +86,13 @@ def a_chapter(copy: Path) -> None:
     write(copy, "book/index.md", end, row + end)
 
 
+def a_fork(copy: Path) -> None:
+    url = "  url: https://github.com/"
+    settings = (copy / "_config.yml").read_text("utf8")
+    ours = next(line for line in settings.splitlines() if line.startswith(url))
+    write(copy, "_config.yml", ours, url + "ada/attention")
+
+
 def an_exercise(copy: Path) -> None:
     lay(copy, "exercise")
     write(copy, "autograder/exercises/ch11_sharpening/__init__.py", "ORDER = ()", 'ORDER = ("sharpen",)')
@@ -255,12 +262,13 @@ def a_family_of_checkpoints(copy: Path) -> None:
 def a_dependency(copy: Path) -> None:
     """Two, of which the second is pinned nowhere."""
     table = "dependencies = [\n"
-    rows = '    "packaging>=24",  # compares versions\n    "no-such-package>=1",  # does nothing\n'
+    rows = '    "Pygments>=2",  # colours code\n    "no-such-package>=1",  # does nothing\n'
     write(copy, "pyproject.toml", "\n" + table, "\n" + table + rows)
 
 
 STEPS = (
     a_chapter,
+    a_fork,
     an_exercise,
     a_misconception,
     an_accepted_style,
@@ -408,6 +416,16 @@ def test_a_chapter(built: Path) -> None:
         assert {"11_sharpening.html", "notebook_11_sharpening.html"} <= links
 
 
+def test_a_fork(released: Path, built: Path) -> None:
+    notebook = (released / "notebooks/ch11_sharpening/ch11_sharpening.ipynb").read_text("utf8")
+    assert "git+https://github.com/ada/attention@main" in notebook
+    links = [link["href"] for link in page(built, "11_sharpening").find(class_="tf-launch").find_all("a")]
+    assert any(
+        "colab" in link and "ada/attention/blob/main/notebooks/ch11_sharpening" in link for link in links
+    )
+    assert "your_name" not in notebook + " ".join(links)
+
+
 def test_an_exercise(released: Path, proof: dict[str, Any], built: Path) -> None:
     assert (proof["exercises"], proof["solution_score"], proof["max_score"], proof["blank_score"]) == (
         1,
@@ -532,7 +550,7 @@ def test_a_family_of_checkpoints(grown: Path) -> None:
 
 def test_a_dependency(grown: Path) -> None:
     found = outcomes(grown, "tests/test_lock.py", "-k", "declared")
-    assert "test_what_is_declared_is_pinned_at_a_version_that_fits[packaging>=24]" in found["PASSED"]
+    assert "test_what_is_declared_is_pinned_at_a_version_that_fits[Pygments>=2]" in found["PASSED"]
     assert found["FAILED"] == ["test_what_is_declared_is_pinned_at_a_version_that_fits[no-such-package>=1]"]
 
 
@@ -592,3 +610,11 @@ def test_a_chapter_that_is_not_there_is_told(spoilt: Path) -> None:
     done = run(spoilt, "book/build.py")
     assert done.returncode == 1
     assert "11_sharpning.md is in book/_toc.yml and does not exist" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="walls are made of Linux's parts")
+def test_what_code_can_do_opens_the_walls(spoilt: Path) -> None:
+    attempt(spoilt, "adds_two_numbers", "1 + 1")
+    told = json.loads(command(spoilt, "doctor", "--json").stdout)
+    assert told["tier"] == "D"
+    assert "adds_two_numbers (2)" in str(told["findings"])
