@@ -99,7 +99,13 @@ def of(wheel: str, files: Files, with_commands: bool = False) -> Files:
 def _described(wheel: str) -> dict[str, str]:
     """What a wheel says of itself, by file: as pyproject.toml has it, or as it is installed."""
     if not (project := _project()):
-        about = metadata.distribution(f"{PROJECT}-{wheel}")
+        try:
+            about = metadata.distribution(f"{PROJECT}-{wheel}")
+        except metadata.PackageNotFoundError as error:
+            raise BadInputError(
+                f"{ROOT} is neither the repository nor installed from its two wheels, which say what they "
+                "need. Run this in the repository, or install those."
+            ) from error
         licences = [f"licenses/{path}" for path in about.metadata.get_all("License-File") or ()]
         found = {part: about.read_text(part) for part in ("METADATA", COMMANDS, *licences)}
         return {part: text for part, text in found.items() if text}

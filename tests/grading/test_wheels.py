@@ -14,6 +14,7 @@ from scratch import ASSIGNMENT, ROOT, clean_python, hand_in, new_course, run
 
 import tfcore
 from autograder import wheels
+from autograder.errors import BadInputError
 from autograder.grading import cages
 
 NAMES = {wheel: f"transformers_from_first_principles_{wheel}" for wheel in ("tfcore", "autograder")}
@@ -157,4 +158,12 @@ def test_a_course_elsewhere_is_graded_end_to_end(made, students, tmp_path):
     assert {path.name: mine[path.name] for path in made.values()} == {
         path.name: path.read_bytes() for path in made.values()
     }
-    assert mine["guides/instructor_guide.md"] == (ROOT / "book" / "instructor_guide.md").read_bytes()
+    guide = "guides/instructor_guide.md"
+    assert mine[guide] == inside(made["autograder"])[f"autograder/bundled/{guide}"]
+
+
+def test_where_both_are_installed_as_one_no_wheel_can_be_made(monkeypatch):
+    """As in Colab, where pip installs the repository itself."""
+    monkeypatch.setattr(wheels, "_project", dict)
+    with pytest.raises(BadInputError, match="neither the repository nor installed from its two wheels"):
+        wheels.both()
