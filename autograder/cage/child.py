@@ -103,11 +103,12 @@ def make_shell() -> InteractiveShell:
 
 
 def _work_once(shell: InteractiveShell) -> None:
-    """Runs a cell and a call, so that no submission pays for what only the first one imports."""
+    """Runs a cell and a call, so that no submission pays for what only the first one imports.
+
+    A sum of tensors that is watched brings torch's compiler, which takes most of a second.
+    """
     _run(shell, np.frombuffer(b"None", np.uint8), limit=60)
-    forbidden = ["torch.softmax"]
-    calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden)
-    calling.call(np.exp, [np.ones(2)], {}, forbidden, metered=True)
+    calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden=["torch.softmax"])
 
 
 def _draw_once() -> None:

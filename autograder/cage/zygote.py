@@ -90,9 +90,6 @@ def main() -> None:
             return
         order = wire.receive(control)
         if tag == b"F":
-            for name in order["imports"]:
-                importlib.import_module(name)
-            gc.freeze()
             wire.send(control, {"pid": nursery.fork(descriptors[0], order)})
         else:
             wire.send(control, {"killed": nursery.end(order["pid"])})
