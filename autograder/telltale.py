@@ -55,12 +55,13 @@ TELLTALE = {
     "f_globals": SEARCHES,
     "f_locals": SEARCHES,
     "tb_frame": SEARCHES,
+    **{f"{module}.*": SEARCHES for module in ("sys", "gc", "inspect", "builtins", "threading")},
     "builtins.exec": HIDES,
     "builtins.eval": HIDES,
     "builtins.compile": HIDES,
     "builtins.__import__": HIDES,
 }
-"""A name, whole or with the module it belongs to, and what it may be there for."""
+"""A name, whole or with the module it belongs to, and what it may be there for; ``*`` is one put together."""
 
 WITHHOLDING = (BLINDS, TAKES)
 """What no notebook is for: its points are not given unseen."""
@@ -107,6 +108,9 @@ def _names(source: str) -> Iterator[tuple[str, int]]:
             yield _resolved(node, imports), node.lineno
         elif isinstance(node, ast.Constant | ast.BinOp) and (text := _text(node)):
             yield text, node.lineno
+        elif isinstance(node, ast.Call) and (module := imports.get(_looked_into(node))):
+            spelled = _text(node.args[1]) if len(node.args) > 1 else None
+            yield f"{module}.{spelled or '*'}", node.lineno
 
 
 def _resolved(node: ast.Attribute | ast.Name, imports: dict[str, str]) -> str:
@@ -120,6 +124,12 @@ def _resolved(node: ast.Attribute | ast.Name, imports: dict[str, str]) -> str:
         return ".".join(["", *reversed(parts)])
     root = imports.get(step.id) or (step.id if parts else f"builtins.{step.id}")
     return ".".join([root, *reversed(parts)])
+
+
+def _looked_into(call: ast.Call) -> str:
+    """What ``getattr(sys, name)`` or ``vars(sys)`` takes something of, if it has a name."""
+    by_name = isinstance(call.func, ast.Name) and call.func.id in ("getattr", "vars")
+    return call.args[0].id if by_name and call.args and isinstance(call.args[0], ast.Name) else ""
 
 
 def _text(node: ast.AST) -> str | None:

@@ -427,6 +427,7 @@ ON_POINTS = (
             except RuntimeError:
                 pass
         """,
+        told="gc.*",
     ),
     Attack(
         "returns what it was given as public answers",

@@ -15,8 +15,15 @@ WRITTEN = {
         "import sys\nsys.modules['x']",
         "import sys as s\ns.modules",
         "from sys import modules as m",
+        "import sys\ngetattr(sys, 'mod' + 'ules')",
         "vars(__import__('sys'))\ngetattr(sys, 'x')\nx = 'sys.modules'",
     ],
+    "sys.*": [
+        "import sys\ngetattr(sys, f'mod{x}')",
+        "import sys as s\ngetattr(s, ''.join(['mod', 'ules']))",
+        "import sys\nvars(sys)[name]",
+    ],
+    "gc.*": ["import gc\ngetattr(gc, '_'.join(['get', 'objects']))()"],
     "setprofile": [
         "sys.setprofile(None)",
         "getattr(sys, 'set' + 'profile')(None)",
@@ -46,6 +53,7 @@ def test_the_line_is_shown_and_each_name_told_once():
     "source",
     [
         "list(model.modules())\nmodel.eval()\ntorch.stack([x])\nre.compile('x')",
+        "import sys, torch\ngetattr(sys, 'gettrace', None)\ngetattr(torch, name)\nvars(model)",
         "'the lion left its cage. It was too old'",
         "# sys.setprofile\n\n'''exec(x) would do the same'''",
         "this is no Python sys.modules",
