@@ -19,7 +19,10 @@ WRITTEN = "Because each row is a set of weights: it must sum to one, and the lar
 
 
 def as_bytes(notebook: Notebook) -> bytes:
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+    """The file; half a pair of surrogates, which is no text, is escaped as JSON does."""
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
+        errors="backslashreplace"
+    )
 
 
 def handed_in(

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 from scratch import ASSIGNMENT, graded, in_process, tree
@@ -13,9 +14,11 @@ from autograder.collecting import collect
 from autograder.errors import BadInputError
 from autograder.grading import gradebook
 from autograder.layout import Course
+from autograder.release import notebooks
 from autograder.samples import simulate as simulating
+from autograder.samples.accidents import TRICKS
 from autograder.samples.simulate import KINDS, MISTAKES, shares, simulate
-from autograder.samples.students import FILES, READABLE
+from autograder.samples.students import BEFALLS, FILES, READABLE, Sheet, attacks_on, broken, hostile
 
 STUDENTS = 24
 
@@ -79,6 +82,15 @@ def test_the_command_says_what_it_made(course):
     assert again.exit_code == 2
     assert "is there already" in " ".join(again.stderr.split())
     assert in_process("simulate", "ch99", cwd=course).exit_code == 2
+
+
+@pytest.mark.parametrize("assignment", [ASSIGNMENT, "ch10_capstone"])
+def test_every_accident_and_every_attack_becomes_a_file(template, assignment):
+    ((name, released),) = notebooks(Course.at(template), assignment).items()
+    sheet = Sheet(name, json.loads(released), exercises.of_assignment(assignment), Random(1))
+    made = [broken(sheet, what) for what in (*FILES, *BEFALLS)]
+    made += [hostile(sheet, what) for what in (*TRICKS, *attacks_on(assignment))]
+    assert len({student.what for student, _ in made}) == len(made) > 50
 
 
 @pytest.fixture(scope="module")
