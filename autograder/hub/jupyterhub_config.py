@@ -2,7 +2,8 @@
 
 Copy this file and `nbgrader_config.py` into a folder of their own, set the three names below, and start the
 hub in that folder as root: `jupyterhub`. It serves this machine alone until a web server with a certificate
-stands in front of it. To try it first on a machine of one's own, without root, accounts and passwords:
+stands in front of it. To try it first on a machine of one's own, without root, accounts and passwords, where
+homes are then `/tmp/NAME`:
 
     jupyterhub --JupyterHub.authenticator_class=dummy --JupyterHub.spawner_class=simple
 """
@@ -33,8 +34,6 @@ c.Authenticator.allow_all = True
 # as in the trial, a student can read what the others hand in, and nbgrader remarks that it is another's.
 c.JupyterHub.spawner_class = "localprocess"
 c.Spawner.default_url = "/lab"
-# A terminal of JupyterLab is else a login shell, which forgets the PATH below.
-c.Spawner.args = ["--ServerApp.terminado_settings=shell_command=['/bin/bash']"]
 
 # All work in the hub's own environment. Students can read what is in it, also the right answers that the
 # grader is tested with, and the clone that it was installed from. Who minds gives students an environment of
@@ -47,14 +46,22 @@ c.Spawner.environment = {
     "COURSE_EXCHANGE": str(EXCHANGE),
 }
 
+# A terminal of JupyterLab is else a login shell, which forgets the PATH above.
+shell = "--ServerApp.terminado_settings=shell_command=['/bin/bash']"
+
+# JupyterLab shows formgrader in a frame, which a hub forbids. All servers have one host name: where students
+# could lay a trap on theirs for the teacher, give each a name of its own by `c.JupyterHub.subdomain_host`.
+framed = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
+
 
 def prepare(spawner: Any) -> None:
-    """Tells the teacher's server where the course is; students get no formgrader, whatever the menu says."""
+    """Gives the teacher's server the course; a student's has no formgrader, whatever the menu says."""
     if spawner.user.name == TEACHER:
         spawner.environment["COURSE"] = str(COURSE)
+        spawner.args = [shell, f"--ServerApp.tornado_settings={framed}"]
     else:
         without = "--ServerApp.jpserver_extensions=nbgrader.server_extensions.formgrader=False"
-        spawner.args = [*spawner.args, without]
+        spawner.args = [shell, without]
 
 
 c.Spawner.pre_spawn_hook = prepare

@@ -248,7 +248,9 @@ def test_from_the_release_to_the_feedback(hub, students):
 
 def nobody_sees_another(hub, teacher, ada, bob):
     """Bob has no way to what Ada handed in, nor to the course, where he has an account of his own."""
-    assert teacher.ask("GET", "formgrader/").status_code == 200
+    shown = teacher.ask("GET", "formgrader/")
+    assert shown.status_code == 200
+    assert shown.headers["Content-Security-Policy"] == "frame-ancestors 'self'", "JupyterLab cannot show it"
     assert bob.ask("GET", "formgrader/").status_code == 404
     assert bob.browser.get(f"{ada.base}/api/contents", timeout=60).status_code == 403
     inbound = hub.exchange / COURSE["course_id"] / "inbound"
