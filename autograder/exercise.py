@@ -7,13 +7,14 @@ student's `check`, the grader's hidden cases and `autograder verify` all come fr
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from types import ModuleType
 from typing import Any, Literal
 
@@ -180,7 +181,9 @@ class Answer:
 
     def source(self, named: str) -> str:
         """The implementation as a student would have typed it, under the name of the exercise."""
-        lines = textwrap.dedent(inspect.getsource(self.function)).splitlines()
+        classes = _classes(self.function.__module__) if inspect.isclass(self.function) else {}
+        text = classes.get(self.function.__name__) or inspect.getsource(self.function)
+        lines = textwrap.dedent(text).splitlines()
         start = next(i for i, line in enumerate(lines) if line.startswith(("def ", "class ")))
         head = lines[start].replace(self.function.__name__, named, 1)
         return "\n".join([head, *lines[start + 1 :]]) + "\n"
@@ -194,6 +197,16 @@ class Answer:
         needed = {n: m for n, m in modules.items() if m.split(".")[0] not in ("tfcore", "autograder")}
         lines = [f"import {n}" if n == module else f"import {module} as {n}" for n, module in needed.items()]
         return "\n".join([*lines, "", "", source]) if lines else source
+
+
+@cache
+def _classes(module: str) -> dict[str, str]:
+    """The text of each class of a module, read once: `inspect` reads the whole module for every class."""
+    text = inspect.getsource(sys.modules[module])
+    lines, nodes = text.splitlines(), ast.parse(text).body
+    return {
+        n.name: "\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in nodes if isinstance(n, ast.ClassDef)
+    }
 
 
 @dataclass(frozen=True)
