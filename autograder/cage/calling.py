@@ -195,6 +195,10 @@ def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[
             return func(*args, **(kwargs or {}))
 
     class SeenBelow(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # True would import torch's compiler, which takes a second
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if (name := _plain(func.__name__)) in names:
                 seen.append(f"torch.{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import importlib
 import io
 import os
 import signal
@@ -105,8 +106,9 @@ def make_shell() -> InteractiveShell:
 def _work_once(shell: InteractiveShell) -> None:
     """Runs a cell and a call, so that no submission pays for what only the first one imports.
 
-    A sum of tensors that is watched brings torch's compiler, which takes most of a second.
+    Torch's optimizers bring its compiler, which takes most of a second.
     """
+    importlib.import_module("torch._dynamo")
     _run(shell, np.frombuffer(b"None", np.uint8), limit=60)
     calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden=["torch.softmax"])
 
