@@ -1,0 +1,153 @@
+"""Runs the console of the instructor guide in a scratch course: ``python book/guide_console.py`` records it.
+
+What stands behind a ``$`` in a block after the comment ``% run`` is run, and what it printed takes the place
+of what stood below it. A ``diff`` after ``% apply`` is applied to a copy of the course, ``% mark STUDENT
+POINTS`` does what a teacher does in formgrader. Text is broken at 60 columns; of a long output the middle is
+left out. `tests/book/test_book_guides.py` goes the same way with a smaller class.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "book" / "instructor_guide.md"
+WIDTH = 60
+FIRST, LAST = 18, 6
+"""So many lines of a long output are shown."""
+CLONE = ("autograder", "tfcore", "solutions", "nbgrader_config.py", "requirements.txt")
+"""What the commands need of the repository."""
+HOME = "/home/you"
+"""What the page says for the folder that all of it happens in."""
+STEP = re.compile(
+    r"^% run\n```console\n(?P<console>.*?)^```$"
+    r"|^% apply\n```diff\n(?P<diff>.*?)^```$"
+    r"|^% mark (?P<student>\S+) (?P<points>\S+)$",
+    re.M | re.S,
+)
+
+
+@dataclass
+class Ran:
+    """A command as it stands in the page, what it printed, and how it ended."""
+
+    typed: str
+    printed: str
+    code: int
+
+
+def typed_in(console: str) -> Iterator[tuple[str, str]]:
+    """The commands of a block, each as it is typed, with what stands below it."""
+    for one in re.finditer(r"^(\$ (?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", console, re.M):
+        yield one[1], one[2]
+
+
+class Walk:
+    """A scratch folder with a copy of the course, and where the walk has come to in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clone = self.here = folder / "transformers"
+        self.clone.mkdir()
+        for name in CLONE:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self.clone / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, self.clone)
+
+    def type(self, typed: str) -> Ran:
+        """Runs a command in a shell, in the folder where the last one ended."""
+        place = self.folder / "here"
+        script = f"{typed.removeprefix('$ ')}\ncode=$?\npwd > {place}\nexit $code"
+        ran = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.here,
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "PYTHONPATH": str(self.clone),
+                "COLUMNS": str(WIDTH),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.here = Path(place.read_text().strip())
+        return Ran(typed, shown(ran.stdout.replace(str(self.folder), HOME)), ran.returncode)
+
+    def apply(self, diff: str) -> None:
+        """Changes the copy of the course."""
+        subprocess.run(["git", "apply", "--unidiff-zero"], cwd=self.clone, input=diff, text=True, check=True)
+
+    def mark(self, student: str, points: float) -> None:
+        """Gives points for the first written answer that waits, as formgrader does."""
+        from nbgrader.api import Gradebook
+
+        with Gradebook(f"sqlite:///{self.here / 'gradebook.db'}") as book:
+            (submission,) = book.student_submissions(student)
+            grade = next(
+                one
+                for notebook in submission.notebooks
+                for one in notebook.grades
+                if one.needs_manual_grade and one.auto_score is None
+            )
+            grade.manual_score, grade.needs_manual_grade = points, False
+            book.db.commit()
+
+
+def shown(printed: str) -> str:
+    """An output as the page shows it: narrow, and the middle left out if it is long."""
+    told = [
+        textwrap.wrap(line, WIDTH, break_on_hyphens=False) if len(line) > WIDTH else [line.rstrip()]
+        for line in printed.splitlines()
+    ]
+    if sum(map(len, told)) > FIRST + LAST:
+        told = [*within(told, FIRST), ["..."], *within(told[::-1], LAST)[::-1]]
+    return "".join(f"{line}\n" for lines in told for line in lines)
+
+
+def within(told: list[list[str]], most: int) -> list[list[str]]:
+    """So many from the beginning that there are no more lines than that."""
+    heights = accumulate(map(len, told))
+    return [lines for lines, height in zip(told, heights, strict=True) if height <= most]
+
+
+def walk(page: str, folder: Path) -> Iterator[tuple[re.Match[str], list[Ran]]]:
+    """Does every step of the page, in order; gives each with what its commands printed."""
+    here = Walk(folder)
+    for step in STEP.finditer(page):
+        ran: list[Ran] = []
+        if step["console"]:
+            ran += [here.type(typed) for typed, _ in typed_in(step["console"])]
+        elif step["diff"]:
+            here.apply(step["diff"])
+        else:
+            here.mark(step["student"], float(step["points"]))
+        yield step, ran
+
+
+def main() -> None:
+    page, made, done = PAGE.read_text(), "", 0
+    with tempfile.TemporaryDirectory() as folder:
+        for step, ran in walk(page, Path(folder)):
+            for one in ran:
+                print(f"{one.typed}{one.printed}", end="", flush=True)
+            text = "".join(one.typed + one.printed for one in ran)
+            made += page[done : step.start()]
+            made += f"% run\n```console\n{text}```" if ran else step[0]
+            done = step.end()
+    PAGE.write_text(made + page[done:])
+
+
+if __name__ == "__main__":
+    main()
