@@ -67,12 +67,23 @@ def append(copy: Path, path: str, text: str) -> None:
 
 PAGE = "book/11_sharpening.md"
 EXERCISE = "autograder/exercises/ch11_sharpening/sharpen.py"
-ANSWER = """def sharpen(weights, power=2.0):
+ANSWER = '''def sharpen(weights, power=2.0):
+    """Raise weights to a power.
+
+    Returns:
+        The new weights, in the shape of the old.
+    """
     ### BEGIN SOLUTION
     raised = weights**power
     return raised / raised.sum(axis=-1, keepdims=True)
-    ### END SOLUTION"""
-"""Two cells with what nbgrader knows of them."""
+    ### END SOLUTION'''
+PICTURE = """import matplotlib.pyplot as plt
+
+try:
+    plt.bar(range(2), sharpen(np.array([0.75, 0.25])))
+    plt.show()
+except NotImplementedError:
+    print("The picture waits for sharpen.")"""
 
 
 def a_chapter(copy: Path) -> None:
@@ -100,12 +111,15 @@ def an_exercise(copy: Path) -> None:
     notebook = json.loads(path.read_text("utf8"))
     marks = {"schema_version": 3, "task": False}
     answer = {"grade_id": "sharpen_answer", "solution": True, "grade": False, "locked": False}
-    check = {"grade_id": "sharpen", "solution": False, "grade": True, "locked": True, "points": 4}
-    for source, told in ((ANSWER, answer), ("check(sharpen).score", check)):
-        cell = {"cell_type": "code", "id": told["grade_id"], "source": source, "outputs": []}
-        notebook["cells"].append(
-            {**cell, "execution_count": None, "metadata": {"nbgrader": {**marks, **told}}}
-        )
+    check = {"grade_id": "sharpen", "solution": False, "grade": True, "locked": True, "points": 17}
+    course = {"title": "1. sharpen", "minutes": 45, "difficulty": 1}
+    for name, source, metadata in (
+        ("sharpen_answer", ANSWER, {"nbgrader": {**marks, **answer}}),
+        ("sharpen", "check(sharpen).score", {"nbgrader": {**marks, **check}, "course": course}),
+        ("picture", PICTURE, {}),
+    ):
+        cell = {"cell_type": "code", "id": name, "source": source, "metadata": metadata}
+        notebook["cells"].append({**cell, "outputs": [], "execution_count": None})
     path.write_text(json.dumps(notebook), "utf8")
     row = '    "ch10_capstone/find_coreference_head": "Look, cut, patch",\n'
     write(copy, "autograder/sections.py", row, row + '    "ch11_sharpening/sharpen": "The idea",\n')
@@ -427,19 +441,20 @@ def test_a_fork(released: Path, built: Path) -> None:
 
 
 def test_an_exercise(released: Path, proof: dict[str, Any], built: Path) -> None:
-    assert (proof["exercises"], proof["solution_score"], proof["max_score"], proof["blank_score"]) == (
-        1,
-        4,
-        4,
-        0,
-    )
+    assert proof["exercises"] == 1
+    assert proof["solution_score"] == proof["max_score"] == 17
+    assert proof["blank_score"] == 0
+    found = outcomes(released, "tests/exercises/test_exercises_declarations.py", "-k", "sharpen")
+    assert (found["FAILED"], found["ERROR"], found["SKIPPED"]) == ([], [], []), found["said"][0]
+    assert "test_a_notebook_runs_from_top_to_bottom[blank-ch11_sharpening]" in found["PASSED"]
     student = json.loads((released / "notebooks/ch11_sharpening/ch11_sharpening.ipynb").read_text("utf8"))
     sources = {cell["id"]: "".join(cell["source"]) for cell in student["cells"]}
     assert sources["sharpen"] == "check(sharpen).score"
     assert "NotImplementedError" in sources["sharpen_answer"]
     assert "raised" not in sources["sharpen_answer"]
     table = page(built, "notebook_11_sharpening").find("table", class_="tf-exercises")
-    assert "4" in table.get_text()
+    rows = [[cell.get_text() for cell in row.find_all(["th", "td"])] for row in table.find_all("tr")]
+    assert ["1. sharpen", "17", "45"] in [row[:3] for row in rows]
 
 
 def test_a_misconception(answers: dict[str, dict[str, Any]]) -> None:
@@ -573,10 +588,10 @@ def twin(weights, power=2.0):
 
 def test_other_points_than_declared_are_refused(spoilt: Path) -> None:
     path = "solutions/ch11_sharpening/ch11_sharpening.ipynb"
-    write(spoilt, path, '"points": 4', '"points": 5')
+    write(spoilt, path, '"points": 17', '"points": 5')
     done = command(spoilt, "release", "ch11_sharpening")
     assert done.returncode == 2
-    assert "the test cell 'sharpen' has 5 points, its exercise declares 4" in " ".join(done.stderr.split())
+    assert "the test cell 'sharpen' has 5 points, its exercise declares 17" in " ".join(done.stderr.split())
 
 
 def test_what_is_wrong_in_a_page_is_told(spoilt: Path) -> None:
