@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import build
 import pytest
 import yaml
 from book_paths import ROOT
@@ -84,10 +85,12 @@ def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
         ("book/tfwidgets/draws.py", "drawn = 'eight'"),
     )
     for name, line in imported:
+        before = build.Book(scratch).inputs()["code"]
         (scratch / name).write_text(f"{line}\n")
-        code, said = run(scratch)
-        assert code == 0
-        assert "1 pages executed" in said, f"a page was not executed again after {name} had changed"
+        assert build.Book(scratch).inputs()["code"] != before, f"a change of {name} is not seen"
+    code, said = run(scratch)
+    assert code == 0
+    assert "1 pages executed" in said, "the page was not executed again after its imports had changed"
     assert "forty-three eight" in page.read_text()
 
 
