@@ -22,7 +22,7 @@ from bs4 import BeautifulSoup
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from autograder import classroom, colab, forbidden, release, telltale
+from autograder import bundles, classroom, colab, forbidden, release, telltale
 from autograder.errors import BadInputError
 from autograder.layout import Course
 
@@ -195,6 +195,12 @@ def test_settings_that_do_not_say_where_are_refused(course: Course, settings: st
         release.made(course, ASSIGNMENT)
 
 
+def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> None:
+    (bundle,) = bundles.KINDS["instructor"](course, [ASSIGNMENT], "")
+    (course.root / colab.SETTINGS).write_bytes(bundle.files[colab.SETTINGS])
+    assert colab.repository(course) == (FORK, "spring")
+
+
 def test_the_grader_reads_the_cell_and_finds_nothing_in_it() -> None:
     source = cell_for(PUBLISHED)
     assert forbidden.statements(source)
@@ -365,9 +371,7 @@ def test_a_push_without_a_notebook_is_told_why(tmp_path: Path) -> None:
 
 
 def test_a_repository_for_classroom_names_ours(course: Course) -> None:
-    from autograder.bundles import KINDS
-
-    (bundle,) = KINDS["classroom"](course, [ASSIGNMENT], "")
+    (bundle,) = bundles.KINDS["classroom"](course, [ASSIGNMENT], "")
     assert set(bundle.files) == {".github/workflows/classroom.yml", f"{ASSIGNMENT}.ipynb"}
     workflow = yaml.safe_load(bundle.files[".github/workflows/classroom.yml"])
     assert workflow["name"] == "Autograding Tests"
@@ -377,7 +381,7 @@ def test_a_repository_for_classroom_names_ours(course: Course) -> None:
     assert step == {"uses": "ada/attention/.github/actions/grade@spring", "with": {"assignment": ASSIGNMENT}}
     (course.root / colab.SETTINGS).write_text("repository: {url: https://gitlab.com/a/b, branch: main}\n")
     with pytest.raises(BadInputError, match=r"https://github\.com/OWNER/REPOSITORY"):
-        KINDS["classroom"](course, [ASSIGNMENT], "")
+        bundles.KINDS["classroom"](course, [ASSIGNMENT], "")
 
 
 # Workflows and images: nothing here can run them, so their linters read them
