@@ -131,9 +131,10 @@ def _operator(frame: types.FrameType, forbidden: set[tuple[str, ...]]) -> str | 
     return next((name for package, *names in forbidden for name in names if name in called), None)
 
 
-def _plain(name: Any) -> str:
+@cache
+def _plain(name: str) -> str:
     """What torch calls `softmax` in other places: ``_softmax.default``, ``special_softmax``."""
-    return re.sub(r"^_?(special_|sparse_|masked_)?", "", str(name).partition(".")[0])
+    return re.sub(r"^_?(special_|sparse_|masked_)?", "", name.partition(".")[0])
 
 
 @contextlib.contextmanager
@@ -148,6 +149,7 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
         return
     short = {tuple(name.split(".")[:: len(name.split(".")) - 1 or 1]) for name in forbidden}
     packages = {name[0] for name in short}
+    harmless: set[tuple[str, str]] = set()
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # at every call, so it leaves early
         if event == "call":
@@ -161,12 +163,13 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             module = getattr(arg, "__module__", None) or type(owner).__module__
         else:
             return
-        package = str(module).partition(".")[0]
-        if package not in packages:
-            return
-        name = _plain(name)
-        if ((package, name) in short or (package,) in short) and module != METERS:
-            seen.append(f"{module}.{name}")
+        if not type(module) is type(name) is str or (module, name) in harmless:
+            return  # to compare or to write an object of the student's would run their code, unwatched
+        package, plain = module.partition(".")[0], _plain(name)
+        if package in packages and ((package, plain) in short or (package,) in short) and module != METERS:
+            seen.append(f"{module}.{plain}")
+        else:
+            harmless.add((module, name))
 
     with _seeing_torch(short, seen), watch.kept(see) as switched_off:
         yield
@@ -190,7 +193,7 @@ def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[
 
     class Seen(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (name := _plain(getattr(func, "__name__", ""))) in names:
+            if (name := _plain(str(getattr(func, "__name__", "")))) in names:
                 seen.append(f"torch.{name}")
             return func(*args, **(kwargs or {}))
 
