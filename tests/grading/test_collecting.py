@@ -279,3 +279,34 @@ def test_the_command_says_what_it_did(course, tmp_path):
     told = json.loads(in_process("collect", *where, "--json", cwd=course).stdout)
     assert told["unchanged"] == ["ada", "bob"]
     assert len(told["problems"]) == 1
+
+
+def test_an_encrypted_notebook_is_told_and_the_others_are_taken(course, tmp_path):
+    path = zipped(tmp_path / "class.zip", {f"ada/{NAME}": "{}", f"bob/{NAME}": "{}"})
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # the first entry of the directory says that it is encrypted
+    path.write_bytes(data)
+    done = collect(Course.at(course), ASSIGNMENT, path, tmp_path / "s")
+    assert done.remarks[0] == f"left out 'ada/{NAME}': it is encrypted"
+    assert collected(tmp_path / "s") == {"bob": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("members", "platform", "told"),
+    [
+        ({f"ada/{NAME}": "{}"}, "blackboard", "no platform is called 'blackboard'"),
+        ({f"{n}.txt": "" for n in range(4)}, None, "holds more than 3 files"),
+        (
+            {f"e/submission_1/{NAME}": "{}", "e/submission_metadata.yml": "a: [1"},
+            "gradescope",
+            "submission_metadata.yml cannot be read",
+        ),
+    ],
+)
+def test_an_archive_that_cannot_be_used_is_refused_whole(
+    course, tmp_path, monkeypatch, members, platform, told
+):
+    monkeypatch.setattr("autograder.collecting.MOST_FILES", 3)
+    with pytest.raises(BadInputError, match=told):
+        collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s", platform)
+    assert not (tmp_path / "s").exists()
