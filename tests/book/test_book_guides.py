@@ -183,7 +183,7 @@ FEW = 24
 
 def beginning(printed: str) -> str:
     """How an output begins, without its numbers."""
-    return re.sub(r"[\d.]+", "#", printed.lstrip())[:30]
+    return re.sub(r"[\d.]+", "#", printed.partition("\n")[0].strip())[:30]
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_the_instructors_console_does_what_the_page_says(tmp_path: Path) -> None
             (0, 2) if " grade " in ran.typed else (0, 1) if " check " in ran.typed else (0,)
         ), ran
         assert beginning(ran.printed) == beginning(below), ran.typed
-    told = " ".join(done[-3].printed.split())
+    told = " ".join(done[-2].printed.split())
     assert "changed: ch02_qkv, soft_lookup: up for 3 with the same notebook" in told
     grades = (tmp_path / "autumn" / "grades.csv").read_text()
     assert re.search(r"^student-012,ch02_qkv,.*,2\.5,", grades, re.M), "the mark is in the table"
