@@ -191,7 +191,7 @@ def a_claim(copy: Path) -> None:
 ```{claim}
 claim: Squared weights attend to one key only.
 verdict: does not hold
-found: A weight of 0.4 becomes {number}`11_sharpening.largest_squared:.3f`.
+found: The largest of four weights becomes {number}`11_sharpening.largest_squared:.3f`.
 tested: "{numref}`fig-sharpened`"
 said: "folklore"
 ```
@@ -510,6 +510,8 @@ def test_a_claim(built: Path) -> None:
     assert "Squared weights attend to one key only." in claim.get_text()
     assert "tf-does-not-hold" in claim["class"]
     assert claim.find(class_="pasted-text").get_text() == "0.533"
+    found = outcomes(built, "tests/book/test_book_claims.py", "-k", "names_its_experiment")
+    assert (len(found["PASSED"]), found["FAILED"]) == (1, []), found["said"][0]
 
 
 @pytest.mark.browser
