@@ -106,6 +106,7 @@ def a_fork(copy: Path) -> None:
 
 def an_exercise(copy: Path) -> None:
     lay(copy, "exercise")
+    write(copy, "book/api_numpy.md", "tfcore.scaling\n", "tfcore.scaling\ntfcore.sharpening\n")
     write(copy, "autograder/exercises/ch11_sharpening/__init__.py", "ORDER = ()", 'ORDER = ("sharpen",)')
     path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
     notebook = json.loads(path.read_text("utf8"))
@@ -444,9 +445,14 @@ def test_an_exercise(released: Path, proof: dict[str, Any], built: Path) -> None
     assert proof["exercises"] == 1
     assert proof["solution_score"] == proof["max_score"] == 17
     assert proof["blank_score"] == 0
-    found = outcomes(released, "tests/exercises/test_exercises_declarations.py", "-k", "sharpen")
+    files = ["tests/exercises/test_exercises_declarations.py", "tests/book/test_book_api.py"]
+    found = outcomes(released, *files, "-k", "sharpen or every_module_of_tfcore")
     assert (found["FAILED"], found["ERROR"], found["SKIPPED"]) == ([], [], []), found["said"][0]
-    assert "test_a_notebook_runs_from_top_to_bottom[blank-ch11_sharpening]" in found["PASSED"]
+    rules = {"test_every_module_of_tfcore_is_listed_once"}
+    rules |= {
+        f"test_a_notebook_runs_from_top_to_bottom[{kind}-ch11_sharpening]" for kind in ("solved", "blank")
+    }
+    assert rules <= {*found["PASSED"]}
     student = json.loads((released / "notebooks/ch11_sharpening/ch11_sharpening.ipynb").read_text("utf8"))
     sources = {cell["id"]: "".join(cell["source"]) for cell in student["cells"]}
     assert sources["sharpen"] == "check(sharpen).score"
