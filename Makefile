@@ -37,8 +37,8 @@ test-fast: $(SETUP) ## the tests that take no longer than a few seconds each
 coverage: export COVERAGE_FILE := $(CURDIR)/_build/coverage/data
 coverage: $(SETUP) ## which lines of tfcore and autograder the tests run; fails under 95 %
 	@rm -rf _build/coverage
-	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore
-	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore; \
+	  failed=$$?; $(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$failed
 
 lint: $(SETUP) ## style and types
 	@$(BIN)/ruff check .
