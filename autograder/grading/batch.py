@@ -242,8 +242,11 @@ class _Run:
         progress(self.done, len(self.found.submissions))
 
     def _tasks(self, progress: Progress) -> Iterator[tuple[str, Task]]:
-        """The tasks that no verdict is known for, read one by one; equal submissions make one task."""
-        for submission in self.found.submissions:
+        """The tasks that no verdict is known for, read one by one; equal submissions make one task.
+
+        They come assignment by assignment, since a judge remembers what it has found for one.
+        """
+        for submission in sorted(self.found.submissions, key=lambda one: one.assignment):
             store, released = (
                 self._store(submission),
                 self.releases[submission.assignment][submission.notebook],
