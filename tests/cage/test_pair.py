@@ -149,16 +149,22 @@ def softmax(x, axis=-1): return np.zeros(x.shape)
 
 
 def test_the_child_holds_no_exercise_and_no_secret(grade_file):
-    """Walks all objects of the child and prints what speaks of the grader; nothing may be found."""
+    """Walks what the child's modules hold and prints what speaks of the grader; nothing may be found."""
     source = textwrap.dedent("""
-        import gc, os, sys
+        import os, sys
         tasks = ("tfcore.data", "tfcore.data.")  # to train on, open to all
         ours = [m for m in sys.modules if m.startswith(("tfcore.", "autograder."))]
         found = [m for m in ours if not m.startswith(tasks)]
         words = ("misconception", "no_maximum", "1729", "gradebook")
-        for o in gc.get_objects():
-            if isinstance(o, dict):
-                found += [k for k in list(o) if isinstance(k, str) and k in words[:2]]
+        todo, done = [vars(m) for m in list(sys.modules.values()) if hasattr(m, "__dict__")], set()
+        while todo:
+            names = todo.pop()
+            if id(names) not in done:
+                done.add(id(names))
+                found += [k for k in list(names) if isinstance(k, str) and k in words[:2]]
+                values = [v for v in list(names.values()) if isinstance(v, (dict, type, type(os.walk)))]
+                todo += [v if isinstance(v, dict) else vars(v) for v in values]
+        assert len(done) > 10_000, len(done)
         found += [f"{k}={v}" for k, v in os.environ.items() if any(w in v for w in words)]
         if found:
             raise RuntimeError(str(found))
