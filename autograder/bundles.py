@@ -110,8 +110,8 @@ def of_classroom(course: Course, assignment: str) -> Bundle:
     published = colab.repository(course)
     if published is None or not published[0].startswith(GITHUB):
         raise BadInputError(
-            f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, and {colab.SETTINGS} names no such place. "
-            "Publish the course there, and write the address under `repository: url:`."
+            f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, and {colab.SETTINGS} names no such "
+            "place. Publish the course there, and write the address under `repository: url:`."
         )
     names = {
         "COURSE": published[0].removeprefix(GITHUB).removesuffix(".git"),
