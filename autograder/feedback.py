@@ -25,6 +25,7 @@ from autograder.files import FULL, require_writable, write_atomically, write_if_
 from autograder.grading import gradebook
 from autograder.grading.submissions import SECRET
 from autograder.layout import CONFIG, Course
+from autograder.workers import end_with_parent
 
 Progress = Callable[[int, int], None]
 BESIDE = ("timestamp.txt", SECRET)
@@ -146,7 +147,7 @@ def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterato
             yield page, render(course, page)
         return
     count = min(workers or os.cpu_count() or 1, len(pages))
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
         yield from zip(pages, pool.map(render, [course] * len(pages), pages, chunksize=4), strict=True)
 
 

@@ -23,6 +23,7 @@ from autograder.grading.session import Limits
 from autograder.grading.verdict import Verdict
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
+from autograder.workers import end_with_parent
 
 HIDDEN_SEED = 1405006
 """Draws the hidden cases where a course has drawn no seed of its own yet."""
@@ -132,7 +133,7 @@ def try_all(
     total, done = 2 * sum(len(exercises.find(name).answers) for name in names), 0
     checked: dict[str, list[Report]] = {}
     graded: dict[str, Report] = {}
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _one_thread) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
         # the last exercises of the course are the longest: they begin first
         running = {pool.submit(_checked, name): name for name in reversed(names)}
         for future in as_completed(running):
@@ -152,7 +153,8 @@ def try_all(
     ]
 
 
-def _one_thread() -> None:
+def _begin() -> None:
+    end_with_parent()
     import torch
 
     torch.set_num_threads(1)

@@ -2,7 +2,11 @@
 
 import json
 import re
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
 from scratch import ASSIGNMENT, ROOT, command, in_process, tree
 
@@ -49,6 +53,23 @@ def test_verify_holds(course, tmp_path):
     assert page.read_text("utf8").splitlines() == committed.read_text("utf8").splitlines(), (
         "out of step: autograder verify --page book/kill_matrix.md"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a process of its parent's end")
+def test_nothing_of_a_killed_verify_lives_on(course):
+    command = [sys.executable, "-m", "autograder.cli", "verify", ASSIGNMENT]
+    started = subprocess.Popen(command, cwd=course, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children = []
+    while not any("spawn_main" in " ".join(child.cmdline()) for child in children):
+        assert started.poll() is None
+        children = psutil.Process(started.pid).children(recursive=True)
+        time.sleep(0.05)
+    started.kill()
+    started.wait()
+    gone, alive = psutil.wait_procs(children, timeout=20)
+    assert gone
+    assert not alive
 
 
 def with_bank(exercise, misconceptions=(), styles=()):

@@ -24,6 +24,7 @@ MODULES = (
     "scrollers",
     "lean",
     "icons",
+    "missing",
 )
 
 
