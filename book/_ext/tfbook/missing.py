@@ -1,4 +1,4 @@
-"""Where the page for wrong addresses looks for the book: at the root of its host, or where PAGES_PATH says."""
+"""Where the page for wrong addresses looks for the book: at its host's root, or where PAGES_PATH says."""
 
 from __future__ import annotations
 
