@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 LONGEST = 50
 """Parts of a dotted name that are looked at; ``torch.nn.functional.softmax`` has four."""
@@ -87,6 +88,7 @@ def told(found: str, written: str | None = None) -> str:
     return f"`{written or found}` is what this exercise asks you to write. Write it yourself."
 
 
+@lru_cache(maxsize=256)
 def statements(source: str) -> list[ast.stmt]:
     """The statements of a cell, magics and shell lines left out; none if it does not parse."""
     plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())

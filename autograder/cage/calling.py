@@ -188,27 +188,42 @@ def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[
     if not names or "torch" not in sys.modules:
         yield
         return
+    calls, operators = _modes()
+    with calls(names, seen), operators(names, seen) if _are_operators(names) else contextlib.nullcontext():
+        yield
+
+
+@cache
+def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What torch asks at each of its functions, and at each operator below them; made once."""
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Seen(TorchFunctionMode):
+        def __init__(self, names: frozenset[str], seen: list[str]) -> None:
+            super().__init__()
+            self.names, self.seen = names, seen
+
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (name := _plain(str(getattr(func, "__name__", "")))) in names:
-                seen.append(f"torch.{name}")
+            if (name := _plain(str(getattr(func, "__name__", "")))) in self.names:
+                self.seen.append(f"torch.{name}")
             return func(*args, **(kwargs or {}))
 
     class SeenBelow(TorchDispatchMode):
+        def __init__(self, names: frozenset[str], seen: list[str]) -> None:
+            super().__init__()
+            self.names, self.seen = names, seen
+
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False  # True would import torch's compiler, which takes a second
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (name := _plain(func.__name__)) in names:
-                seen.append(f"torch.{name}")
+            if (name := _plain(func.__name__)) in self.names:
+                self.seen.append(f"torch.{name}")
             return func(*args, **(kwargs or {}))
 
-    with Seen(), SeenBelow() if _are_operators(names) else contextlib.nullcontext():
-        yield
+    return Seen, SeenBelow
 
 
 @cache

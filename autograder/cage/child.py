@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib
 import io
 import os
 import signal
@@ -104,11 +103,7 @@ def make_shell() -> InteractiveShell:
 
 
 def _work_once(shell: InteractiveShell) -> None:
-    """Runs a cell and a call, so that no submission pays for what only the first one imports.
-
-    Torch's optimizers bring its compiler, which takes most of a second.
-    """
-    importlib.import_module("torch._dynamo")
+    """Runs a cell and a call, so that no submission pays for what only the first one imports."""
     _run(shell, np.frombuffer(b"None", np.uint8), limit=60)
     calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden=["torch.softmax"])
 

@@ -1,8 +1,9 @@
-"""Puts the memory that forks share on large pages: most of a fork is copying the table of pages."""
+"""Makes forks cheap: what they share is left alone by the collector of garbage, and lies on large pages."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import re
 
@@ -12,8 +13,14 @@ LARGE = 2 << 20
 NO_FILE = re.compile(r"(\w+)-(\w+) rw-p \w+ 00:00 0 *(\[heap\])?\n")
 
 
-def collapse() -> None:
-    """Asks for large pages under what this process has written; where there are none, nothing changes."""
+def settle() -> None:
+    """Prepares what this process holds to be shared with its forks."""
+    gc.freeze()
+    _collapse()
+
+
+def _collapse() -> None:
+    """Asks for large pages: most of a fork is copying the table of pages. Without them nothing changes."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return
     madvise = ctypes.CDLL(None).madvise

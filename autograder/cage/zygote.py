@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import types
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,7 @@ def main() -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
-    gc.freeze()
-    pages.collapse()
+    pages.settle()
     wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
     nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")
     while True:
@@ -90,6 +90,9 @@ def main() -> None:
             return
         order = wire.receive(control)
         if tag == b"F":
+            for name in order["imports"]:
+                importlib.import_module(name)
+                gc.freeze()
             wire.send(control, {"pid": nursery.fork(descriptors[0], order)})
         else:
             wire.send(control, {"killed": nursery.end(order["pid"])})
@@ -124,6 +127,7 @@ class Nursery:
             os.chdir(self.home)
             for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"):
                 os.environ[name] = str(self.home)
+            tempfile.tempdir = None  # what the imports found was the zygote's
             sys.path.insert(0, "")
             self.walls.enter(order["memory_bytes"], order["cpu_seconds"], keep=descriptor)
             child.serve(socket.socket(fileno=descriptor), self.shell)

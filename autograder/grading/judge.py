@@ -9,7 +9,6 @@ with, the judge finds before it forks.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import os
 import resource
 import socket
@@ -37,7 +36,7 @@ OVERHEAD_SECONDS = 60
 LONGEST_CELL = 256 << 10
 """Characters of a cell that is still run."""
 
-A_CLASS = 3
+A_CLASS = 2
 """From so many notebooks of an assignment on, what its bank does is found once for all of them, and what was
 found for another is forgotten."""
 
@@ -47,8 +46,7 @@ def main() -> None:
     for name in exercises.names():
         exercises.find(name)
     explain_once()
-    gc.freeze()
-    pages.collapse()
+    pages.settle()
     wire.send(control, {"ready": os.getpid()})
     handed_in: Counter[str] = Counter()
     while True:
@@ -65,7 +63,7 @@ def main() -> None:
             for name in exercises.names():
                 if asked in (name, name.split("/")[0]):
                     examination(name, task["seed"]).prepare()
-            gc.freeze()
+            pages.settle()
         pid = os.fork()
         if pid == 0:
             try:

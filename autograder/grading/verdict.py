@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from autograder.report import Report
@@ -23,7 +23,8 @@ class CellVerdict:
         return cls(data["grade_id"], data["score"], data["max_score"], report)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"report": self.report.as_dict() if self.report else None}
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return plain | {"report": self.report.as_dict() if self.report else None}
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,10 @@ class Verdict:
         return sum(cell.max_score for cell in self.cells if cell.score is not None)
 
     def as_dict(self) -> dict[str, Any]:
-        data = asdict(self) | {"cells": [cell.as_dict() for cell in self.cells]}
-        return data | {"score": self.score, "max_score": self.max_score}
+        """The verdict as JSON data, which shares the notebook with it."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        cells = [cell.as_dict() for cell in self.cells]
+        return plain | {"cells": cells, "score": self.score, "max_score": self.max_score}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Verdict:

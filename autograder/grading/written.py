@@ -27,9 +27,7 @@ def noted(verdict: Verdict) -> dict[str, Any]:
 
 def as_bytes(notebook: dict[str, Any]) -> bytes:
     """The one text of a notebook."""
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
-        "utf-8", "replace"
-    )
+    return (json.dumps(notebook, ensure_ascii=False, sort_keys=True) + "\n").encode("utf-8", "replace")
 
 
 def write(folder: Path, submission: Submission, notebook: dict[str, Any]) -> None:

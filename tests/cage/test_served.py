@@ -63,7 +63,7 @@ class Refused(Exception):
 def session(pair, tmp_path):
     """A real child of the zygote, with this process as its judge."""
     pair._start()
-    order = {"home": str(tmp_path), "memory_bytes": LIMITS.memory_bytes, "cpu_seconds": 60}
+    order = {"home": str(tmp_path), "memory_bytes": LIMITS.memory_bytes, "cpu_seconds": 60, "imports": []}
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pid = pair._zygote.ask(b"F", theirs, order, 30)["pid"]
