@@ -81,7 +81,7 @@ lock update: $(SETUP)
 	@echo "Trust it when \`make test\` passes. To go back: git checkout requirements.txt && make setup"
 
 clean: ## remove what was built; .venv, your notebooks and any gradebook stay
-	rm -rf _build bundles .stamps .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build bundles .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(SETUP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \
