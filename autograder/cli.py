@@ -658,7 +658,7 @@ def check(
     from autograder.grading.session import Limits
 
     if seed is None:
-        seed = read_seed(course / ".autograder")
+        seed = read_seed(Course(course).state)
     limits = Limits(call_seconds=call_limit, cell_seconds=max(call_limit, 10.0))
     passed = True
     for one in grade_files(exercise, files, seed, limits, allow_unsafe):

@@ -14,6 +14,7 @@ from typing import Any
 
 from autograder import exercises, forbidden
 from autograder.cage.calling import TimeUp
+from autograder.cage.probes import LONGER
 from autograder.checking import Candidate, examine, local
 from autograder.exercise import Case, Function, Outcome
 from autograder.report import Report
@@ -22,8 +23,6 @@ from autograder.values import describe
 PUBLIC_SEED = 2017
 CALL_SECONDS = 20.0
 """Processor seconds that one call may take: more than the grader gives, for a slow machine."""
-LONGER = {"trained": 6}
-"""A probe that does the work of many calls may take so many times the time of one."""
 
 
 def check(function: Function, exercise: str | None = None) -> Report:

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .probes import NONE
+
 Made = Callable[..., Any]
 Init = dict[str, int]
-NO_GRADIENT = "no gradient"
 
 
 def first(made: Made, init: Init) -> dict[str, Tensor]:
@@ -42,10 +43,10 @@ def said(
 
 
 def slopes(made: Made, init: Init, parameters: dict[str, Tensor], tokens: Tensor) -> dict[str, Any]:
-    """The gradient of the loss at each parameter; `NO_GRADIENT` where none arrives."""
+    """The gradient of the loss at each parameter; `NONE` where none arrives."""
     model = _built(made, init, parameters)
     loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()
-    return {name: NO_GRADIENT if p.grad is None else p.grad for name, p in model.named_parameters()}
+    return {name: NONE if p.grad is None else p.grad for name, p in model.named_parameters()}
 
 
 def trained(made: Made, init: Init, batches: list[Tensor], lr: float, examiner: Callable[..., Any]) -> None:

@@ -18,6 +18,8 @@ from .served import unobserved
 Candidate = Callable[..., Any]
 NONE = "no gradient"
 """Stands for a gradient that torch does not give, since the result does not depend on the tensor."""
+LONGER = {"trained": 6}
+"""A probe that does the work of many calls may take so many times the time of one."""
 
 
 class Unfit(Exception):

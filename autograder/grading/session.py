@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.cage import wire
+from autograder.cage.probes import LONGER
 from autograder.cage.served import Host
 from autograder.cage.tensors import mapped
 from autograder.checking import Candidate
@@ -16,8 +17,6 @@ from autograder.exercise import Case, Lent, Outcome
 
 WAITING = 4
 """A child may take so many times its processor seconds on the clock; as in `autograder.cage.child`."""
-LONGER = {"trained": 6}
-"""A probe that does the work of many calls may take so many times the time of one."""
 OUTPUTS = 16 << 20
 """Characters of output that one notebook keeps."""
 LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": "more output than is kept of one notebook\n"}

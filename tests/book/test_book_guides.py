@@ -119,9 +119,10 @@ def test_every_command_of_the_autograder_is_shown() -> None:
 
 def test_the_limits_are_those_of_the_grader() -> None:
     from autograder.cage.homes import MOST_BYTES
+    from autograder.cage.probes import LONGER
     from autograder.doctor import SAID
     from autograder.grading.matching import MAX_BYTES
-    from autograder.grading.session import LONGER, Limits
+    from autograder.grading.session import Limits
     from autograder.report import WIDTH as IN_A_NOTEBOOK
     from autograder.student import CALL_SECONDS
 
