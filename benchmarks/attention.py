@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 from torch import Tensor
 
 from tfcore.attention import attention

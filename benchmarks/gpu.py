@@ -24,6 +24,7 @@ from typing import Any
 import peer
 import torch
 import torch.nn.functional as F
+import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves

@@ -36,6 +36,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
+
 from autograder import exercises, release
 from autograder.checking import Examination
 from autograder.exercise import Exercise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ["attention", "cpu", "gpu", "grading", "grading_memory"]
+SCRIPTS = ["attention", "gpu", "grading", "grading_memory", "tfcore"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -34,6 +34,6 @@ def test_the_benchmark_for_gpus_says_what_it_lacks():
 
 @pytest.mark.slow
 def test_a_peer_that_is_not_there_is_named():
-    result = run("benchmarks/cpu.py", "--peer", "nowhere.py:GPT")
+    result = run("benchmarks/tfcore.py", "--peer", "nowhere.py:GPT")
     assert result.returncode == 1
     assert "nowhere.py:GPT" in result.stderr

@@ -1,7 +1,7 @@
-"""Time tfcore's GPT on a CPU against what its readers would use instead, all in one run at one thread.
+"""Time tfcore's GPT against what its readers would use instead, all in one run at one thread.
 
-    python benchmarks/cpu.py
-    python benchmarks/cpu.py --peer path/to/nanoGPT/model.py:GPT
+    python benchmarks/tfcore.py
+    python benchmarks/tfcore.py --peer path/to/nanoGPT/model.py:GPT
 
 The same model everywhere: 4 layers, width 256, 4 heads, vocabulary 512. "x" is the speed over that of the
 contender in the heading, from the best of several rounds in which the contenders take turns; compare these,
@@ -25,6 +25,7 @@ from typing import Any
 import peer
 import torch
 import torch.nn.functional as F
+import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 from torch import Tensor, nn
 
 LAYERS, D_MODEL, HEADS, VOCAB, CONTEXT, BATCH = 4, 256, 4, 512, 256, 8
