@@ -30,15 +30,15 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 
 test: $(SETUP) release ## every test
 	@$(MAKE) --no-print-directory -j2 lint book
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(SETUP) ## the tests that take no longer than a few seconds each
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
 coverage: export COVERAGE_FILE := $(CURDIR)/_build/coverage/data
 coverage: $(SETUP) ## which lines of tfcore and autograder the tests run; fails under 95 %
 	@rm -rf _build/coverage
-	@$(BIN)/coverage run -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore; \
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore; \
 	  failed=$$?; $(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$failed
 
 lint: $(SETUP) ## style and types

@@ -46,11 +46,8 @@ def test_what_is_pinned_is_installed_at_that_version():
         for pin in PINS
         if pin.marker is None or pin.marker.evaluate(here)
     }
-    installed = {
-        canonicalize_name(one.name): one.version.split("+")[0]  # a CPU build of torch is 2.13.0+cpu
-        for one in metadata.distributions()
-    }
-    assert {name: installed.get(name) for name in expected} == expected
+    installed = {name: metadata.version(name).split("+")[0] for name in expected}  # a CPU build: 2.13.0+cpu
+    assert installed == expected
 
 
 def test_nothing_is_pinned_that_nothing_needs():
