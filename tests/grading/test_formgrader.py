@@ -91,7 +91,9 @@ def grade_by_hand(page, address, token):
     page.wait_for_url(f"**/gradebook/{ASSIGNMENT}")
     page.locator("tbody").get_by_role("link", name=ASSIGNMENT).click()
     page.get_by_role("link", name="Submission #1").click()
-    page.wait_for_function("globalThis.formgrader?.loaded && formgrader.grades?.loaded && formgrader.comments?.loaded")
+    page.wait_for_function(
+        "globalThis.formgrader?.loaded && formgrader.grades?.loaded && formgrader.comments?.loaded"
+    )
     page.locator(f"#{WRITTEN}").fill("2")
     with saving(page, "grade"):
         page.keyboard.press("Tab")
