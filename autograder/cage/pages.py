@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
+import os
 import re
 
 COLLAPSE = 25
 """`MADV_COLLAPSE`, of Linux 6.1 and later; the mmap module has no name for it yet."""
 LARGE = 2 << 20
+MAPS = "/proc/self/maps"
 NO_FILE = re.compile(r"(\w+)-(\w+) rw-p \w+ 00:00 0 *(\[heap\])?\n")
 
 
@@ -21,10 +23,10 @@ def settle() -> None:
 
 def _collapse() -> None:
     """Asks for large pages: most of a fork is copying the table of pages. Without them nothing changes."""
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
+    if not hasattr(mmap, "MADV_HUGEPAGE") or not os.path.exists(MAPS):
         return
     madvise = ctypes.CDLL(None).madvise
-    with open("/proc/self/maps") as file:
+    with open(MAPS) as file:
         areas = [NO_FILE.fullmatch(line) for line in file]
     for area in filter(None, areas):
         start, end = -(-int(area[1], 16) // LARGE) * LARGE, int(area[2], 16) // LARGE * LARGE
