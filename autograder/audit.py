@@ -17,11 +17,8 @@ from typing import Any
 import numpy as np
 
 from autograder.errors import BadInputError
-from autograder.files import read_seed
+from autograder.files import Files, read_seed
 from autograder.layout import CONFIG, Course
-
-Files = dict[str, bytes]
-"""Files by their path."""
 
 _LEFT_OVER = re.compile(r"(BEGIN|END) (SOLUTION|MARK SCHEME|HIDDEN TESTS)|<!-- varies")
 _SECRET_NAME = re.compile(

@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 
 from autograder import wheels
 from autograder.errors import BadInputError
+from autograder.files import Files
 from autograder.layout import Course
-from autograder.wheels import Files
 
 Needed = tuple[str, tuple[str, ...]]
 """A package and which groups of its optional dependencies."""

@@ -17,9 +17,9 @@ from autograder import audit, colab, exercises, gradescope, release
 from autograder.bundle_library import REQUIREMENTS, for_students, grader, pinned
 from autograder.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
-from autograder.files import require_writable, write_atomically
+from autograder.files import Files, require_writable, write_atomically
 from autograder.layout import CONFIG, Course
-from autograder.wheels import BUNDLED, GUIDES, Files, packed, resources
+from autograder.wheels import BUNDLED, GUIDES, packed, resources
 
 FOLDER = "bundles"
 COMMENT = b"made by autograder bundle"

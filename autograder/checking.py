@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autograder import forbidden
 from autograder.cage import calling, tensors, wire
 from autograder.cage.served import Host
 from autograder.exercise import (
@@ -25,7 +26,6 @@ from autograder.exercise import (
     Seed,
     Trial,
 )
-from autograder.forbidden import told
 from autograder.report import CriterionResult, Failure, Report, Status
 from autograder.shrink import Patience, shrunk, size
 from autograder.values import as_code, describe, differs, in_words, same_form
@@ -155,7 +155,7 @@ class Examination:
                 outcome = called[key] = called[key] if key in called else _told(call, case)
                 if outcome.forbidden:
                     return Report.without_points(
-                        exercise, "forbidden", told(outcome.forbidden), forbidden=outcome.forbidden
+                        exercise, "forbidden", forbidden.told(outcome.forbidden), forbidden=outcome.forbidden
                     )
                 if outcome.error in _NOT_EXAMINED:
                     status, note = _NOT_EXAMINED[outcome.error]

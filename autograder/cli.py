@@ -28,6 +28,7 @@ import tfcore
 from autograder import tables
 from autograder.errors import BadInputError
 from autograder.layout import Course
+from autograder.workers import MOST_WORKERS
 
 NOT_PASSED = 1
 BAD_INPUT = 2
@@ -115,7 +116,9 @@ AllowUnsafe = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", "-j", help="How many at once; by default one for each core.", min=1, max=256),
+    typer.Option(
+        "--workers", "-j", help="How many at once; by default one for each core.", min=1, max=MOST_WORKERS
+    ),
 ]
 
 

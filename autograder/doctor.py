@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
 import shutil
@@ -18,6 +19,7 @@ from autograder.layout import CONFIG, Course
 
 Level = Literal["ok", "note", "problem"]
 NEEDED_BYTES = 2 << 30
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 SAID = {
     "A": "a submission sees no network, no process and no file but the libraries, and its own empty home",
     "B": "a submission opens no socket, reaches no process, and reads no file but the libraries and its "
@@ -110,10 +112,14 @@ def _gradebook(course: Course | None) -> Finding:
     return Finding("gradebook", "ok", says if there else "none yet; the first grading makes it")
 
 
+def find_chromium() -> str | None:
+    """The browser that CHROMIUM names, or the first of the usual names that is installed."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
+
+
 def _chromium() -> Finding:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return Finding("browser", "ok", f"{path} for the tests of the book")
+    if path := find_chromium():
+        return Finding("browser", "ok", f"{path} for the tests of the book")
     return Finding("browser", "note", "no Chromium; browser tests are skipped (Debian: apt install chromium)")
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -25,9 +25,8 @@ from autograder.files import FULL, require_writable, write_atomically, write_if_
 from autograder.grading import gradebook
 from autograder.grading.submissions import SECRET
 from autograder.layout import CONFIG, Course
-from autograder.workers import end_with_parent
+from autograder.workers import Progress, end_with_parent
 
-Progress = Callable[[int, int], None]
 BESIDE = ("timestamp.txt", SECRET)
 """What nbgrader's `release_feedback` wants beside a page: when it was handed in, and for whom the page is."""
 FEW = 6

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from autograder.errors import BadInputError
 
+Files = dict[str, bytes]
+"""Files by their path: what is about to be written, or lies in an archive."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors after which no other file can be written either."""
 

@@ -23,11 +23,8 @@ from typing import Any, Literal
 from autograder import audit, colab, exercises, variants
 from autograder.audit import source
 from autograder.errors import BadInputError
-from autograder.files import require_writable, write_atomically, write_if_changed
+from autograder.files import Files, require_writable, write_atomically, write_if_changed
 from autograder.layout import CONFIG, Course
-
-Files = dict[str, bytes]
-"""A release: its files by their path inside the assignment's folder."""
 
 _NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyter", "trusted")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ from autograder.grading.session import Limits
 from autograder.grading.verdict import Verdict
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
-from autograder.workers import end_with_parent
+from autograder.workers import Progress, end_with_parent
 
 HIDDEN_SEED = 1405006
 """Draws the hidden cases where a course has drawn no seed of its own yet."""
@@ -114,19 +114,18 @@ class Proof:
         ]
 
 
-Told = Callable[[int, int], None]
-"""Hears how much is done, and of how much."""
-
-
 def try_all(
-    names: list[str], hidden_seed: int, told: Told = lambda done, total: None, workers: int | None = None
+    names: list[str],
+    hidden_seed: int,
+    progress: Progress = lambda done, total: None,
+    workers: int | None = None,
 ) -> list[Entry]:
     """The bank of every exercise named, examined by `check` and by the grader in its cage.
 
     Args:
         names: exercises, as ``assignment/function``.
         hidden_seed: draws the grader's cases.
-        told: hears of the progress.
+        progress: hears how much is done.
         workers: processes at once; by default one for each core.
     """
     workers = workers or os.cpu_count() or 1
@@ -138,10 +137,10 @@ def try_all(
         running = {pool.submit(_checked, name): name for name in reversed(names)}
         for future in as_completed(running):
             checked[running[future]] = future.result()
-            told(done := done + len(future.result()), total)
+            progress(done := done + len(future.result()), total)
     for key, verdict in grade_all(_to_grade(names, hidden_seed), cages.strongest().tier, workers=workers):
         graded[key] = _only_report(key, verdict)
-        told(done := done + 1, total)
+        progress(done := done + 1, total)
     return [
         entry
         for name in names

@@ -26,10 +26,7 @@ from packaging.requirements import Requirement
 
 import tfcore
 from autograder.errors import BadInputError
-from autograder.files import write_atomically
-
-Files = dict[str, bytes]
-"""Files by their path."""
+from autograder.files import Files, write_atomically
 
 PROJECT = "transformers-from-first-principles"
 PACKAGES = {"tfcore": ("tfcore",), "autograder": ("autograder", "tfwidgets")}

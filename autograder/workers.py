@@ -1,4 +1,4 @@
-"""Ties the processes of a pool to the life of the one that started them."""
+"""The processes of a pool: how many there may be, and how they end with the one that started them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 
+MOST_WORKERS = 256
+Progress = Callable[[int, int], None]
+"""Hears how much is done, and of how much."""
 SET_DEATH_SIGNAL = 1
 """`PR_SET_PDEATHSIG` of Linux."""
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -19,10 +18,11 @@ from pathlib import Path
 import yaml
 from bs4 import BeautifulSoup, Tag
 
+from autograder.doctor import find_chromium
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "transformers_from_first_principles.pdf"
 TITLE = "Transformers from first principles"
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
 ONLY_ON_SCREEN = (
     "script, button, a.headerlink, .tf-actions, .tf-launch, div.cell_input:has(> details.hide), "
@@ -157,10 +157,9 @@ def assemble(html: Path, parts: list[Part], numbers: dict[str, int]) -> str:
 """
 
 
-def find_chromium() -> str:
-    """The browser that CHROMIUM names, or the first of the usual names that is installed."""
-    named = os.environ.get("CHROMIUM")
-    path = named or next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
+def chromium() -> str:
+    """The browser that prints."""
+    path = find_chromium()
     if path is None:
         raise PdfError("no Chromium: install Debian's package `chromium`, or set CHROMIUM to a Chrome's path")
     return path
@@ -172,7 +171,7 @@ def print_page(source: Path, target: Path) -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
+            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page()
         page.goto(source.as_uri())

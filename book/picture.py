@@ -83,7 +83,7 @@ def photograph(address: str) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=pdf.find_chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=pdf.chromium(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=2)
         page.goto(address)
         page.wait_for_selector(".jp-OutputArea-output")

@@ -13,6 +13,8 @@ import errno
 import tempfile
 from typing import Any
 
+from .landlock import NO_NEW_PRIVILEGES
+
 ALLOWED = {
     "memory": "brk madvise mincore mlock mmap mprotect mremap msync munlock munmap membarrier",
     "files": """access chdir close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2
@@ -45,7 +47,7 @@ ALLOWED_WITH: dict[str, tuple[dict[int, int], ...]] = {
 and only looked at; nothing sent to an address; streams and no datagrams; no file whose events are sent to
 another process as signals; no device steered."""
 
-FILTER, NO_NEW_PRIVILEGES, SET_SECCOMP = 2, 38, 22
+FILTER, SET_SECCOMP = 2, 22
 
 
 def program() -> bytes | None:

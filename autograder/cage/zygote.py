@@ -32,7 +32,7 @@ assert _meters
 assert _meters.loader
 sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
 _meters.loader.exec_module(sys.modules["cage.meters"])
-from cage import child, ending, homes, pages, probe, walls, wire  # noqa: E402
+from cage import child, ending, homes, pages, self_test, walls, wire  # noqa: E402
 
 sys.path.pop(0)
 
@@ -69,7 +69,7 @@ def main() -> None:
     control, config = socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])
     Path(config["folder"], "home").mkdir()
     confined = walls.prepared(config)
-    facts = probe.facts(confined, config["target"]) if config["target"] else None
+    facts = self_test.facts(confined, config["target"]) if config["target"] else None
     shell = child.make_shell()
     sys.path.insert(0, str(HERE.parents[1]))
     for name in OPEN:  # from disk, where the walls will not let a child list our folders

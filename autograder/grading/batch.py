@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ import nbformat
 from autograder import exercises, release
 from autograder.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
-from autograder.files import FULL, only_one, read_seed, require_writable, write_atomically
+from autograder.files import FULL, Files, only_one, read_seed, require_writable, write_atomically
 from autograder.grading import gradebook, submissions, written
 from autograder.grading.executors import EXECUTORS, grade_all, tier_of
 from autograder.grading.pair import Task, notebook_task
@@ -30,11 +30,7 @@ from autograder.grading.store import Identity, VerdictStore
 from autograder.grading.submissions import Found, Problem, Submission
 from autograder.grading.verdict import Verdict
 from autograder.layout import Course
-
-Progress = Callable[[int, int], None]
-"""Told how many of how many submissions are done."""
-
-MOST_WORKERS = 256
+from autograder.workers import MOST_WORKERS, Progress
 
 
 @dataclass(frozen=True)
@@ -180,7 +176,7 @@ class _Run:
     def __init__(
         self,
         course: Course,
-        releases: dict[str, release.Files],
+        releases: dict[str, Files],
         found: Found,
         limits: Limits,
         seed: int,

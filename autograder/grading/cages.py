@@ -5,8 +5,8 @@ B: Landlock around files, a filter of system calls (libseccomp), limits. No priv
 C: no walls of ours, but a container without network whose root cannot be written.
 D: limits on time, memory and output only.
 
-What holds is found from the inside; see `autograder.cage.probe`. C and D hold nothing back of what lies in
-the same container or account, so they are used only by who says so.
+What holds is found from the inside; see `autograder.cage.self_test`. C and D hold nothing back of what lies
+in the same container or account, so they are used only by who says so.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from typing import Any
 
 from autograder import cage
 from autograder.cage import landlock, syscalls
-from autograder.cage.probe import SPACES
+from autograder.cage.homes import MOST_BYTES
+from autograder.cage.self_test import SPACES
 from autograder.errors import BadInputError
 
 SAFE = "AB"
-HOME_BYTES = 256 << 20
 PROBE_SECONDS = 60
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/bin", "/usr/share/fonts", "/usr/share/zoneinfo")
@@ -170,7 +170,7 @@ def secret() -> Iterator[dict[str, Any]]:
 
 
 def _probed(tier: str, folder: Path, target: dict[str, Any]) -> dict[str, Any]:
-    script = Path(cage.__file__).parent / "probe.py"
+    script = Path(cage.__file__).parent / "self_test.py"
     told = json.dumps(config(tier, folder) | {"target": target})
     command = [*bubblewrap(tier, folder), sys.executable, "-I", str(script), told]
     try:
@@ -245,7 +245,7 @@ def bubblewrap(tier: str, folder: Path) -> list[str]:
     return [
         *command,
         "--size",
-        str(HOME_BYTES),
+        str(MOST_BYTES),
         "--tmpfs",
         str(folder),
         "--remount-ro",

@@ -21,9 +21,8 @@ from sqlalchemy.orm import Session, selectinload
 
 from autograder import databases
 from autograder.errors import BadInputError
-from autograder.files import require_writable
+from autograder.files import Files, require_writable
 from autograder.layout import Course
-from autograder.release import Files
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
 _HELD = ("locked", "busy", "lock timeout")

@@ -37,11 +37,11 @@ def html() -> Path:
 @pytest.fixture(scope="session")
 def browser(do_without: Callable[[str, str], None], request: pytest.FixtureRequest) -> Iterator[Any]:
     """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE=browser."""
-    from pdf import PdfError, find_chromium
+    import pdf
 
     try:
-        path = find_chromium()
-    except PdfError as why:
+        path = pdf.chromium()
+    except pdf.PdfError as why:
         do_without("browser", str(why))
     chromium = request.getfixturevalue("launch")(str(path), OFFLINE)
     yield chromium

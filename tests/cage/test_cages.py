@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_course import LIMITS, RIGHT, SEED
 
-from autograder.cage import homes, limits, probe, walls
+from autograder.cage import homes, limits, self_test, walls
 from autograder.cage.attempts import ATTEMPTS
 from autograder.errors import BadInputError
 from autograder.grading import cages
@@ -165,7 +165,7 @@ def test_a_limit_that_cannot_be_set_is_no_wall(monkeypatch):
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
     with pytest.raises(OSError, match="could not be put up"):
-        probe.facts(walls.Walls(), {"path": "/nowhere"})
+        self_test.facts(walls.Walls(), {"path": "/nowhere"})
 
 
 def test_a_limit_is_never_more_than_the_machine_allows():

@@ -38,7 +38,7 @@ def beam_search(
         beams: texts to keep for each prompt.
         max_new_tokens: tokens to append at most.
         length_penalty: $\alpha$; 0 compares the probabilities of whole texts, 1 their means per token, which
-            favors longer texts.
+            favours longer texts.
         eos: the token that ends a text; None for texts that are all of one length.
         pad: what follows it; ``eos`` itself when None.
         padding: True at real tokens of the prompt, (B, T).
