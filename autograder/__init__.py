@@ -2,18 +2,20 @@
 
 A notebook needs one name from here: ``from autograder import check``. Where to look for the rest:
 
-- an exercise: `exercise` is the shape in which each of `exercises` is declared; `variants` gives other students
-  other numbers; `sections` knows where the book treats it
-- a check: `student` is called in the notebook; `checking` examines an answer by `values`, `costs`, `forbidden`
-  and `telltale`, has `shrink` make what failed smaller, and tells it in a `report`
+- an exercise: `exercise` is the shape in which each of `exercises` is declared; `variants` gives other
+  students other numbers; `sections` knows where the book treats it
+- a check: `student` is called in the notebook; `checking` examines an answer by `values`, `costs`,
+  `forbidden` and `telltale`, has `shrink` make what failed smaller, and tells it in a `report`
 - strangers' code: `cage` is all that runs beside it; `attacks` is what it must hold; `grading` grades one
   submission, then a class
-- a course: `layout`, `files`, `release`, `audit` (nothing leaks), `versions` (what a fix concerns), `databases`
-- in: `collecting`, from learning platforms; out: `export`, `platforms`, and `feedback` with its `feedback_page`
-- the class at a glance: `overview` and its `overview_page`, of `items`, `alike` and `looks`; `safe_html` is what
-  every page goes through
-- elsewhere: `bundles` and their `bundle_library`, `wheels`, `bundled`, `templates`; `gradescope`, `classroom`,
-  `colab`, `hub`, `clusters`
+- a course: `layout`, `files`, `release`, `audit` (nothing leaks), `versions` (what a fix concerns),
+  `databases`
+- in: `collecting`, from learning platforms; out: `export`, `platforms`, and `feedback` with its
+  `feedback_page`
+- the class at a glance: `overview` and its `overview_page`, of `items`, `alike` and `looks`; `safe_html` is
+  what every page goes through
+- elsewhere: `bundles` and their `bundle_library`, `wheels`, `bundled`, `templates`; `gradescope`,
+  `classroom`, `colab`, `hub`, `clusters`
 - the proof: `verify`, its page the `kill_matrix`, the classes that `samples` makes up, and `doctor`
 - the commands: `cli`, its `tables`, `errors` and `workers`, and `nbgrader_plugin`
 """

@@ -54,4 +54,6 @@ def test_what_a_notebook_imports_knows_nothing_of_grading():
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name for name in run.stdout.split() if name.startswith("autograder")}
     assert "autograder.student" in loaded
-    assert not {name for name in loaded if re.match(r"autograder\.(grading|attacks|verify|files|samples)", name)}
+    assert not {
+        name for name in loaded if re.match(r"autograder\.(grading|attacks|verify|files|samples)", name)
+    }
