@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from autograder.exercise import (
     Trial,
 )
 from autograder.report import CriterionResult, Failure, Report, Status
-from autograder.shrink import Patience, shrunk, size
+from autograder.shrink import MOST_TRIED, Patience, shrunk, size
 from autograder.values import as_code, describe, differs, in_words, same_form
 
 Candidate = Callable[[Case], Outcome]
@@ -61,6 +62,12 @@ class _Examined:
     @property
     def failed(self) -> bool:
         return any(self.faults)
+
+    @property
+    def shown(self) -> tuple[Trial, str]:
+        """The failure that is shown: the smallest, and a wrong number before a NaN, which says less."""
+        failing = [(t, fault) for t, fault in zip(self.trials, self.faults, strict=True) if fault]
+        return min(failing, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
 
     @property
     def long(self) -> bool:
@@ -102,7 +109,7 @@ class Examination:
     """The cases of an exercise under one seed, and what the reference and the bank's mistakes do in them.
 
     The reference is asked once a case and each mistake at most once, however many candidates are examined;
-    `prepare` asks them all beforehand.
+    `prepare` asks them all beforehand. The smallest case that shows a mistake is found once as well.
 
     Args:
         exercise: the declaration.
@@ -114,6 +121,7 @@ class Examination:
         self.drawn = list(exercise.draw(seed))
         self._expected: dict[tuple[str, str], Any] = {}
         self._mistaken: dict[tuple[str, str, int], Outcome] = {}
+        self._smallest: dict[tuple[str, str], Case | None] = {}
         self._reference = _in_float64(exercise.reference)
 
     def of(self, candidate: Candidate, shrinking: bool = True) -> Report:
@@ -189,6 +197,33 @@ class Examination:
                 if criterion.observes != "cost" and case.probe != "trained":
                     for mistake in self.exercise.misconceptions:
                         self.mistaken(mistake, criterion, case)
+
+    def smallest(self, mistake: Answer, criterion: Criterion) -> Case | None:
+        """The smallest case in which a mistake of the bank is seen to fail a criterion; None if it passes."""
+        key = (mistake.name, criterion.says)
+        if key not in self._smallest:
+            (cases,) = (cases for other, cases in self.drawn if other is criterion)
+            call = criterion.through(local(mistake.function))
+            trials = [
+                Trial(case, self.mistaken(mistake, criterion, case), self.expected(criterion, case), call)
+                for case in cases
+            ]
+            faults = [_judged(self.exercise, criterion, trial) for trial in trials]
+            one = _Examined(criterion, trials, faults)
+            self._smallest[key] = None
+            if one.failed:
+                shown = one.shown
+                law, _ = self.broken(criterion, shown[0])
+                fails_alike = _FailsAlike(self, criterion, *shown, law)
+                self._smallest[key] = shrunk(shown[0].case, fails_alike, Patience(MOST_TRIED))
+        return self._smallest[key]
+
+    def learn(self, mistake: str, criterion: str) -> None:
+        """Finds the smallest case of a mistake that was made, since it will be made again."""
+        for answer in self.exercise.misconceptions:
+            for one, _ in self.drawn:
+                if answer.name == mistake and one.says == criterion and one.shrinks:
+                    self.smallest(answer, one)
 
     def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:
         """The first property that a trial breaks, and how."""
@@ -437,7 +472,7 @@ class _Bank:
                 matches = [m for m, total in zip(matches, totals, strict=True) if total == max(totals)]
         return matches[0] if matches else None
 
-    def agrees(self, mistake: Answer, trial: Trial, criterion: Criterion) -> bool:
+    def agrees(self, mistake: Answer, criterion: Criterion, trial: Trial) -> bool:
         """Whether the mistake does in a case what the candidate did; the case may be a new one."""
         mistaken = criterion.through(local(mistake.function))(trial.case)
         return self._agrees(mistaken, trial, criterion, exactly=False)
@@ -500,38 +535,23 @@ def _explain(
 ) -> Failure:
     """The smallest failing case, with the misconception, the broken property or the bare difference.
 
-    A wrong number is shown before a NaN, which says less. A misconception that is among those told already
-    is only named: a report shows no more of it.
+    A misconception that is among those told already is only named: a report shows no more of it. The case
+    that is smallest for a misconception is tried first; only who does not fail in it is examined further.
     """
-    failing = [(t, fault) for t, fault in zip(one.trials, one.faults, strict=True) if fault]
-    trial, fault = min(failing, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
+    trial, fault = one.shown
     numpy_state = np.random.get_state()  # the student's, and a mistake of the bank may draw from it
     mistake = bank.explaining(one)
     again = mistake is not None and mistake.name in told
     law, broken = (None, None) if again else examination.broken(one.criterion, trial)
-    if not again and not one.criterion.measure and one.criterion.observes != "cost":
-
-        def tried(case: Case) -> tuple[Trial, str | None]:
-            other = Trial(case, trial.call(case), examination.observed(one.criterion, case), trial.call)
-            return other, _fault(examination.exercise, one.criterion, other)
-
-        def fails_alike(case: Case) -> bool:
-            if examination.exercise.domain and not examination.exercise.domain(case):
-                return False
-            other, found = tried(case)
-            return bool(
-                found
-                and in_words(found) == in_words(fault)
-                and other.outcome.error == trial.outcome.error
-                and not other.outcome.forbidden
-                and isinstance(other.expected, _Raised) == isinstance(trial.expected, _Raised)
-                and (not mistake or bank.agrees(mistake, other, one.criterion))
-                and (not law or law.broken(other))
-            )
-
-        smaller = shrunk(trial.case, lambda case: bool(_guarded(fails_alike, case)), patience)
+    if not again and one.criterion.shrinks and patience.cases:
+        fails_alike, smaller = _FailsAlike(examination, one.criterion, trial, fault, law), None
+        if mistake:
+            fails_alike = replace(fails_alike, agrees=partial(bank.agrees, mistake, one.criterion))
+            smaller = examination.smallest(mistake, one.criterion)
+        if smaller is None or (smaller is not trial.case and not fails_alike(smaller)):
+            smaller = shrunk(trial.case, fails_alike, patience)
         if smaller is not trial.case:
-            trial, found = tried(smaller)
+            trial, found = fails_alike.tried(smaller)
             fault = found or fault
             broken = _guarded(law.broken, trial) if law else None
     np.random.set_state(numpy_state)
@@ -543,6 +563,42 @@ def _explain(
         misconception=mistake.name if mistake else None,
         hint=mistake.says if mistake else None,
     )
+
+
+@dataclass(frozen=True)
+class _FailsAlike:
+    """Whether another case fails for the reason for which one has failed."""
+
+    examination: Examination
+    criterion: Criterion
+    trial: Trial
+    fault: str
+    law: Property | None
+    agrees: Callable[[Trial], bool] = lambda other: True
+
+    def __call__(self, case: Case) -> bool:
+        return bool(_guarded(self._fails_alike, case))
+
+    def tried(self, case: Case) -> tuple[Trial, str | None]:
+        """The case tried, and what is wrong in it."""
+        call = self.trial.call
+        trial = Trial(case, call(case), self.examination.observed(self.criterion, case), call)
+        return trial, _fault(self.examination.exercise, self.criterion, trial)
+
+    def _fails_alike(self, case: Case) -> bool:
+        domain = self.examination.exercise.domain
+        if domain and not domain(case):
+            return False
+        other, found = self.tried(case)
+        return bool(
+            found
+            and in_words(found) == in_words(self.fault)
+            and other.outcome.error == self.trial.outcome.error
+            and not other.outcome.forbidden
+            and isinstance(other.expected, _Raised) == isinstance(self.trial.expected, _Raised)
+            and self.agrees(other)
+            and (not self.law or self.law.broken(other))
+        )
 
 
 def _call_of(exercise: Exercise, case: Case) -> str:

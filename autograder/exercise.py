@@ -155,6 +155,11 @@ class Criterion:
     measure: Measure | None = None
     tolerance: float | None = None
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether a smaller case may show a failure as well."""
+        return not self.measure and self.observes != "cost"
+
     def through(self, candidate: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
         """The candidate as this criterion sees it."""
         return partial(self.measure, candidate) if self.measure else candidate

@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,13 @@ def main() -> None:
         if handed_in[asked] == A_CLASS:
             handed_in = Counter({asked: A_CLASS})
             examination.cache_clear()
-            for name in exercises.names():
-                if asked in (name, name.split("/")[0]):
-                    examination(name, task["seed"]).prepare()
+            for name in filter(partial(_is_of, asked), exercises.names()):
+                examination(name, task["seed"]).prepare()
             pages.settle()
+        if handed_in[asked] >= A_CLASS:
+            for name, mistake, criterion in task["made_before"]:
+                if _is_of(asked, name):
+                    examination(name, task["seed"]).learn(mistake, criterion)
         pid = os.fork()
         if pid == 0:
             try:
@@ -76,6 +79,10 @@ def main() -> None:
         _, status = os.waitpid(pid, 0)
         if status:
             _tell(control, Verdict("failed", note="the judge of this submission ended without a verdict"))
+
+
+def _is_of(asked: str, exercise: str) -> bool:
+    return asked in (exercise, exercise.split("/")[0])
 
 
 def explain_once() -> None:

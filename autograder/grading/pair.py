@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +29,8 @@ from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
 from autograder.grading.verdict import CellVerdict, Verdict
 
 Task = dict[str, Any]
+Made = tuple[str, str, str]
+"""A mistake that was made: the exercise, its name in the bank, and the criterion that it failed."""
 
 LARGE = {b"optim": "torch._dynamo"}
 """What a submission mentions if it needs a module that takes a second to import: torch's optimizers need its
@@ -92,6 +94,7 @@ class Pair:
         self._folder: Path | None = None
         self._zygote: _Process | None = None
         self._judge: _Process | None = None
+        self._made_before: list[Made] = []
 
     def __enter__(self) -> Pair:
         return self
@@ -150,11 +153,14 @@ class Pair:
             child = self._zygote.ask(b"F", theirs, order, START_SECONDS)["pid"]
             theirs.close()
             try:
-                reply = self._judge.ask(b"G", ours, task, _longest(limits))
+                told = task | {"made_before": self._made_before}
+                reply = self._judge.ask(b"G", ours, told, _longest(limits))
             finally:
                 ours.close()
                 killed = self._zygote.ask(b"E", None, {"pid": child}, START_SECONDS)["killed"]
-        return Verdict.from_dict(wire.json_from_array(reply["verdict"])), killed
+        verdict = Verdict.from_dict(wire.json_from_array(reply["verdict"]))
+        self._made_before = list(_made(verdict)) if task.get("shrinking", True) else []
+        return verdict, killed
 
     def _start(self) -> None:
         if self._zygote and self._judge and self._zygote.alive and self._judge.alive:
@@ -193,6 +199,17 @@ class Pair:
             told = process.errors()
             self.close()
             raise PairError(f"the {name} did not start: {error}\n{told}") from error
+
+
+def _made(verdict: Verdict) -> Iterator[Made]:
+    """The mistakes in a verdict, each where it is told first."""
+    for report in filter(None, (cell.report for cell in verdict.cells)):
+        told = set()
+        for result in report.criteria:
+            mistake = result.failure.misconception if result.failure else None
+            if mistake and mistake not in told:
+                told.add(mistake)
+                yield report.exercise, mistake, result.says
 
 
 class _Process:

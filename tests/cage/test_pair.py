@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from small_course import RIGHT, is_running
+from small_course import LIMITS, RIGHT, SEED, is_running
 
+from autograder.grading import cages, pair
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import file_task
 from autograder.grading.session import Limits
@@ -31,6 +32,26 @@ def test_a_mistake_is_named_and_costs_only_what_it_breaks(grade_file):
     report = one(grade_file(RIGHT.replace("x - x.max(axis=axis, keepdims=True)", "x")))
     assert report.diagnosis == "no_maximum"
     assert 0 < report.score < report.max_score
+
+
+def test_the_judge_hears_which_mistakes_were_made_before(monkeypatch):
+    """So it looks for the case that shows one best but once for a class."""
+    told, ask = [], pair._Process.ask
+
+    def heard(self, tag, passed, order, seconds):
+        told.extend([order["made_before"]] if tag == b"G" else [])
+        return ask(self, tag, passed, order, seconds)
+
+    monkeypatch.setattr(pair._Process, "ask", heard)
+    wrong = RIGHT.replace("x - x.max(axis=axis, keepdims=True)", "x")
+    with pair.Pair(cages.strongest().tier) as both:
+        tasks = [
+            file_task("ch02_qkv/softmax", source.encode(), False, SEED, LIMITS)
+            for source in (wrong, wrong, RIGHT, RIGHT)
+        ]
+        first, again, *_ = [both.grade(task) for task in tasks]
+    assert [[mistake for _, mistake, _ in made] for made in told] == [[], ["no_maximum"], ["no_maximum"], []]
+    assert first.cells == again.cells
 
 
 def returning(expression, imports=""):

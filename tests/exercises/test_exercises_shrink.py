@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from exercise_bank import SAMPLE, report_on
+from exercise_bank import SAMPLE, report_on, toy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -161,6 +161,48 @@ def test_a_smaller_case_is_told_with_the_same_points_and_the_same_hint(name):
         assert (plain.score, plain.diagnosis) == (small.score, small.diagnosis)
         for one, other in zip(plain.failures, small.failures, strict=True):
             assert (one.hint, bool(one.broken)) == (other.hint, bool(other.broken))
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_mistake_gets_the_same_report_whether_it_was_made_before_or_not(name):
+    exercise = exercises.find(name)
+    for mistake in exercise.misconceptions[:3]:
+        fresh, learned = Examination(exercise, PUBLIC_SEED), Examination(exercise, PUBLIC_SEED)
+        for criterion in exercise.criteria:
+            learned.learn(mistake.name, criterion.says)
+        assert learned.of(local(mistake.function)) == fresh.of(local(mistake.function)), mistake.name
+
+
+def test_who_makes_a_mistake_of_the_bank_is_asked_only_for_its_smallest_case():
+    """Looking for it is our work: over the wire each question would cost."""
+    exercise = toy()
+    mistake = next(m for m in exercise.misconceptions if m.name == "mean")
+    examination, candidate = Examination(exercise, PUBLIC_SEED), local(mistake.function)
+    drawn = {id(case) for _, cases in examination.drawn for case in cases}
+    others = []
+
+    def counted(case):
+        others.extend([case] if id(case) not in drawn else [])
+        return candidate(case)
+
+    report = examination.of(counted)
+    assert report.diagnosis == "mean"
+    assert 0 < len(others) <= 2 * len(report.failures)
+
+
+def test_a_mistake_with_an_oddity_of_its_own_has_its_own_smallest_case():
+    """It does what a mistake of the bank does in every case drawn, and something else in the smallest."""
+    exercise = toy()
+    examination = Examination(exercise, PUBLIC_SEED)
+    mistake = next(m for m in exercise.misconceptions if m.name == "mean")
+    smallest = examination.smallest(mistake, exercise.criteria[0])
+
+    def odd(x, axis=None):
+        return x.sum(axis=axis) if np.array_equal(x, smallest.args[0]) else mistake.function(x, axis)
+
+    shown = examination.of(local(odd)).failures[0]
+    assert shown.misconception == "mean"
+    assert shown.call != examination.of(local(mistake.function)).failures[0].call
 
 
 def test_numbers_of_every_kind_are_counted():
