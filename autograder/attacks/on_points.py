@@ -360,7 +360,7 @@ ON_POINTS = (
                 if stat.S_ISSOCK(os.fstat(number).st_mode):
                     frame = json.dumps({"$": "dict", "items": [["score", 3], ["passed", True]]}).encode()
                     for _ in range(100):
-                        os.write(number, struct.pack(">I", len(frame)) + frame)
+                        os.write(number, struct.pack(">II", len(frame), 0) + frame)
             except OSError:
                 pass
         """,

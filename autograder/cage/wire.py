@@ -1,8 +1,8 @@
 """The wire between judge and child: frames of JSON and raw array buffers, never pickle.
 
-A frame is a 4-byte big-endian length, that many bytes of JSON, then the buffers the JSON speaks of, one
-after another. What arrives is hostile until this module has checked it: sizes before anything is
-allocated, dtypes against a list, shapes against the bytes that came.
+A frame is two big-endian lengths of 4 bytes, as many bytes of JSON as the first says, then as many as the
+second says: the buffers the JSON speaks of, one after another. What arrives is hostile until this module has
+checked it: sizes before anything is allocated, dtypes against a list, shapes against the bytes that came.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ NAMES = {np.dtype(name): name for name in DTYPES}
 """The names by their dtypes, since numpy works each out anew; another order of bytes is no such dtype."""
 TORCH_DTYPES = tuple(f"torch.{name}" for name in (*DTYPES, "bfloat16"))
 _CHUNK = 1 << 20
+_LENGTHS = struct.Struct(">II")
 
 
 class WireError(Exception):
@@ -56,9 +57,10 @@ def send(sock: socket.socket, message: Any) -> None:
         header = json.dumps(packed).encode()
     except ValueError as error:  # thousands of digits
         raise WireError("a number is too large to travel") from error
-    if len(header) > MAX_HEADER or sum(map(len, buffers)) > MAX_PAYLOAD or len(buffers) > MAX_BUFFERS:
+    payload = sum(map(len, buffers))
+    if len(header) > MAX_HEADER or payload > MAX_PAYLOAD or len(buffers) > MAX_BUFFERS:
         raise WireError("the value is too large to travel")
-    sock.sendall(b"".join([struct.pack(">I", len(header)), header, *buffers]))
+    sock.sendall(b"".join([_LENGTHS.pack(len(header), payload), header, *buffers]))
 
 
 def receive(sock: socket.socket, deadline: float | None = None) -> Any:
@@ -73,15 +75,39 @@ def receive(sock: socket.socket, deadline: float | None = None) -> Any:
         TooLate: the deadline has passed.
         WireError: the frame breaks a rule.
     """
-    (length,) = struct.unpack(">I", _exactly(sock, 4, deadline))
+    length, payload = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
     if length > MAX_HEADER:
         raise WireError(f"a header of {length} bytes; at most {MAX_HEADER} are taken")
+    if payload > MAX_PAYLOAD:
+        raise WireError(f"arrays of {payload} bytes; at most {MAX_PAYLOAD} are taken")
+    data = _exactly(sock, length + payload, deadline)
     try:
-        header = json_from_bytes(_exactly(sock, length, deadline))
+        header = json_from_bytes(data[:length])
     except (ValueError, RecursionError) as error:
         raise WireError("the header is not JSON") from error
-    budget = [MAX_BUFFERS, MAX_PAYLOAD]
-    return _unpack(header, sock, deadline, budget, 0)
+    buffers = _Buffers(data, length)
+    value = _unpack(header, buffers, 0)
+    if buffers.place != len(data):
+        raise WireError("bytes of which the header does not speak")
+    return value
+
+
+class _Buffers:
+    """What follows a header, handed out in order."""
+
+    def __init__(self, data: bytearray, place: int) -> None:
+        self.data = data
+        self.place = place
+        self.left = MAX_BUFFERS
+
+    def array(self, dtype: str, shape: list[int]) -> np.ndarray:
+        """The next array, in memory of its own."""
+        count, start = math.prod(shape), self.place
+        self.left -= 1
+        self.place += count * np.dtype(dtype).itemsize
+        if self.left < 0 or self.place > len(self.data):
+            raise WireError("more array data than came, or more arrays than are taken")
+        return np.frombuffer(self.data, dtype, count, start).reshape(shape).copy()
 
 
 def json_from_bytes(data: bytes | bytearray) -> Any:
@@ -185,21 +211,21 @@ class Foreign:
         return self.text
 
 
-def _unpack(value: Any, sock: socket.socket, deadline: float | None, budget: list[int], depth: int) -> Any:
+def _unpack(value: Any, buffers: _Buffers, depth: int) -> Any:
     if depth > 2 * MAX_DEPTH:
         raise WireError("the value is nested too deeply")
     if isinstance(value, list):
-        return [_unpack(v, sock, deadline, budget, depth + 1) for v in value]
+        return [_unpack(v, buffers, depth + 1) for v in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("$")
     try:
         if kind == "tuple":
-            return tuple(_unpack(v, sock, deadline, budget, depth + 1) for v in value["items"])
+            return tuple(_unpack(v, buffers, depth + 1) for v in value["items"])
         if kind == "dict":
-            return {str(k): _unpack(v, sock, deadline, budget, depth + 1) for k, v in value["items"]}
+            return {str(k): _unpack(v, buffers, depth + 1) for k, v in value["items"]}
         if kind == "set":
-            return {_unpack(v, sock, deadline, budget, depth + 1) for v in value["items"]}
+            return {_unpack(v, buffers, depth + 1) for v in value["items"]}
         if kind == "generator":
             return generator(int(value["seed"]), value.get("library"))
         if kind == "dtype":
@@ -207,30 +233,23 @@ def _unpack(value: Any, sock: socket.socket, deadline: float | None, budget: lis
         if kind == "served":
             return Served.arrived(int(value["handle"]))
         if kind == "tensor":
-            return _tensor(value, sock, deadline, budget)
+            return _tensor(value, buffers)
         if kind == "foreign":
             return Foreign(str(value["text"])[:200])
         if kind == "array":
-            return _array(value, sock, deadline, budget)
+            return _array(value, buffers)
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise WireError(f"a malformed {kind!s:.20}") from error
     raise WireError("an object of no known kind")
 
 
-def _array(
-    told: dict[str, Any], sock: socket.socket, deadline: float | None, budget: list[int]
-) -> np.ndarray:
+def _array(told: dict[str, Any], buffers: _Buffers) -> np.ndarray:
     dtype, shape = told["dtype"], told["shape"]
     if dtype not in DTYPES or not isinstance(shape, list) or len(shape) > 16:
         raise WireError("an array of a dtype or shape that does not travel")
     if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
         raise WireError("an array whose shape is not made of sizes")
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    budget[0] -= 1
-    budget[1] -= size
-    if min(budget) < 0:
-        raise WireError("more array data than is taken")
-    array = np.frombuffer(_exactly(sock, size, deadline), dtype).reshape(shape)
+    array = buffers.array(dtype, shape)
     if told.get("layout") == "strided":
         spread = np.zeros((*array.shape, 2), array.dtype)
         spread[..., 0] = array
@@ -238,13 +257,13 @@ def _array(
     return array
 
 
-def _tensor(told: dict[str, Any], sock: socket.socket, deadline: float | None, budget: list[int]) -> Any:
+def _tensor(told: dict[str, Any], buffers: _Buffers) -> Any:
     import torch
 
     half = told["dtype"] == "bfloat16"
-    array = _array({**told, "dtype": "int16"} if half else told, sock, deadline, budget)
+    array = _array({**told, "dtype": "int16"} if half else told, buffers)
     strided = not array.flags.c_contiguous and array.size > 1
-    plain = torch.from_numpy(np.array(array, order="C"))
+    plain = torch.from_numpy(np.asarray(array, order="C"))
     plain = plain.view(torch.bfloat16) if half else plain
     return tensors.strided(plain) if strided else plain
 

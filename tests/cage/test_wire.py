@@ -111,14 +111,17 @@ def test_a_value_of_another_type_arrives_as_what_it_was():
 
 def frame(header, *buffers: bytes) -> bytes:
     data = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack(">I", len(data)) + data + b"".join(buffers)
+    return struct.pack(">II", len(data), sum(map(len, buffers))) + data + b"".join(buffers)
 
 
 ARRAY = {"$": "array", "dtype": "float64", "shape": [2], "layout": "C"}
 TENSOR = {"$": "tensor", "dtype": "float32", "shape": [2], "layout": "C"}
 HOSTILE = {
     "no JSON": frame(b"{"),
-    "a header of 4 GiB": struct.pack(">I", 2**32 - 1),
+    "a header of 4 GiB": struct.pack(">II", 2**32 - 1, 0),
+    "arrays of 4 GiB": struct.pack(">II", 2, 2**32 - 1),
+    "less than the header speaks of": frame(ARRAY, b"\0" * 15),
+    "more than the header speaks of": frame(ARRAY, b"\0" * 17),
     "a pickle": frame({"$": "pickle", "data": "gASVAAAA"}),
     "an object dtype": frame(ARRAY | {"dtype": "object"}, b"\0" * 16),
     "a dtype that is no string": frame(ARRAY | {"dtype": ["float64"]}, b"\0" * 16),
@@ -153,14 +156,14 @@ def test_a_frame_that_breaks_a_rule_is_refused(ends, data):
 
 def test_half_a_frame_is_waited_for_only_until_the_deadline(ends):
     ours, theirs = ends
-    ours.sendall(frame(ARRAY, b"\0" * 15))
+    ours.sendall(frame(ARRAY, b"\0" * 16)[:-1])
     with pytest.raises(wire.TooLate):
         wire.receive(theirs, time.monotonic() + 0.1)
 
 
 def test_the_end_of_the_other_side_is_told_apart(ends):
     ours, theirs = ends
-    ours.sendall(frame(ARRAY, b"\0" * 15))
+    ours.sendall(frame(ARRAY, b"\0" * 16)[:-1])
     ours.close()
     with pytest.raises(wire.Closed):
         wire.receive(theirs, time.monotonic() + 5)
