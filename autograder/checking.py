@@ -29,7 +29,7 @@ from autograder.exercise import (
 )
 from autograder.report import CriterionResult, Failure, Report, Status
 from autograder.shrink import MOST_TRIED, Patience, shrunk, size
-from autograder.values import as_code, describe, differs, in_words, same_form
+from autograder.values import agree, as_code, describe, differs, in_words, same_form
 
 Candidate = Callable[[Case], Outcome]
 """Calls the code under examination, wherever it runs."""
@@ -405,13 +405,15 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, Any]]:
     yield from tensors.leaves(dict(zip(parameters, case.args, strict=False)) | case.kwargs)
 
 
-def _unequal(
-    exercise: Exercise, criterion: Criterion, case: Case, got: Any, expected: Any, exactly: bool = False
-) -> str | None:
-    if exercise.same and not exactly and same_form(got, expected) and exercise.same(got, expected, case):
+def _same(exercise: Exercise, case: Case, got: Any, expected: Any) -> bool:
+    """Whether the exercise itself takes one result for the other."""
+    return bool(exercise.same and same_form(got, expected) and exercise.same(got, expected, case))
+
+
+def _unequal(exercise: Exercise, criterion: Criterion, case: Case, got: Any, expected: Any) -> str | None:
+    if _same(exercise, case, got, expected):
         return None
-    tolerance = criterion.tolerance or case.tolerance
-    why = differs(got, expected, tolerance)
+    why = differs(got, expected, criterion.tolerance or case.tolerance)
     if not why:
         return None
     if isinstance(expected, tuple) and (names := _result_names(exercise, len(expected))):
@@ -512,7 +514,8 @@ class _Bank:
             got, expected = trial.value, mistaken.value
         if isinstance(expected, list) and isinstance(trial.expected, tuple):
             expected = tuple(expected)
-        return _unequal(self.exercise, criterion, trial.case, got, expected, exactly) is None
+        alike = not exactly and _same(self.exercise, trial.case, got, expected)
+        return alike or agree(got, expected, criterion.tolerance or trial.case.tolerance)
 
 
 def _questions(outcome: Outcome) -> list[Any]:

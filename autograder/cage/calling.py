@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import io
+import linecache
 import re
 import sys
 import traceback
@@ -25,6 +26,8 @@ METERS = "tfcore.testing.meters"
 MODES = ("torch.overrides", "torch.utils._python_dispatch")
 TAKEN_OFF = ("_pop_mode", "_disable_current_modes")
 """Where torch keeps what watches it, and how it is taken off."""
+OURS = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
+"""A line in one of these folders is none of the student's."""
 
 
 class TimeUp(BaseException):
@@ -87,12 +90,16 @@ def tell(error: BaseException) -> str:
         return type(error).__name__
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]})"
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
-    own = [f for f in frames if f.line and not any(folder in f.filename for folder in ours)]
-    if not own:
-        return said
-    return f"{said} (line {own[-1].lineno}: {str(own[-1].line).strip()[:120]})"
+    own = [
+        (frame.f_code.co_filename, number)
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not any(folder in frame.f_code.co_filename for folder in OURS)
+    ]
+    for filename, number in reversed(own):
+        linecache.checkcache(filename)
+        if line := linecache.getline(filename, number).strip():
+            return f"{said} (line {number}: {line[:120]})"
+    return said
 
 
 @contextlib.contextmanager

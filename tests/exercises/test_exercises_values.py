@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from autograder.values import as_array, as_code, describe, differs, in_words, same_form, tolerance_for
+from autograder.values import agree, as_array, as_code, describe, differs, in_words, same_form, tolerance_for
 
 A = np.arange(6.0).reshape(2, 3)
 
@@ -36,6 +36,7 @@ class TestDiffers:
     )
     def test_alike(self, got, expected):
         assert differs(got, expected, 1e-9) is None
+        assert agree(got, expected, 1e-9)
 
     @pytest.mark.parametrize(
         ("got", "expected", "words"),
