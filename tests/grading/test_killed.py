@@ -40,6 +40,15 @@ def processes_of(driver):
     return found
 
 
+def victim(driver, kind, draw):
+    """A living process of that kind, waited for as long as the run lasts; None if none comes."""
+    while driver.poll() is None:
+        with contextlib.suppress(psutil.Error):
+            if living := processes_of(psutil.Process(driver.pid))[kind]:
+                return draw.choice(living)
+    return None
+
+
 @pytest.fixture
 def class_of_many(few_template, template, tmp_path):
     """A course with submissions that all differ, ungraded."""
@@ -81,17 +90,13 @@ def test_killed_at_random_moments(class_of_many, tmp_path):
         code = None
         while code != 0:
             driver = start(course)
-            while driver.poll() is None:
+            while driver.poll() is None and not enough():
                 time.sleep(draw.uniform(0, 1))
-                try:
-                    living = {k: v for k, v in processes_of(psutil.Process(driver.pid)).items() if v}
-                except psutil.Error:
-                    break
                 weight = {"driver": 3}
                 kind = min(KINDS, key=lambda kind: weight.get(kind, 1) * killed[kind] + draw.uniform(0, 4))
-                if kind in living and not enough():
-                    with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended by itself
-                        draw.choice(living[kind]).kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended by itself
+                    if process := victim(driver, kind, draw):
+                        process.kill()
                         killed[kind] += 1
             code = driver.wait()
         assert gradebook.read(Course.at(course), ASSIGNMENT) == expected
