@@ -15,6 +15,11 @@ LONGEST = (
     "test_sample_class.py",
     "test_tfcore_end_to_end.py",
     "test_recipes.py",
+    "test_book_pages.py",
+    "test_attacks.py",
+    "test_book_lean.py",
+    "test_killed.py",
+    "test_hub.py",
 )
 """Files that take minutes; whoever runs tests in parallel should not begin them last."""
 
