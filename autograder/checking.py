@@ -382,11 +382,11 @@ def _can_be_judged(got: Any, expected: Any) -> bool:
 
 def _changed(exercise: Exercise, trial: Trial) -> str | None:
     """Which array among the arguments the call has changed, and where."""
-    names = [name for name, value in _named(exercise, trial.case) if tensors.is_array(value)]
-    for name, before, after in zip(names, trial.expected, trial.outcome.arguments, strict=False):
+    for place, (before, after) in enumerate(zip(trial.expected, trial.outcome.arguments, strict=False)):
         if changed := differs(after, before, 0.0):
+            names = [name for name, value in _named(exercise, trial.case) if tensors.is_array(value)]
             changed = changed.replace("expected", "it had").replace("got", "now")
-            return f"`{name}` was changed in place: {changed}"
+            return f"`{names[place]}` was changed in place: {changed}" if names[place:] else None
     return None
 
 

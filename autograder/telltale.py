@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from autograder import cage, forbidden
@@ -93,8 +94,13 @@ def _found(sources: list[str]) -> dict[str, str]:
     return found
 
 
-def _names(source: str) -> Iterator[tuple[str, int]]:
+@lru_cache(maxsize=256)
+def _names(source: str) -> tuple[tuple[str, int], ...]:
     """Every dotted name that a cell uses or spells out as a text, with the number of its line."""
+    return tuple(_read(source))
+
+
+def _read(source: str) -> Iterator[tuple[str, int]]:
     nodes = [inner for statement in forbidden.statements(source) for inner in ast.walk(statement)]
     imports: dict[str, str] = {}
     for node in nodes:

@@ -2,6 +2,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # as modules of doctests: they share one name
@@ -9,6 +10,9 @@ collect_ignore_glob += ["recipes/*"]  # what test_recipes.py puts elsewhere
 
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """pytest-xdist has a worker on each core, so no process of the tests computes on more than one."""
+
+hypothesis.settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault
+hypothesis.settings.load_profile("unhurried")
 
 LONGEST = (
     "test_verify_and_doctor.py",

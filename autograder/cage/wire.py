@@ -29,6 +29,7 @@ NAMES = {np.dtype(name): name for name in DTYPES}
 TORCH_DTYPES = tuple(f"torch.{name}" for name in (*DTYPES, "bfloat16"))
 _CHUNK = 1 << 20
 _LENGTHS = struct.Struct(">II")
+_PLAIN, _NUMBERS, _NUMPY = (bool, str), (int, float), (np.ndarray, np.generic)  # asked of every value
 
 
 class WireError(Exception):
@@ -144,13 +145,13 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
     """JSON for a value; what JSON lacks becomes {"$": kind, ...}."""
     if depth > MAX_DEPTH:
         raise WireError("the value is nested too deeply")
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, _PLAIN):
         return value
-    if isinstance(value, np.ndarray | np.generic) and value.dtype not in NAMES and value.dtype.kind in "fiu":
+    if isinstance(value, _NUMPY) and value.dtype not in NAMES and value.dtype.kind in "fiu":
         value = value.astype(np.float64 if value.dtype.kind == "f" else np.int64)
     if isinstance(value, np.generic):
         value = np.asarray(value) if value.dtype in NAMES and value.ndim == 0 else value
-    if isinstance(value, int | float):
+    if isinstance(value, _NUMBERS):
         number = type(value)(value)
         return float(number) if isinstance(number, float) else int(number)
     if isinstance(value, list):
