@@ -51,7 +51,8 @@ serve: $(SETUP) book ## the book on http://localhost:8000
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 lab: $(SETUP) release ## JupyterLab on your own copies of the notebooks, in my_notebooks/ (NOTEBOOK=ch02_qkv opens one)
-	@mkdir -p my_notebooks && cp -Rn notebooks/. my_notebooks/
+	@$(BIN)/python -c 'import os, shutil; shutil.copytree("notebooks", "my_notebooks", dirs_exist_ok=True, \
+	  copy_function=lambda ours, yours: os.path.exists(yours) or shutil.copy(ours, yours))'
 	@$(BIN)/jupyter lab --ServerApp.root_dir=my_notebooks $(foreach name,$(NOTEBOOK),my_notebooks/$(name)/$(name).ipynb)
 
 setup: $(SETUP) ## .venv only

@@ -28,6 +28,8 @@ GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
 GITHUB = "https://github.com/"
 MOST_BYTES = 100 << 20
+NOBODY = "/your_name/"
+"""Who the course belongs to until its settings say so."""
 """What Gradescope takes."""
 
 
@@ -108,7 +110,7 @@ def of_classroom(course: Course, assignment: str) -> Bundle:
         BadInputError: nobody knows where on GitHub the course is published, or it gives something away.
     """
     published = colab.repository(course)
-    if published is None or not published[0].startswith(GITHUB):
+    if published is None or not published[0].startswith(GITHUB) or NOBODY in published[0]:
         raise BadInputError(
             f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, and {colab.SETTINGS} names no such "
             "place. Publish the course there, and write the address under `repository: url:`."

@@ -547,6 +547,12 @@ def verify(
     hidden = seed if seed is not None else HIDDEN_SEED if drawn is None else drawn
     proof = Proof()
     chosen = assignments or list(exercises.assignments())
+    if unknown := [name for name in chosen if name not in exercises.assignments()]:
+        raise BadInputError(
+            f"no assignment is called {unknown[0]!r}. There are: {', '.join(exercises.assignments())}."
+        )
+    if page and assignments:
+        raise BadInputError("--page writes the page of the whole bank: name no assignment with it.")
     names = [exercise.name for assignment in chosen for exercise in exercises.of_assignment(assignment)]
     with progress("verifying the bank") as told:
         proof.entries = try_all(names, hidden, told, workers)

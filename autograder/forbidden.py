@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 LONGEST = 50
 """Parts of a dotted name that are looked at; ``torch.nn.functional.softmax`` has four."""
@@ -83,6 +84,8 @@ def told(found: str, written: str | None = None) -> str:
         found: the call that was seen.
         written: what the student's source has in its place, if that is known.
     """
+    if found.endswith(".<module>"):
+        return f"Your code imports `{found.split('.')[0]}`, which holds what this exercise asks you to write."
     if written and written.split(".")[-1] != found.split(".")[-1]:
         return f"`{written}` calls `{found}`, which this exercise asks you to write. Write it yourself."
     return f"`{written or found}` is what this exercise asks you to write. Write it yourself."
@@ -90,12 +93,32 @@ def told(found: str, written: str | None = None) -> str:
 
 @lru_cache(maxsize=256)
 def statements(source: str) -> list[ast.stmt]:
-    """The statements of a cell, magics and shell lines left out; none if it does not parse."""
-    plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    """The statements of a cell as IPython reads it, those in its magics too; none if it does not parse."""
     try:
-        return ast.parse(plain).body
+        return ast.parse(source).body
+    except (ValueError, RecursionError, MemoryError):
+        return []
+    except SyntaxError:
+        pass
+    try:
+        found = ast.parse(_transformer().transform_cell(source)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
+    return [*found, *(inner for text in _given_to_magics(found) for inner in statements(text))]
+
+
+@cache
+def _transformer() -> Any:
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager()
+
+
+def _given_to_magics(found: list[ast.stmt]) -> Iterator[str]:
+    """The code in ``%time f(x)`` and below ``%%time``, which IPython hands on as text."""
+    for node in (inner for statement in found for inner in ast.walk(statement)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "_magic" in node.func.attr:
+            yield from (str(a.value) for a in node.args[1:] if isinstance(a, ast.Constant) and a.value)
 
 
 def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports: dict[str, str]) -> None:

@@ -19,6 +19,7 @@ LIES = "may rewrite the grader's code in its own process, to lie about what was 
 BLINDS = "may blind the watch over forbidden calls"
 SEARCHES = "may search its process for the grader's objects"
 TAKES = "takes hold of the grader's code in its own process"
+SPEAKS = "may speak to the grader in the place of its code"
 HIDES = "runs text as code and may hide what is called"
 
 OURS = [f"cage.{path.stem}" for path in sorted(Path(cage.__file__).parent.glob("[a-z]*.py"))]
@@ -47,6 +48,9 @@ TELLTALE = {
     "get_objects": TAKES,
     "get_referrers": TAKES,
     "get_referents": TAKES,
+    **dict.fromkeys(("os.dup", "os.dup2", "os.fstat", "os.fdopen", "os.read", "os.write"), SPEAKS),
+    **dict.fromkeys(("socket.socket", "socket.SocketType", "socket.fromfd"), SPEAKS),
+    **dict.fromkeys(("run_cell", "run_code", "run_ast_nodes", "safe_execfile"), HIDES),
     "_getframe": SEARCHES,
     "_current_frames": SEARCHES,
     "currentframe": SEARCHES,
@@ -64,7 +68,7 @@ TELLTALE = {
 }
 """A name, whole or with the module it belongs to, and what it may be there for; ``*`` is one put together."""
 
-WITHHOLDING = (BLINDS, TAKES)
+WITHHOLDING = (BLINDS, TAKES, SPEAKS)
 """What no notebook is for: its points are not given unseen."""
 
 _ANY = re.compile(rf"\.({'|'.join(map(re.escape, TELLTALE))})(?=\.)")
@@ -90,7 +94,7 @@ def _found(sources: list[str]) -> dict[str, str]:
         lines = source.splitlines()
         for name, number in _names(source):
             for hit in _ANY.findall(f".{name}."):
-                found.setdefault(hit, lines[number - 1].strip()[:100])
+                found.setdefault(hit, lines[min(number, len(lines)) - 1].strip()[:100])
     return found
 
 
@@ -109,7 +113,10 @@ def _read(source: str) -> Iterator[tuple[str, int]]:
             imports |= imported
             whole = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             yield from ((dotted, node.lineno) for dotted in (*whole, *imported.values()))
+    own = _own(nodes)
     for node in nodes:
+        if isinstance(node, ast.Name) and node.id in own:
+            continue
         if isinstance(node, ast.Attribute | ast.Name):
             yield _resolved(node, imports), node.lineno
         elif isinstance(node, ast.Constant | ast.BinOp) and (text := _text(node)):
@@ -117,6 +124,12 @@ def _read(source: str) -> Iterator[tuple[str, int]]:
         elif isinstance(node, ast.Call) and (module := imports.get(_looked_into(node))):
             spelled = _text(node.args[1]) if len(node.args) > 1 else None
             yield f"{module}.{spelled or '*'}", node.lineno
+
+
+def _own(nodes: list[ast.AST]) -> set[str]:
+    """The names that a cell binds itself, which are those of nobody else."""
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return defined | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _resolved(node: ast.Attribute | ast.Name, imports: dict[str, str]) -> str:

@@ -15,6 +15,10 @@ from autograder.cage.tensors import is_tensor
 Scalar = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
+MOST_SAID = 400
+"""Characters in which a value is described."""
+
+
 def as_array(value: Any) -> np.ndarray | None:
     """The value as an array if it is a number, a numeric array or a tensor, else None."""
     if is_tensor(value):
@@ -265,8 +269,13 @@ def _array_as_code(array: Any, most: int) -> str:
     return f"{made}({plain}{told})"
 
 
-def describe(value: Any, most: int = 12) -> str:
-    """What a value is, in a few words: its type, shape and dtype; so many numbers in full, inside no list."""
+def describe(value: Any) -> str:
+    """What a value is, in a few words: its type, shape and dtype; a few numbers in full, inside no list."""
+    said = _described(value, 12, 3)
+    return said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]} ..."
+
+
+def _described(value: Any, most: int, depth: int) -> str:
     if is_tensor(value):
         small = value.numel() <= most and value.device.type != "meta"
         plain = np.array2string(tensors.numbers(value), precision=4, separator=", ") if small else ""
@@ -278,7 +287,8 @@ def describe(value: Any, most: int = 12) -> str:
         return f"an array of shape {value.shape} ({value.dtype}){numbers}"
     if isinstance(value, tuple | list):
         kind = type(value).__name__
-        inside = ", ".join(describe(v, 0) for v in value) if len(value) <= 4 else "..."
+        short = len(value) <= 4 and depth > 0
+        inside = ", ".join(_described(v, 0, depth - 1) for v in value) if short else "..."
         return f"a {kind} of {len(value)}: {inside}"
     if value is None:
         return "None (is a return missing?)"

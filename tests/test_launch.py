@@ -379,9 +379,10 @@ def test_a_repository_for_classroom_names_ours(course: Course) -> None:
     assert job == "run-autograding-tests"
     *_, step = workflow["jobs"][job]["steps"]
     assert step == {"uses": "ada/attention/.github/actions/grade@spring", "with": {"assignment": ASSIGNMENT}}
-    (course.root / colab.SETTINGS).write_text("repository: {url: https://gitlab.com/a/b, branch: main}\n")
-    with pytest.raises(BadInputError, match=r"https://github\.com/OWNER/REPOSITORY"):
-        bundles.KINDS["classroom"](course, [ASSIGNMENT], "")
+    for nobodys in ("https://gitlab.com/a/b", "https://github.com/your_name/a"):
+        (course.root / colab.SETTINGS).write_text(f"repository: {{url: {nobodys}, branch: main}}\n")
+        with pytest.raises(BadInputError, match=r"https://github\.com/OWNER/REPOSITORY"):
+            bundles.KINDS["classroom"](course, [ASSIGNMENT], "")
 
 
 # Workflows and images: nothing here can run them, so their linters read them

@@ -119,6 +119,57 @@ def weights(x):
         "import torch\nmake = vars(torch.jit)[''.join(['Compilation', 'Unit'])]\n"
         "unit = make('def f(x):\\n    return torch.soft' + 'max(x, -1)\\n')",
     ),
+    "when its result is looked at": (
+        "later(np.array(x, float), axis)",
+        """import numpy as np, torch
+class Lazy(np.ndarray):
+    @property
+    def dtype(self):
+        plain = self.view(np.ndarray)
+        x, axis = self.__dict__.pop("todo", (None, 0))
+        if x is not None:
+            plain[...] = vars(torch)["soft" + "max"](torch.tensor(x), axis).numpy()
+        return plain.dtype
+def later(x, axis):
+    out = x.view(Lazy)
+    out.todo = (x.copy(), axis)
+    return out""",
+    ),
+    "while the watch asks a class for its module": (
+        "asked(np.asarray(x), axis)",
+        """import numpy as np
+from scipy import special
+job = {}
+class Meta(type):
+    @property
+    def __module__(cls):
+        if "x" in job:
+            job["out"] = vars(special)["soft" + "max"](job.pop("x"), job.pop("axis"))
+        return "student"
+class Trigger(list, metaclass=Meta):
+    pass
+def asked(x, axis):
+    job.update(x=x, axis=axis)
+    Trigger().append(1)
+    return job.pop("out", x)""",
+    ),
+    "while the watch asks a function for its module": (
+        "asked(np.asarray(x), axis)",
+        """import numpy as np
+from scipy import special
+job = {}
+class Space(dict):
+    def get(self, *key):
+        if "x" in job:
+            job["out"] = vars(special)["soft" + "max"](job.pop("x"), job.pop("axis"))
+        return "student"
+space = Space()
+exec("def nothing(): pass", space)
+def asked(x, axis):
+    job.update(x=x, axis=axis)
+    space["nothing"]()
+    return job.pop("out", x)""",
+    ),
     "while torch dispatches to no modes": (
         "run(torch.tensor(x), axis)",
         "import torch\nfrom torch.utils import _python_dispatch as below\n"

@@ -60,7 +60,7 @@ def call(
         warnings.simplefilter("ignore")
         try:
             with _metering(metered) as cost, _watching(forbidden, seen):
-                told["value"] = PROBES[probe](function, *args, **kwargs)
+                told["value"] = tensors.settled(PROBES[probe](function, *args, **kwargs))
             told["cost"] = cost() if metered else None
         except KeyboardInterrupt:
             raise
@@ -121,12 +121,22 @@ def _metering(wanted: bool) -> Iterator[Callable[[], dict[str, Any]]]:
         }
 
 
+_MODULE_OF = type.__dict__["__module__"].__get__
+"""A class's module as Python keeps it, whatever its metaclass says: the watch runs nothing of a student's."""
+
+
+def _module(frame: types.FrameType) -> str:
+    """The module that a frame's code belongs to."""
+    name = dict.get(frame.f_globals, "__name__", "")
+    return name if type(name) is str else ""
+
+
 def _by_torch(frame: types.FrameType) -> bool:
     """Whether torch itself, or the grader, calls what this frame runs."""
     caller = frame.f_back
-    while caller and caller.f_globals.get("__name__") == "contextlib":
+    while caller and _module(caller) == "contextlib":
         caller = caller.f_back
-    package = str(caller.f_globals.get("__name__", "")).partition(".")[0] if caller else ""
+    package = _module(caller).partition(".")[0] if caller else ""
     return package in ("torch", "cage", "autograder", "tfcore")
 
 
@@ -134,7 +144,13 @@ def _operator(frame: types.FrameType, forbidden: set[tuple[str, ...]]) -> str | 
     """What a line of a student's calls by ``torch.ops``, where it is forbidden under a shorter name."""
     if _by_torch(frame):
         return None
-    called = str(frame.f_locals.get("self", ""))  # aten._safe_softmax
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    there = frame.f_locals if type(frame.f_locals) is dict else {}
+    operator = there.get("self")
+    if type(operator) is not OpOverload and type(operator) is not OpOverloadPacket:
+        return None
+    called = str(operator)  # aten._safe_softmax
     return next((name for package, *names in forbidden for name in names if name in called), None)
 
 
@@ -160,14 +176,14 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # at every call, so it leaves early
         if event == "call":
-            module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+            module, name = _module(frame), frame.f_code.co_name
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, short) or name
             if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
                 seen.append(f"{module}.{name}")  # it takes `_seeing_torch` away
         elif event == "c_call":
             owner, name = getattr(arg, "__self__", None), getattr(arg, "__name__", "")
-            module = getattr(arg, "__module__", None) or type(owner).__module__
+            module = getattr(arg, "__module__", None) or _MODULE_OF(type(owner))
         else:
             return
         if not type(module) is type(name) is str or (module, name) in harmless:

@@ -18,6 +18,8 @@ from .served import unobserved
 Candidate = Callable[..., Any]
 NONE = "no gradient"
 """Stands for a gradient that torch does not give, since the result does not depend on the tensor."""
+RETURNED = "a dict that speaks of an error, and no error"
+"""Stands for what a submission returns in the form in which an error is told."""
 LONGER = {"trained": 6}
 """A probe that does the work of many calls may take so many times the time of one."""
 
@@ -123,7 +125,8 @@ def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
     for name, *given in moves:
         try:
             found = getattr(made_object, name)
-            yield found(*given) if given else found
+            shown = tensors.settled(found(*given) if given else found)
+            yield RETURNED if isinstance(shown, dict) and "raised" in shown else shown
         except ValueError as error:
             yield {"raised": kind(error)}
 

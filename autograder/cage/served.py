@@ -168,7 +168,7 @@ class Host:
 def _bytes(value: Any) -> int:
     """About the memory that a value takes."""
     leaves = [leaf for _, leaf in tensors.leaves(value)]
-    return sum(int(leaf.nbytes) if tensors.is_array(leaf) else 64 for leaf in leaves)
+    return sum(int(leaf.nbytes) if tensors.is_array(leaf) else 64 + sys.getsizeof(leaf) for leaf in leaves)
 
 
 @contextlib.contextmanager

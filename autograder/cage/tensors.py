@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+DEEPEST = 12
+"""Values nested more deeply do not travel."""
+
 
 def is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
@@ -50,6 +53,39 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(mapped(function, inner) for inner in value)
     return function(value)
+
+
+def settled(value: Any, depth: int = 0) -> Any:
+    """The value in plain types: whoever looks at it later runs nothing of a student's class."""
+    if depth > DEEPEST or value is None or type(value) in (bool, int, float, str, np.ndarray):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)[()] if isinstance(value, np.generic) else np.asarray(value)
+    if is_tensor(value):
+        return _settled_tensor(value)
+    for base, plain in _PLAINLY.items():
+        if isinstance(value, base) and not isinstance(value, bool):
+            return plain(value)
+    if isinstance(value, dict):
+        return {settled(k, depth + 1): settled(inner, depth + 1) for k, inner in dict.items(value)}
+    for kind, members in _MEMBERS.items():
+        if isinstance(value, kind):
+            return kind(settled(inner, depth + 1) for inner in members(value))
+    return value
+
+
+_PLAINLY: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
+_MEMBERS: dict[Any, Callable[[Any], Iterator[Any]]] = {k: k.__iter__ for k in (list, tuple, set, frozenset)}
+"""What the base classes do, whatever a class made of them does instead."""
+
+
+def _settled_tensor(value: Any) -> Any:
+    import torch
+
+    if type(value) is torch.Tensor:
+        return value
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.detach(value).as_subclass(torch.Tensor)
 
 
 def leaves(value: Any, named: str = "") -> Iterator[tuple[str, Any]]:

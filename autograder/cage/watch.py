@@ -14,8 +14,8 @@ from typing import Any
 _switches: list[bool] = []
 """For each switch of the profiler since a watch began, whether it was this module's own."""
 _ours = False
-REFUSED = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
-"""Searches of the memory, by whatever name they are called."""
+REFUSED = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys.addaudithook")
+"""Searches of the memory, by whatever name they are called, and code that Python would run unwatched."""
 
 
 def note_switches() -> None:

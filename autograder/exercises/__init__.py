@@ -38,7 +38,8 @@ def find(name: str) -> Exercise:
     """The exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
     matches = [known for known in names() if name in (known, known.split("/")[1])]
     if not matches:
-        raise UnknownExerciseError(f"no exercise is called {name!r}. Known: {', '.join(names())}")
+        near = [known for known in names() if known.split("/")[0] == name.split("/")[0]] or names()
+        raise UnknownExerciseError(f"no exercise is called {name!r}. Known: {', '.join(near)}")
     module = import_module(f"{__name__}.{matches[0].replace('/', '.')}")
     exercise: Exercise = module.EXERCISE
     return exercise

@@ -329,6 +329,7 @@ class _Run:
             {submission.notebook: node},
             scores,
             submission.timestamp,
+            written.alike(written.notebook(folder / f"{submission.notebook}.ipynb"), notebook),
         )
 
     def _written_to(self, submission: Submission) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -287,6 +287,7 @@ class GradebookWriter:
         graded: dict[str, nbformat.NotebookNode],
         scores: dict[str, float],
         timestamp: str | None,
+        unchanged: Set[str] = frozenset(),
     ) -> None:
         """Enters one student's graded notebooks.
 
@@ -296,12 +297,14 @@ class GradebookWriter:
             graded: the notebooks as written for nbgrader, by name.
             scores: points by grade_id; a cell that is not in it waits for a person.
             timestamp: when it was handed in.
+            unchanged: the cells whose answer is what it was when it was entered last; what a teacher has
+                marked there need not be looked at again.
         """
         self.book.update_or_create_student(student)
         submission = self.book.update_or_create_submission(assignment, student, timestamp=timestamp)
         for submitted in submission.notebooks:
             if notebook := graded.get(submitted.name):
-                self._enter_notebook(submitted, notebook, scores)
+                self._enter_notebook(submitted, notebook, scores, unchanged)
                 self._penalise(submission, submitted)
 
     def penalise(self, assignment: str, student: str) -> None:
@@ -319,16 +322,22 @@ class GradebookWriter:
         return {grade.name: grade.auto_score for nb in submission.notebooks for grade in nb.grades}
 
     def _enter_notebook(
-        self, submitted: api.SubmittedNotebook, notebook: nbformat.NotebookNode, scores: dict[str, float]
+        self,
+        submitted: api.SubmittedNotebook,
+        notebook: nbformat.NotebookNode,
+        scores: dict[str, float],
+        unchanged: Set[str],
     ) -> None:
         cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "nbgrader" in c.metadata}
         for grade in submitted.grades:
-            cell = cells.get(grade.name)
+            cell, before = cells.get(grade.name), grade.auto_score
             if cell is not None and is_grade(cell) and is_solution(cell) and _untouched(cell):
                 grade.auto_score = 0.0  # as nbgrader does: no answer, no points, nothing to read
             else:
                 grade.auto_score = scores.get(grade.name)
-            grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+            marked = grade.manual_score is not None
+            if not (marked and grade.name in unchanged and grade.auto_score == before):
+                grade.needs_manual_grade = marked or grade.auto_score is None
         for comment in submitted.comments:
             cell = cells.get(comment.name)
             comment.auto_comment = "No response." if cell is not None and _untouched(cell) else None

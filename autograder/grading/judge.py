@@ -89,6 +89,7 @@ def explain_once() -> None:
     """Explains a mistake, so that no submission pays for what only the first one imports."""
     exercise = exercises.find(exercises.names()[0])
     Examination(exercise, seed=0).of(local(exercise.misconceptions[0].function))
+    forbidden.statements("%matplotlib inline")
 
 
 def _limit(asked: dict[str, Any]) -> None:
@@ -154,9 +155,10 @@ def grade_file(
     if any(r.error == "ModuleNotFoundError" for r in ran):
         troubles.append(f"{troubles[-1]}. It is graded by itself, without other files of yours")
     report = judge_exercise(session, exercise, sources, seed, troubles, shrinking)
-    return Verdict(
-        "graded", cells=(CellVerdict(exercise.function_name, report.score, report.max_score, report),)
-    )
+    cell = CellVerdict(exercise.function_name, report.score, report.max_score, report)
+    if names := telltale.withholds(sources):
+        cell = _withheld(cell, names)
+    return Verdict("graded", cells=(cell,), remarks=tuple(telltale.remarks(sources)))
 
 
 def grade_notebook(

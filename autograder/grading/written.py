@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.files import write_if_changed
+from autograder.grading.matching import joined
 from autograder.grading.submissions import SECRET, Submission
 from autograder.grading.verdict import Verdict
 
@@ -61,6 +62,28 @@ def notebook(path: Path) -> dict[str, Any]:
         return read if isinstance(read, dict) else {}
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+def alike(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
+    """The graded cells whose answer stands the same in two graded notebooks.
+
+    Of a cell that a person marks that is its own text; of a test, all the code.
+    """
+    first, second = ({_grade_id(c): c for c in nb.get("cells", [])} for nb in (one, other))
+    code = [
+        [joined(cell["source"]) for cell in nb.get("cells", []) if cell["cell_type"] == "code"]
+        for nb in (one, other)
+    ]
+    return {
+        name
+        for name in first.keys() & second.keys() - {""}
+        if joined(first[name]["source"]) == joined(second[name]["source"])
+        and (first[name]["cell_type"] == "markdown" or code[0] == code[1])
+    }
+
+
+def _grade_id(cell: dict[str, Any]) -> str:
+    return str(cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", ""))
 
 
 def reports_in(notebook: dict[str, Any]) -> dict[str, Any]:

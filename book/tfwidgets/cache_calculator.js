@@ -120,13 +120,14 @@ function compute({ model, context, batch, weight_bits, cache_bits, devices }) {
   };
 }
 
+const overfull = (found) => found.weights_gb + found.cache_gb > found.memory_gb;
+
 function drawing(found) {
   const [across, left] = [360, 6];
   const most = Math.max(found.memory_gb, found.weights_gb + found.cache_gb);
   const gb = (x) => (x / most) * (across - 2 * left);
   const bar = (from, size, colour) =>
     make("rect", { x: left + gb(from), y: 34, width: gb(size), height: 22, fill: colour, "fill-opacity": 0.6 });
-  const overfull = found.weights_gb + found.cache_gb > found.memory_gb;
 
   // The roofline, in logarithms of operations a byte and of the share of the arithmetic.
   const [top, bottom, x0, x1] = [86, 172, 44, across - left];
@@ -141,7 +142,7 @@ function drawing(found) {
     bar(found.weights_gb, found.cache_gb, COLOURS.cache),
     make("rect", { class: "frame", x: left, y: 34, width: gb(found.memory_gb), height: 22 }),
     label(across - left, 12, `memory ${count(found.memory_gb)} GB`, { "text-anchor": "end" }),
-    label(across - left, 28, overfull ? "does not fit" : "fits", { class: "faint", "text-anchor": "end" }),
+    label(across - left, 28, overfull(found) ? "does not fit" : "fits", { class: "faint", "text-anchor": "end" }),
     ...[1, 10, 100, 1000].flatMap((i) => [
       make("line", { class: "guide", x1: x(i), x2: x(i), y1: top, y2: bottom }),
       label(x(i), bottom + 14, count(i), { class: "faint", "text-anchor": "middle" }),
@@ -232,7 +233,7 @@ function render({ model, el }) {
     clearTimeout(announce);
     const text =
       `${state.model}: weights ${digits(found.weights_gb)} GB, cache ${digits(found.cache_gb)} GB, of ` +
-      `${count(found.memory_gb)}. ${digits(found.intensity)} operations for each byte: ${limit}.`;
+      `${count(found.memory_gb)}${overfull(found) ? ": does not fit" : ""}. ${digits(found.intensity)} operations for each byte: ${limit}.`;
     announce = setTimeout(() => (says.textContent = text), says.textContent ? 300 : 0);
   }
 

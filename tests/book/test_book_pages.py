@@ -48,7 +48,7 @@ def open_page(browser: Any, address: str, **settings: Any) -> tuple[Any, list[st
     return page, requests, errors
 
 
-AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf8")
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
 
 RUN_AXE = """async () => {
@@ -67,7 +67,7 @@ COLOURS = ["color-contrast", "link-in-text-block"]  # all that the dark changes
 
 def violations(page: Any, rules: list[str] | None = None) -> list[str]:
     """What axe objects to. KaTeX's own boxes are left out: a screen reader gets the MathML beside them."""
-    page.evaluate(AXE)
+    page.evaluate(AXE.read_text("utf8"))
     only = json.dumps(rules) if rules else "undefined"
     return list(page.evaluate(RUN_AXE.replace("UNREAD", repr(UNREAD)).replace("ONLY", only)))
 

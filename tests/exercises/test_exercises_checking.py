@@ -423,3 +423,28 @@ def test_what_a_call_leaves_in_its_inputs_is_seen_in_the_call_whose_value_is_jud
     assert observed["arguments"] > 10
     values = sum(len(cases) for criterion, cases in exercise.draw(1) if criterion.observes == "value")
     assert len(calls) == values
+
+
+def test_what_is_written_in_part_has_the_points_of_that_part():
+    """An honest `NotImplementedError` in one branch is no blank answer."""
+
+    def total(x, axis=None):
+        if axis is not None:
+            raise NotImplementedError("only the sum of all")
+        if not x.size:
+            raise ValueError
+        return x.sum()
+
+    report = examined(total)
+    assert report.status == "examined"
+    assert 0 < report.score < report.max_score
+    assert "only the sum of all" in report.failures[0].fault
+
+
+def test_a_nest_of_lists_is_described_in_a_few_words():
+    def tree(depth):
+        return [tree(depth - 1) for _ in range(3)] if depth else [[], [], []]
+
+    report = examined(lambda x, axis=None: tree(8))
+    assert not report.passed
+    assert all(len(failure.fault) < 600 for failure in report.failures)

@@ -34,6 +34,16 @@ WRITTEN = {
     "get_objects": ["import gc\ngc.get_objects()", "from gc import get_objects as o"],
     "__code__": ["f.__code__ = g.__code__", "f().__code__"],
     "builtins.exec": ["exec('x = 1')", "import builtins\nbuiltins.exec('')"],
+    "settrace": [
+        "files = !ls\nimport sys\nsys.settrace(f)",
+        "x = %who_ls\nsys.settrace(f)",
+        "print?\nsys.settrace(f)",
+        "%time sys.settrace(f)",
+        "%%time\nx = 1\nsys.settrace(f)",
+    ],
+    "run_cell": ["get_ipython().run_cell(bytes.fromhex('00').decode())"],
+    "os.dup": ["import os\nos.dup(3)", "from os import dup as d"],
+    "socket.socket": ["import socket as s\ns.socket(fileno=3)"],
     "f_back": ["%matplotlib inline\nsys.exc_info()[2].tb_frame.f_back"],
 }
 
@@ -55,6 +65,9 @@ def test_the_line_is_shown_and_each_name_told_once():
         "list(model.modules())\nmodel.eval()\ntorch.stack([x])\nre.compile('x')",
         "import sys, torch\ngetattr(sys, 'gettrace', None)\ngetattr(torch, name)\nvars(model)",
         "'the lion left its cage. It was too old'",
+        "def get_objects(a):\n    return a\nget_objects(1)",
+        "redispatch = 3\nprint(redispatch)",
+        "%timeit f(x)\n!ls",
         "# sys.setprofile\n\n'''exec(x) would do the same'''",
         "this is no Python sys.modules",
     ],

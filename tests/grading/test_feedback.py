@@ -1,6 +1,7 @@
 """Feedback: each student reads the report, and nothing of a student's can run in anybody's browser."""
 
 import json
+import re
 import shutil
 import subprocess
 from html import escape
@@ -187,6 +188,10 @@ HOSTILE = [
     "<svg/onload=alert(1)>",
     "[click](javascript:alert(1))",
     "[click](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
+    "<a title='>' href='data:text/html,x'>x</a>",
+    "<a href='da&#9;ta:text/html,x'>x</a>",
+    "<a href='&#1;data:text/html,x'>x</a>",
+    "<ul style='list-style: url(http://localhost/x)'><li>x</li></ul>",
     "<a href='&#106;avascript:alert(1)'>x</a>",
     "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
     "<math><mtext><style><img src=x onerror=alert(1)></style></mtext></math>",
@@ -211,9 +216,8 @@ def test_hostile_markdown_becomes_text(text):
     for element in soup.find_all(True):
         assert element.name in harmless or element.name == "math" or element.find_parent("math"), html
         assert not [name for name in element.attrs if name.startswith("on")], html
-        assert (
-            not str(element.get("href", "")).strip().lower().startswith(("javascript", "data", "vbscript"))
-        ), html
+        address = re.sub(r"[\x00-\x20]", "", str(element.get("href", ""))).lower()
+        assert not address.startswith(("javascript", "data", "vbscript")), html
         assert "url(" not in element.get("style", ""), html
         if element.find_parent("math"):
             assert element.name.startswith("m"), html

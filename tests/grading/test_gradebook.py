@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 from scratch import ASSIGNMENT, FEW, LIMITS, SEED, graded, hand_in, tree
 
 from autograder.errors import BadInputError
-from autograder.grading import batch, gradebook
+from autograder.grading import batch, gradebook, written
 from autograder.grading.store import VerdictStore
 from autograder.layout import Course
 
@@ -79,7 +79,7 @@ def test_hand_given_points_survive_a_regrade(few, students):
     graded(few)
     auto = students["mistake-01"][1]["softmax"]
     assert held(few, "style-01", "softmax") == (auto, 1.0, 0.25, True)
-    assert held(few, "style-01", name) == (None, 2.5, None, True)
+    assert held(few, "style-01", name) == (None, 2.5, None, False)  # its own text is what it was
     with opened(few) as book:
         assert book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "style-01").comment == "well said"
 
@@ -326,6 +326,28 @@ def test_a_question_added_later(few):
     for student in ("style-01", "mistake-01"):
         assert row(few, student).max_scores["another"] == 2
     assert held(few, "style-01", "softmax")[1] == 1.0
+
+
+@pytest.mark.parametrize(("same", "waits"), [(True, False), (False, True)])
+def test_what_was_marked_waits_again_only_where_other_work_has_come(few, same, waits):
+    name, folder = manual_cell(few), few / "autograded" / "style-01" / ASSIGNMENT
+    by_hand(few, "style-01", **{name: 2.5})
+    notebook = json.loads((folder / f"{ASSIGNMENT}.ipynb").read_text())
+    other = json.loads(json.dumps(notebook))
+    for cell in other["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
+        elif not same and grade_id(cell) == name:
+            cell["source"] += " I see it otherwise now."
+    unchanged = written.alike(notebook, other)
+    assert (name in unchanged) is same
+    assert "softmax" in unchanged
+    scores = row(few, "style-01").scores
+    points = {k: v for k, v in scores.items() if k != name}
+    with gradebook.opened(Course.at(few)) as book:
+        book.enter(ASSIGNMENT, "style-01", {ASSIGNMENT: nbformat.from_dict(other)}, points, None, unchanged)
+    _, marked, _, needed = held(few, "style-01", name)
+    assert (marked, needed) == (2.5, waits)
 
 
 @pytest.mark.slow
