@@ -1,6 +1,6 @@
 """Attempts to read or change what lies on the machine."""
 
-from autograder.attacks.attack import Attack
+from autograder.attacks.attack import NONE, Attack
 
 
 def reading(name: str, path: str) -> Attack:
@@ -45,7 +45,7 @@ ON_FILES = (
     ),
     Attack(
         "looks through its open files",
-        "only the wire and the null device are open",
+        "only the wire and the null device are open; the points wait until the teacher has looked",
         """
         import os, stat
         for number in range(1024):
@@ -56,6 +56,8 @@ ON_FILES = (
             if not (stat.S_ISSOCK(kind) or stat.S_ISCHR(kind)):
                 print("GOT", number, oct(kind))
         """,
+        points=NONE,
+        told="os.fstat",
     ),
     Attack(
         "looks through its environment",

@@ -216,6 +216,18 @@ BLINDED = (
         "cage.calling",
     ),
     blinded(
+        "in a cell with a line of IPython's",
+        """
+        names = %who_ls
+        import contextlib, sys
+        @contextlib.contextmanager
+        def blind(forbidden, seen):
+            yield
+        sys.modules["cage.calling"]._watching = blind
+        """,
+        "cage.calling",
+    ),
+    blinded(
         "found among all objects",
         """
         import gc

@@ -118,7 +118,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "opens connections",
-        "no socket is opened, by TCP, UDP, name or raw",
+        "no socket is opened, by TCP, UDP, name or raw; the points wait until the teacher has looked",
         """
         import socket
         for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM),
@@ -129,6 +129,8 @@ ON_PROCESSES = (
             except OSError:
                 pass
         """,
+        points=NONE,
+        told="socket.socket",
     ),
     Attack(
         "sends datagrams without opening a socket",
