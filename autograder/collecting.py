@@ -108,7 +108,10 @@ def collect(
             raise BadInputError(f"{source} holds no notebook. Name the archive that the platform gives.")
         done.platform = platform or _recognised(found, notebooks)
         handed = _handed(done, found, notebooks)
-        chosen = {student: _chosen(done, student, own, wanted) for student, own in sorted(handed.items())}
+        others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
+        chosen = {
+            student: _chosen(done, student, own, wanted, others) for student, own in sorted(handed.items())
+        }
         require_writable(into)
         for student, picked in chosen.items():
             for name, one in picked.items():
@@ -325,13 +328,19 @@ def _iso(time: object) -> str | None:
     return str(time) if time else None
 
 
-def _chosen(done: Collected, student: str, handed: list[Handed], wanted: list[str]) -> dict[str, Handed]:
-    """For each notebook of the assignment the one to grade; what cannot be decided is a problem."""
+def _chosen(
+    done: Collected, student: str, handed: list[Handed], wanted: list[str], others: set[str]
+) -> dict[str, Handed]:
+    """For each notebook of the assignment the one to grade; what cannot be decided is a problem.
+
+    A notebook by another name is taken where it is the only one, unless it is named after another assignment.
+    """
     chosen: dict[str, Handed] = {}
     for name in wanted:
         own = [one for one in handed if _COPY.sub("", one.stem).casefold() == name.casefold()]
         own = [one for one in handed if one.stem == name] or own
-        if not own and len(wanted) == 1 and len({one.stem for one in handed}) == 1:
+        named = {_COPY.sub("", one.stem) for one in handed}
+        if not own and len(wanted) == 1 and len({one.stem for one in handed}) == 1 and not named & others:
             own = handed
             done.remarks.append(f"{student}: {handed[0].file.path.name} is taken for {name}.ipynb")
         if not own:

@@ -34,7 +34,7 @@ def batch(done: Batch, out: Console, err: Console) -> None:
             name,
             str(figures["graded"]),
             str(figures["unchanged"]),
-            f"{figures['median']:g} of {figures['max_score']:g}",
+            "" if figures["median"] is None else f"{figures['median']:g} of {figures['max_score']:g}",
             str(figures["problems"]),
         )
     if told["assignments"]:

@@ -78,13 +78,17 @@ class Batch:
             "unchanged": sum(not one.new for one in self.graded),
             "seconds": round(self.seconds, 2),
             "tier": self.tier,
-            "assignments": {name: self.summary(name) for name in sorted({g.assignment for g in self.graded})},
+            "assignments": {name: self.summary(name) for name in self._assignments},
             "submissions": [asdict(one) for one in self.graded],
             "changes": [asdict(one) for one in self.changes],
             "problems": [asdict(one) for one in self.problems],
             "remarks": self.remarks,
             "unwritten": self.unwritten,
         }
+
+    @property
+    def _assignments(self) -> list[str]:
+        return sorted({one.assignment for one in self.graded} | {one.assignment for one in self.problems})
 
     def summary(self, assignment: str) -> dict[str, Any]:
         """The figures of one assignment."""

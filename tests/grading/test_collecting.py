@@ -151,6 +151,14 @@ def test_another_name_is_taken_if_there_is_no_choice(course, tmp_path):
     assert done.problems == [f"cid: {NAME} is missing; there is a.ipynb, b.ipynb"]
 
 
+def test_the_notebook_of_another_assignment_is_not_taken(course, tmp_path):
+    members = {"ada/ch03_scaling.ipynb": "a", "bob/ch03_scaling (1).ipynb": "b", f"cid/{NAME}": "c"}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert collected(tmp_path / "s") == {"cid": "c"}
+    assert done.problems[0] == f"ada: {NAME} is missing; there is ch03_scaling.ipynb"
+    assert done.problems[1].startswith(f"bob: {NAME} is missing")
+
+
 def test_who_handed_in_something_else_is_told(course, tmp_path):
     members = {
         f"Ada_1_assignsubmission_file_/{NAME}": "a",
