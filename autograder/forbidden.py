@@ -14,6 +14,8 @@ from typing import Any
 
 LONGEST = 50
 """Parts of a dotted name that are looked at; ``torch.nn.functional.softmax`` has four."""
+MOST_TO_READ = 50_000
+"""Characters of a cell times its magics, since IPython reads the cell again for each of them."""
 
 
 def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str | None:
@@ -100,11 +102,18 @@ def statements(source: str) -> list[ast.stmt]:
         return []
     except SyntaxError:
         pass
+    if is_long_to_read(source):
+        return []
     try:
         found = ast.parse(_transformer().transform_cell(source)).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except Exception:  # IPython's own reader may raise any
         return []
     return [*found, *(inner for text in _given_to_magics(found) for inner in statements(text))]
+
+
+def is_long_to_read(source: str) -> bool:
+    """Whether a cell with magics would take long to read."""
+    return len(source) * sum(map(source.count, "%!?")) > MOST_TO_READ
 
 
 @cache

@@ -71,6 +71,7 @@ TELLTALE = {
 WITHHOLDING = (BLINDS, TAKES, SPEAKS)
 """What no notebook is for: its points are not given unseen."""
 
+_DOTTED = re.compile(r"[\w.]+")
 _ANY = re.compile(rf"\.({'|'.join(map(re.escape, TELLTALE))})(?=\.)")
 
 
@@ -105,7 +106,11 @@ def _names(source: str) -> tuple[tuple[str, int], ...]:
 
 
 def _read(source: str) -> Iterator[tuple[str, int]]:
-    nodes = [inner for statement in forbidden.statements(source) for inner in ast.walk(statement)]
+    statements = forbidden.statements(source)
+    if not statements and forbidden.is_long_to_read(source):  # it may run all the same
+        for number, line in enumerate(source.splitlines(), 1):
+            yield from ((name, number) for name in _DOTTED.findall(line))
+    nodes = [inner for statement in statements for inner in ast.walk(statement)]
     imports: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):

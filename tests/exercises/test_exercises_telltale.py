@@ -40,6 +40,7 @@ WRITTEN = {
         "print?\nsys.settrace(f)",
         "%time sys.settrace(f)",
         "%%time\nx = 1\nsys.settrace(f)",
+        "x = %who_ls\nsys.settrace(f)\n" + 9_000 * "# long\n",
     ],
     "run_cell": ["get_ipython().run_cell(bytes.fromhex('00').decode())"],
     "os.dup": ["import os\nos.dup(3)", "from os import dup as d"],
