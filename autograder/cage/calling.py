@@ -176,7 +176,9 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # at every call, so it leaves early
         if event == "call":
-            module, name = _module(frame), frame.f_code.co_name
+            module, name = dict.get(frame.f_globals, "__name__", ""), frame.f_code.co_name
+            if type(module) is not str:
+                return
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, short) or name
             if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
