@@ -100,6 +100,12 @@ def collect(
     wanted = sorted(release.notebooks(course, assignment))
     if platform is not None and platform not in PLATFORMS:
         raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(PLATFORMS)}.")
+    own = (course.root, course.solutions, course.notebooks)
+    if any(folder.resolve().is_relative_to(source.resolve()) for folder in own):
+        raise BadInputError(
+            f"{source} is the course itself, and not what students handed in. Name the platform's archive, "
+            "or the folder that it was unpacked into."
+        )
     done = Collected(platform or "")
     with _Source(source) as files:
         found = _below_what_they_share(list(files.safe(done.remarks)), assignment)
@@ -254,6 +260,9 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
         parts = match.groupdict()
         number, name, time = parts.get("id") or "", parts.get("name") or "", parts.get("time")
         told = people.get(f"submission_{number}", {})
+        if people and not told.get("students"):
+            done.problems.append(f"{file.path}: {METADATA} does not say whose it is; put it in by hand")
+            continue
         students = told.get("students") or [_named(done.platform, name.removeprefix(prefix), number)]
         for student in students:
             if not _is_notebook(file):
@@ -308,11 +317,16 @@ def _people(platform: str, files: list[File]) -> dict[str, dict[str, Any]]:
     except (yaml.YAMLError, OSError, zipfile.BadZipFile) as error:
         raise BadInputError(f"{METADATA} cannot be read ({error}).") from error
     people: dict[str, dict[str, Any]] = {}
-    for submission, about in told.items() if isinstance(told, dict) else ():
-        people[str(submission)] = {
-            "students": [_person(one) for one in about.get(":submitters", ())],
-            "time": _iso(about.get(":created_at")),
-        }
+    try:
+        for submission, about in told.items():
+            people[str(submission)] = {
+                "students": [_person(one) for one in about.get(":submitters", ())],
+                "time": _iso(about.get(":created_at")),
+            }
+    except (AttributeError, TypeError) as error:
+        raise BadInputError(
+            f"{METADATA} is not laid out as Gradescope lays it out ({error}). Take the archive as it came."
+        ) from error
     return people
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,12 +28,16 @@ class Platform:
             the last is a name that people choose themselves, and counts least.
         kept: the columns that the platform wants to see again; all, if empty.
         grade: the column of grades; None where it is called after the assignment.
+        most: where the most that can be given stands: a column, or in Canvas's file the line of that name.
+        open: the column that says whether a grade can be changed, if there is one.
         file: what the file is and where the platform gives it.
     """
 
     known_by: tuple[str, ...]
     kept: tuple[str, ...]
     grade: str | None
+    most: str
+    open: str | None
     file: str
 
 
@@ -41,12 +46,16 @@ PLATFORMS = {
         known_by=("SIS Login ID", "SIS User ID", "ID", "Student"),
         kept=("Student", "ID", "SIS User ID", "SIS Login ID", "Section"),
         grade=None,
+        most="Points Possible",
+        open=None,
         file="the gradebook that Canvas exports (Grades, Export)",
     ),
     "moodle": Platform(
         known_by=("ID number", "Username", "Email address", "Identifier", "Full name"),
         kept=(),
         grade="Grade",
+        most="Maximum grade",
+        open="Grade can be changed",
         file="the grading worksheet of the assignment (View all submissions, Download grading worksheet)",
     ),
 }
@@ -83,7 +92,10 @@ def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Fil
     for row in rows:
         name = row.student.casefold()
         found = official.get(name) or people.get(_number(name)) or people.get(name, [])
-        if len(found) == 1:
+        if len(found) == 1 and _at(found[0], how.open).casefold() in ("no", "0", "false"):
+            told = f"{template.name} says that this grade cannot be changed"
+            filled.notes.append(f"{row.student}: {told}; it is left, and {row.total:g} is not in it")
+        elif len(found) == 1:
             found[0][column] = f"{row.total:g}"
             filled.given.append(row.student)
         else:
@@ -93,6 +105,7 @@ def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Fil
         filled.notes.append(
             f"{waiting} of {len(rows)} have answers that nobody has read yet; their grades lack those points"
         )
+    filled.notes += _of_another_most(how, lines, column, rows, template)
     kept = [name for name in columns if not how.kept or name in (*how.kept, column)]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, extrasaction="ignore", lineterminator="\n")
@@ -115,6 +128,34 @@ def _read(template: Path, how: Platform) -> tuple[list[Line], list[str]]:
             f"{template} has none of the columns {', '.join(how.known_by)}. Expected {how.file}."
         )
     return lines, columns
+
+
+def _at(line: Line, column: str | None) -> str:
+    """What stands in a column, however its capitals are; nothing where there is none."""
+    return next((told for name, told in line.items() if column and name.casefold() == column.casefold()), "")
+
+
+def _of_another_most(
+    how: Platform, lines: list[Line], column: str, rows: list[Row], template: Path
+) -> Iterator[str]:
+    """A note where the platform gives other points than these rows: it takes numbers as they are."""
+    titled = [line for line in lines if line.get("Student", "").strip() == how.most]
+    said = {line[column] for line in titled} if titled else {_at(line, how.most) for line in lines}
+    theirs = {points for told in said if (points := _points(told)) is not None}
+    ours = {row.max_total for row in rows}
+    if theirs and theirs != ours:
+        has, have = (" and ".join(f"{most:g}" for most in sorted(one)) for one in (theirs, ours))
+        yield (
+            f"{template.name} is out of {has} points and these grades are out of {have}; they are given as "
+            "they are. Set the platform's assignment to that, or scale them there"
+        )
+
+
+def _points(told: str) -> float | None:
+    try:
+        return float(told.strip().replace(",", "."))
+    except ValueError:
+        return None
 
 
 def _column_of(assignment: str, columns: list[str], template: Path) -> str:

@@ -168,6 +168,7 @@ def require_usable(course: Course) -> None:
                 raise BadInputError(
                     f"{course.db_file} must be writable ({error.strerror}). Give yourself that permission."
                 ) from error
+            _wait_for_others(course)
 
 
 @contextmanager
@@ -237,6 +238,19 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
         connection.execute(select(func.pg_advisory_xact_lock(_ONE_WRITER)))
+
+
+def _wait_for_others(course: Course) -> None:
+    """Makes sure that nobody holds the file for long; nothing is written."""
+    engine = create_engine(course.db_url)
+    try:
+        with engine.connect() as connection:
+            _begin(connection)
+            connection.rollback()
+    except SQLAlchemyError as error:
+        raise cannot_be_used(course, error) from error
+    finally:
+        engine.dispose()
 
 
 def _try_to_write(course: Course) -> None:

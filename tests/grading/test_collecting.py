@@ -289,6 +289,28 @@ def test_the_command_says_what_it_did(course, tmp_path):
     assert len(told["problems"]) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "submission_99:\n  :submitters:\n  - :sid: s9\n",
+        "submission_11:\n  :submitters: []\nsubmission_99: {}\n",
+    ],
+)
+def test_what_gradescope_does_not_tell_the_owner_of_is_told(course, tmp_path, text):
+    members = {f"e/submission_11/{NAME}": "{}", "e/submission_metadata.yml": text}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.platform, collected(tmp_path / "s")) == ("gradescope", {})
+    (told,) = done.problems
+    assert told.endswith(f"{NAME}: submission_metadata.yml does not say whose it is; put it in by hand")
+
+
+@pytest.mark.parametrize("folder", [".", "..", "solutions", "notebooks"])
+def test_the_course_itself_is_not_collected(course, tmp_path, folder):
+    with pytest.raises(BadInputError, match="is the course itself"):
+        collect(Course.at(course), ASSIGNMENT, course / folder, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
 def test_an_encrypted_notebook_is_told_and_the_others_are_taken(course, tmp_path):
     path = zipped(tmp_path / "class.zip", {f"ada/{NAME}": "{}", f"bob/{NAME}": "{}"})
     data = bytearray(path.read_bytes())
@@ -308,6 +330,11 @@ def test_an_encrypted_notebook_is_told_and_the_others_are_taken(course, tmp_path
             {f"e/submission_1/{NAME}": "{}", "e/submission_metadata.yml": "a: [1"},
             "gradescope",
             "submission_metadata.yml cannot be read",
+        ),
+        (
+            {f"e/submission_1/{NAME}": "{}", "e/submission_metadata.yml": "submission_1: ada"},
+            "gradescope",
+            "submission_metadata.yml is not laid out as Gradescope lays it out",
         ),
     ],
 )

@@ -182,7 +182,14 @@ def test_graded_notebooks_on_a_disk_that_turns_read_only(few, disk, monkeypatch)
 
 @pytest.mark.slow
 def test_a_locked_gradebook_is_told_soon(few):
-    with contextlib.closing(sqlite3.connect(few / "gradebook.db")) as other:
+    with contextlib.closing(sqlite3.connect(few / "gradebook.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # others may read
+        started = time.monotonic()
+        refuses(
+            few, *(*GRADE, few / "submitted"), says=["held by another program", "wait until it has ended"]
+        )
+        assert time.monotonic() - started < 30
+        other.execute("ROLLBACK")
         other.execute("BEGIN EXCLUSIVE")
         for args in ((*GRADE, few / "submitted"), ("feedback",), ("report", ASSIGNMENT)):
             started = time.monotonic()

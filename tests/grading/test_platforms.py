@@ -3,7 +3,6 @@
 import csv
 import io
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from scratch import in_process
@@ -18,10 +17,10 @@ Points Possible,,,,,20,20,
 "Hopper, Grace",102,u2,grace@x.org,A,,6,7
 "Turing, Alan",103,u3,alan,B,3,,7
 """
-MOODLE = """Identifier,Full name,Email address,Status,Grade,Maximum grade,Feedback comments
-Participant 101,Ada Lovelace,ada@x.org,Submitted,,20.00,
-Participant 102,Grace Hopper,grace@x.org,Submitted,,20.00,
-Participant 103,Ada Lovelace,other@x.org,Submitted,,20.00,
+MOODLE = """Identifier,Full name,Email address,Status,Grade,Maximum grade,Grade can be changed,Comments
+Participant 101,Ada Lovelace,ada@x.org,Submitted,,20.00,Yes,
+Participant 102,Grace Hopper,grace@x.org,Submitted,,20.00,Yes,
+Participant 103,Ada Lovelace,other@x.org,Submitted,,20.00,Yes,
 """
 
 
@@ -75,6 +74,30 @@ def test_grades_without_the_answers_that_nobody_has_read_are_told(tmp_path):
     assert done.notes == ["1 of 2 have answers that nobody has read yet; their grades lack those points"]
 
 
+def test_a_grade_that_the_platform_has_locked_is_left_and_told(tmp_path):
+    text = MOODLE.replace("ada@x.org,Submitted,,20.00,Yes", "ada@x.org,Submitted,3,20.00,No")
+    done, lines = filled("moodle", text, [graded("ada", 4), graded("grace", 9)], tmp_path)
+    assert [line["Grade"] for line in lines] == ["3", "9", ""]
+    assert done.given == ["grace"]
+    (told,) = done.notes
+    assert told.startswith("ada: from_the_platform.csv says that this grade cannot be changed")
+
+
+@pytest.mark.parametrize(
+    ("platform", "text"),
+    [
+        ("moodle", MOODLE.replace("20.00", "100,00").replace("100,00", '"100,00"')),
+        ("moodle", MOODLE.replace("20.00", "100").replace("Maximum grade", "Maximum Grade")),
+        ("canvas", CANVAS.replace("Points Possible,,,,,20", "    Points Possible,,,,,100")),
+    ],
+)
+def test_another_number_of_points_is_told(tmp_path, platform, text):
+    done, _ = filled(platform, text, [graded("ada", 4), graded("grace", 9)], tmp_path)
+    assert done.given == ["ada", "grace"]
+    (told,) = done.notes
+    assert told.startswith("from_the_platform.csv is out of 100 points and these grades are out of 20")
+
+
 @pytest.mark.parametrize(
     ("platform", "text", "told"),
     [
@@ -109,7 +132,7 @@ def test_nobody_takes_anothers_points_by_a_name_of_their_choice(tmp_path):
         "Student,ID,SIS User ID,SIS Login ID,Section,ch02_qkv (1)\n"
         "Lovelace,4711,,ada,s,\nlovelaceada_4711,99,,mal,s,\n"
     )
-    row = SimpleNamespace(student="lovelaceada_4711", total=17.0, needs_manual_grade=[])
+    row = graded("lovelaceada_4711", 17)
     filled = fill("canvas", template, "ch02_qkv", [row])
     assert not filled.given
     assert "several people" in filled.notes[0]
