@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from autograder.files import Files, require_writable, write_atomically, write_if
 from autograder.layout import CONFIG, Course
 
 _NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyter", "trusted")
+DIFFICULTIES = {1: "easy", 2: "medium", 3: "hard"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def made(course: Course, assignment: str, variant: str | None = None) -> Files:
         for name, data in converted.items()
     }
     _refuse_other_points(assignment, files)
+    _refuse_another_table(assignment, files)
     _refuse_leaks(course, assignment, files)
     remember()
     return files
@@ -356,6 +359,38 @@ def _refuse_other_points(assignment: str, files: Files) -> None:
                     f"{assignment}/{name}: the test cell {marks['grade_id']!r} has {marks.get('points')} "
                     f"points, its exercise declares {points:g}. Change one of them in the source."
                 )
+
+
+def _refuse_another_table(assignment: str, files: Files) -> None:
+    """Refuses a table of exercises, or a time, that says something else than the graded cells do."""
+    for name, data in files.items():
+        cells = json.loads(data)["cells"] if name.endswith(".ipynb") else []
+        about = [c["metadata"] for c in cells if {"course", "nbgrader"} <= c["metadata"].keys()]
+        wanted = [_row_of(one["course"], one["nbgrader"]) for one in about]
+        text = "\n".join(source(cell) for cell in cells if cell["cell_type"] == "markdown")
+        rows = [
+            [part.strip(" `*") for part in line.replace("`", "").strip("| ").split("|")]
+            for line in re.findall(r"^\| *\d+\. .*", text, re.MULTILINE)
+        ]
+        for says, should in zip_longest(rows, wanted) if rows else ():
+            if says != should:
+                says, should = (" | ".join(row) if row else "nothing" for row in (says, should))
+                raise BadInputError(
+                    f"{assignment}/{name}: its table of exercises says {says!r} where the graded cells say "
+                    f"{should!r}. Change one of them in the source."
+                )
+        minutes = sum(one["course"].get("minutes", 0) for one in about)
+        if (said := re.search(r"\*\*Time\.\*\* About (\d+) minutes", text)) and int(said[1]) != minutes:
+            raise BadInputError(
+                f"{assignment}/{name} says that it takes about {said[1]} minutes; those of its exercises are "
+                f"{minutes}. Change one of them in the source."
+            )
+
+
+def _row_of(course: dict[str, Any], marks: dict[str, Any]) -> list[str]:
+    """What a table of exercises says of a graded cell."""
+    difficulty = DIFFICULTIES.get(course.get("difficulty", 0), "")
+    return [str(course.get("title")), f"{marks.get('points', 0):g}", str(course.get("minutes")), difficulty]
 
 
 def _refuse_leaks(course: Course, assignment: str, files: Files) -> None:
