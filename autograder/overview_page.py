@@ -53,7 +53,7 @@ def as_html(overview: Overview) -> str:
 
 def _title(assignment: str) -> str:
     try:
-        count = len(exercises.of_assignment(assignment))
+        count = len(exercises.names_of(assignment))
     except UnknownExerciseError:
         return assignment
     return f"{assignment}: {count} exercises"

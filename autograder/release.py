@@ -21,7 +21,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from autograder import audit, colab, exercises, variants
+from autograder import audit, colab, exercises, variants, versions
 from autograder.audit import source
 from autograder.errors import BadInputError
 from autograder.files import Files, require_writable, write_atomically, write_if_changed
@@ -52,21 +52,28 @@ def made(course: Course, assignment: str, variant: str | None = None) -> Files:
     Raises:
         BadInputError: nbgrader refuses the source, or a solution would be given away.
     """
+    files, remember = _files(course, assignment, variant)
+    _refuse_leaks(course, assignment, files)
+    remember()
+    return files
+
+
+Remember = Callable[[], None]
+
+
+def _files(course: Course, assignment: str, variant: str | None = None) -> tuple[Files, Remember]:
+    """The release, before anybody has looked whether it gives something away."""
     converted, remember = _converted(course, assignment)
     cell = colab.first_cell(course)
     files = {
         name: _finished(data, assignment, variant, cell) if name.endswith(".ipynb") else data
         for name, data in converted.items()
     }
-    _refuse_other_points(assignment, files)
-    _refuse_another_table(assignment, files)
-    _refuse_leaks(course, assignment, files)
-    remember()
-    return files
+    return files, remember
 
 
-def _converted(course: Course, assignment: str) -> tuple[Files, Callable[[], None]]:
-    """What nbgrader makes of the source, and a way to remember it until that or this module changes."""
+def _converted(course: Course, assignment: str) -> tuple[Files, Remember]:
+    """What nbgrader makes of the source, and a way to remember it until that or what it is held to change."""
     fingerprint = _fingerprint(course, assignment)
     memory = course.state / "released" / f"{assignment}.json"
     try:
@@ -77,6 +84,8 @@ def _converted(course: Course, assignment: str) -> tuple[Files, Callable[[], Non
     except (OSError, ValueError, KeyError, TypeError):
         pass
     files = _convert(course, assignment)
+    _refuse_other_points(assignment, files)
+    _refuse_another_table(assignment, files)
 
     def remember() -> None:
         told = {name: base64.b64encode(data).decode() for name, data in files.items()}
@@ -93,7 +102,9 @@ def notebooks(course: Course, assignment: str) -> Files:
     A cell's source is one string in them, where nbgrader writes a list of lines.
     """
     found = {}
-    for name, data in made(course, assignment).items():
+    files, remember = _files(course, assignment)
+    remember()
+    for name, data in files.items():
         if name.endswith(".ipynb"):
             notebook = json.loads(data)
             for cell in notebook["cells"]:
@@ -239,8 +250,9 @@ def _is_work(name: str, data: bytes, ours: str | None) -> bool:
 
 
 def _fingerprint(course: Course, assignment: str) -> str:
-    """Tells whether anything that the release is made from has changed."""
-    told = hashlib.sha256()
+    """Tells whether anything has changed that the release is made from, or held against."""
+    known = assignment in exercises.assignments()
+    told = hashlib.sha256(json.dumps(versions.of_assignment(assignment) if known else {}).encode())
     folder = course.solutions / assignment
     for path in [course.root / CONFIG, Path(__file__), *sorted(folder.rglob("*"))]:
         if path.is_file() and ".ipynb_checkpoints" not in path.parts:

@@ -45,7 +45,7 @@ def of_exercise(name: str) -> str:
 
 def of_assignment(assignment: str) -> dict[str, str]:
     """The versions of an assignment's exercises, by function."""
-    return {e.function_name: of_exercise(e.name) for e in exercises.of_assignment(assignment)}
+    return {name.split("/")[1]: of_exercise(name) for name in exercises.names_of(assignment)}
 
 
 @cache

@@ -45,10 +45,15 @@ def find(name: str) -> Exercise:
     return exercise
 
 
-def of_assignment(assignment: str) -> list[Exercise]:
-    """The exercises of an assignment, in the order of its notebook."""
+def names_of(assignment: str) -> list[str]:
+    """The exercises of an assignment by name, in the order of its notebook; none of them is imported."""
     if assignment not in assignments():
         raise UnknownExerciseError(
             f"no assignment is called {assignment!r}. Known: {', '.join(assignments())}"
         )
-    return [find(name) for name in names() if name.startswith(f"{assignment}/")]
+    return [name for name in names() if name.startswith(f"{assignment}/")]
+
+
+def of_assignment(assignment: str) -> list[Exercise]:
+    """The exercises of an assignment, in the order of its notebook."""
+    return [find(name) for name in names_of(assignment)]

@@ -158,7 +158,7 @@ def grade(
 
 def _require_exercises(assignment: str) -> None:
     try:
-        exercises.of_assignment(assignment)
+        exercises.names_of(assignment)
     except UnknownExerciseError as error:
         raise BadInputError(f"{assignment} has no exercises that the grader knows ({error}).") from error
 
