@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -95,6 +96,7 @@ class Pair:
         self._zygote: _Process | None = None
         self._judge: _Process | None = None
         self._made_before: list[Made] = []
+        self._starting, self._closed = threading.RLock(), False
 
     def __enter__(self) -> Pair:
         return self
@@ -105,14 +107,21 @@ class Pair:
         self.close()
 
     def close(self) -> None:
+        """Ends both processes, for good, though another thread waits for a verdict of theirs."""
+        with self._starting:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
         """Ends both processes and removes what submissions left."""
-        for process in (self._zygote, self._judge):
-            if process:
-                process.end()
-        self._zygote = self._judge = None
-        if self._folder:
-            homes.remove(self._folder)
-            self._folder = None
+        with self._starting:
+            for process in (self._zygote, self._judge):
+                if process:
+                    process.end()
+            self._zygote = self._judge = None
+            if self._folder:
+                homes.remove(self._folder)
+                self._folder = None
 
     def grade(self, task: Task) -> Verdict:
         """The verdict on one task. It never raises for what a submission does.
@@ -127,8 +136,12 @@ class Pair:
         for last in (False, True):
             try:
                 verdict, killed = self._grade(task)
+            except PairError:  # killed while it started; where it cannot start, it does not start twice
+                if last or self._closed:
+                    raise
+                continue
             except (wire.WireError, OSError) as error:
-                self.close()
+                self._end()
                 lost = f"the grader lost one of its processes: {error!r}; grade again"
                 verdict, killed = Verdict("failed", note=lost), not isinstance(error, wire.TooLate)
             if last or not killed:
@@ -139,9 +152,7 @@ class Pair:
 
     def _grade(self, task: Task) -> tuple[Verdict, bool]:
         """The verdict, and whether somebody else killed the child."""
-        self._start()
-        assert self._zygote
-        assert self._judge
+        zygote, judge = self._start()
         limits = task["limits"]
         order = {
             "memory_bytes": limits["memory_bytes"],
@@ -150,54 +161,60 @@ class Pair:
         }
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            child = self._zygote.ask(b"F", theirs, order, START_SECONDS)["pid"]
+            child = zygote.ask(b"F", theirs, order, START_SECONDS)["pid"]
             theirs.close()
             try:
                 told = task | {"made_before": self._made_before}
-                reply = self._judge.ask(b"G", ours, told, _longest(limits))
+                reply = judge.ask(b"G", ours, told, _longest(limits))
             finally:
                 ours.close()
-                killed = self._zygote.ask(b"E", None, {"pid": child}, START_SECONDS)["killed"]
+                killed = zygote.ask(b"E", None, {"pid": child}, START_SECONDS)["killed"]
         verdict = Verdict.from_dict(wire.json_from_array(reply["verdict"]))
         self._made_before = list(_made(verdict)) if task.get("shrinking", True) else []
         return verdict, killed
 
-    def _start(self) -> None:
+    def _start(self) -> tuple[_Process, _Process]:
+        """The zygote and the judge, started anew if one of them has ended."""
         if self._zygote and self._judge and self._zygote.alive and self._judge.alive:
-            return
-        self.close()
-        self._folder = Path(tempfile.mkdtemp(prefix="autograder-"))
-        if self.user:
-            shutil.chown(self._folder, self.user)
-        judge = [sys.executable, "-m", "autograder.grading.judge"]
-        zygote = [sys.executable, "-I", str(Path(cage.__file__).parent / "zygote.py")]
+            return self._zygote, self._judge
         with cages.secret() as target:
-            told = cages.config(self.tier, self._folder) | {
-                "target": target if self.tier in cages.SAFE else None
-            }
-            self._zygote = _Process(
-                [*cages.bubblewrap(self.tier, self._folder), *zygote],
-                json.dumps(told),
-                _bare_environment(self._folder),
-                self._folder,
-                self.user,
-            )
-            self._judge = _Process(judge, str(self._folder), {**os.environ, **_SINGLE_THREADED}, None)
-            ready = self._ready("zygote", self._zygote)
-            self._ready("judge", self._judge)
+            zygote, judge = self._started(target if self.tier in cages.SAFE else None)
+            ready = self._ready("zygote", zygote)
+            self._ready("judge", judge)
         if self.tier in cages.SAFE:
             try:
                 cages.require(self.tier, wire.json_from_array(ready["facts"]))
             except cages.CageError as error:
-                self.close()
+                self._end()
                 raise PairError(f"tier {self.tier}, which was promised, is not there: {error}") from error
+        return zygote, judge
+
+    def _started(self, target: dict[str, Any] | None) -> tuple[_Process, _Process]:
+        with self._starting:
+            self._end()
+            if self._closed:
+                raise PairError("it was closed")
+            folder = self._folder = Path(tempfile.mkdtemp(prefix="autograder-"))
+            if self.user:
+                shutil.chown(folder, self.user)
+            script = [sys.executable, "-I", str(Path(cage.__file__).parent / "zygote.py")]
+            self._zygote = zygote = _Process(
+                [*cages.bubblewrap(self.tier, folder), *script],
+                json.dumps(cages.config(self.tier, folder) | {"target": target}),
+                _bare_environment(folder),
+                folder,
+                self.user,
+            )
+            module = [sys.executable, "-m", "autograder.grading.judge"]
+            self._judge = judge = _Process(module, str(folder), {**os.environ, **_SINGLE_THREADED}, None)
+            return zygote, judge
 
     def _ready(self, name: str, process: _Process) -> Any:
         try:
             return process.wait_until_ready()
         except wire.WireError as error:
             told = process.errors()
-            self.close()
+            self._end()
             raise PairError(f"the {name} did not start: {error}\n{told}") from error
 
 
@@ -254,14 +271,20 @@ class _Process:
 
     def errors(self) -> str:
         """The end of what the process wrote to stderr."""
+        if self._stderr.closed:
+            return ""
         self._stderr.seek(0)
         return self._stderr.read()[-2000:].decode(errors="replace")
 
     def end(self) -> None:
-        self.control.close()
+        with contextlib.suppress(
+            OSError
+        ):  # who waits in another thread hears of it; a closed socket is silent
+            self.control.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()
+        self.control.close()
         self._stderr.close()
 
 

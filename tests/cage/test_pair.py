@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -221,6 +223,52 @@ def test_a_judge_that_is_killed_is_started_again(pair, grade_file):
     pair._judge._process.kill()
     pair._judge._process.wait()
     assert one(grade_file(RIGHT)).passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["_zygote", "_judge"])
+def test_who_is_killed_while_it_starts_is_started_again(monkeypatch, which):
+    wait, killed = pair._Process.wait_until_ready, []
+
+    def killing(self):
+        if self is getattr(both, which) and not killed:
+            killed.append(self._process.pid)
+            self._process.kill()
+        return wait(self)
+
+    monkeypatch.setattr(pair._Process, "wait_until_ready", killing)
+    with pair.Pair(cages.strongest().tier) as both:
+        assert one(both.grade(file_task("ch02_qkv/softmax", RIGHT.encode(), False, SEED, LIMITS))).passed
+    assert killed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["starting", "grading"])
+def test_a_pair_that_is_closed_lets_go_of_who_waits_for_it(monkeypatch, when):
+    """As where one of several pairs has failed: the others end at once, and start nothing more."""
+    reached, wait, ask = threading.Event(), pair._Process.wait_until_ready, pair._Process.ask
+
+    def starting(self):
+        if when == "starting":
+            reached.set()
+        return wait(self)
+
+    def grading(self, tag, *rest):
+        if tag == b"G":
+            reached.set()
+        return ask(self, tag, *rest)
+
+    monkeypatch.setattr(pair._Process, "wait_until_ready", starting)
+    monkeypatch.setattr(pair._Process, "ask", grading)
+    both = pair.Pair(cages.strongest().tier)
+    endless = file_task("ch02_qkv/softmax", b"while True: pass", False, SEED, Limits(cell_seconds=300))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(both.grade, endless)
+        assert reached.wait(60)
+        both.close()
+        with pytest.raises(pair.PairError):
+            waiting.result(timeout=30)
+    assert (both._zygote, both._judge, both._folder) == (None, None, None)
 
 
 def test_no_descriptor_is_kept_from_one_submission_to_the_next(pair, grade_file):

@@ -46,6 +46,7 @@ def victim(driver, kind, draw):
         with contextlib.suppress(psutil.Error):
             if living := processes_of(psutil.Process(driver.pid))[kind]:
                 return draw.choice(living)
+        time.sleep(0.01)
     return None
 
 
