@@ -242,6 +242,12 @@ class EncoderDecoderConfig:
         ValueError: widths or vocabularies that differ.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.1.
+
+    >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
+    >>> deep, shallow = (ModelConfig(100, num_layers, block) for num_layers in (6, 2))
+    >>> config = EncoderDecoderConfig(encoder=deep, decoder=shallow)
+    >>> config.encoder.num_layers, config.decoder.num_layers
+    (6, 2)
     """
 
     encoder: ModelConfig

@@ -19,6 +19,11 @@ class LinearState(NamedTuple):
     Attributes:
         memory: $S = \sum_j \phi(k_j) \, v_j^\top$, (..., d_k, d_v).
         total: $z = \sum_j \phi(k_j)$, (..., d_k).
+
+    >>> x, v = torch.zeros(4, 2), torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    >>> _, state = linear_attention_carry(x, x, v)  # all features are 1
+    >>> print(state.memory.tolist(), state.total.tolist())
+    [[10.0], [10.0]] [4.0, 4.0]
     """
 
     memory: Float[Tensor, "*batch d_k d_v"]

@@ -78,6 +78,11 @@ class MambaState(NamedTuple):
     Attributes:
         window: the last inputs of the convolution, oldest first, (B, d_inner, d_conv - 1).
         memory: state of the selective scan, float32 or wider, (B, d_inner, N).
+
+    >>> model = Mamba(MambaConfig(vocab_size=11, d_model=6, num_layers=2, d_state=5))
+    >>> state = model.new_cache(batch=3).layers[0]
+    >>> print(state.window.shape, state.memory.shape)
+    torch.Size([3, 12, 3]) torch.Size([3, 12, 5])
     """
 
     window: Float[Tensor, "B d_inner K"]
@@ -140,7 +145,15 @@ class Mamba(nn.Module):
 
 
 class Block(nn.Module):
-    """Norm, mix over time, add to the stream; there is no feed-forward network beside it."""
+    """Norm, mix over time, add to the stream; there is no feed-forward network beside it.
+
+    >>> config, x = MambaConfig(vocab_size=11, d_model=6, num_layers=1), torch.randn(2, 5, 6)
+    >>> block, start = Block(config), Mamba(config).new_cache(batch=2).layers[0]
+    >>> first, state = block(x[:, :3], start)
+    >>> rest, _ = block(x[:, 3:], state)
+    >>> torch.allclose(torch.cat([first, rest], dim=1), block(x, start)[0], atol=1e-5)
+    True
+    """
 
     def __init__(self, config: MambaConfig) -> None:
         super().__init__()
@@ -148,6 +161,7 @@ class Block(nn.Module):
         self.mixer = Mixer(config)
 
     def forward(self, x: Float[Tensor, "B T d"], state: MambaState) -> tuple[Tensor, MambaState]:
+        """Add to the stream, (B, T, d_model), what the mixer makes of it; the next state comes with it."""
         mixed, state = self.mixer(self.norm(x), state)
         return x + mixed, state
 
@@ -160,6 +174,13 @@ class Mixer(nn.Module):
     y = W_{out} \, (\operatorname{scan}(u, \Delta, A, B, C, D) \odot \operatorname{SiLU}(z))$.
 
     The projections are named as in the authors' code; A is $-e^{\text{A\_log}}$, so that every memory decays.
+
+    From: Gu and Dao (2023), *Mamba*, section 3.4 and algorithm 2.
+
+    >>> config = MambaConfig(vocab_size=11, d_model=6, num_layers=1)
+    >>> steps = F.softplus(Mixer(config).dt_proj.bias)  # before a token has its say
+    >>> print(steps.shape, bool(((steps > 0.0009) & (steps < 0.11)).all()))
+    torch.Size([12]) True
     """
 
     def __init__(self, config: MambaConfig) -> None:
@@ -178,6 +199,11 @@ class Mixer(nn.Module):
             self.dt_proj.weight.uniform_(-(rank**-0.5), rank**-0.5)
 
     def forward(self, x: Float[Tensor, "B T d"], state: MambaState) -> tuple[Tensor, MambaState]:
+        """Go on from a state with T more tokens, (B, T, d_model): by a scan, or by one step where T is 1.
+
+        Returns:
+            The mixed tokens, (B, T, d_model), and the state after the last.
+        """
         T = x.shape[1]
         inputs, gate = self.in_proj(x).chunk(2, dim=-1)
         padded = torch.cat([state.window, inputs.mT], dim=-1)

@@ -94,6 +94,7 @@ class Int8Linear(nn.Module):
         self.matrix, self.bias = matrix, bias
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
+        """Multiply vectors, (..., in), by the whole numbers and the result by the steps, (..., out)."""
         y = F.linear(x, self.matrix.rounded.to(x.dtype)) * self.matrix.scale.squeeze(1)
         return y if self.bias is None else y + self.bias
 
@@ -123,6 +124,7 @@ class Int8Embedding(nn.Module):
         self.matrix = matrix
 
     def forward(self, tokens: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
+        """Turn tokens, (...), into vectors, (..., d_model); the other rows stay in 8 bits."""
         return self.matrix.rounded[tokens] * self.matrix.scale[tokens]
 
     @property

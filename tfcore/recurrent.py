@@ -16,7 +16,15 @@ Attend = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Recurrent(nn.Module):
-    """Runs one kind of step along the tokens, layer above layer; RNN, LSTM and GRU say what a step is."""
+    """Runs one kind of step along the tokens, layer above layer; RNN, LSTM and GRU say what a step is.
+
+    >>> class Sum(Recurrent):
+    ...     num_gates = 1
+    ...     step = staticmethod(lambda from_x, from_h, state: state + from_x)
+    >>> network, x = Sum(3, 4), torch.randn(2, 5, 3)
+    >>> torch.allclose(network(x)[1][0], network.W_x[0](x).sum(dim=1), atol=1e-5)
+    True
+    """
 
     num_gates: int
     state_width = 1  # in units of d_hidden; the first unit is what the layer above reads
@@ -115,6 +123,7 @@ class RNN(Recurrent):
 
     @staticmethod
     def step(from_x: Tensor, from_h: Tensor, state: Tensor) -> Tensor:
+        """Rewrite the state, (B, d_hidden); ``from_x`` and ``from_h`` are as wide."""
         return torch.tanh(from_x + from_h)
 
 
@@ -145,6 +154,7 @@ class LSTM(Recurrent):
 
     @staticmethod
     def step(from_x: Tensor, from_h: Tensor, state: Tensor) -> Tensor:
+        """Add to the cell and read h from it; gates are (B, 4 d_hidden), a state (B, 2 d_hidden), h first."""
         _, c = state.chunk(2, dim=-1)
         i, f, g, o = (from_x + from_h).chunk(4, dim=-1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -177,6 +187,7 @@ class GRU(Recurrent):
 
     @staticmethod
     def step(from_x: Tensor, from_h: Tensor, state: Tensor) -> Tensor:
+        """Keep a part of the state, (B, d_hidden), and renew the rest; gates are (B, 3 d_hidden)."""
         (r_x, z_x, n_x), (r_h, z_h, n_h) = from_x.chunk(3, dim=-1), from_h.chunk(3, dim=-1)
         r, z = torch.sigmoid(r_x + r_h), torch.sigmoid(z_x + z_h)
         return z * state + (1 - z) * torch.tanh(n_x + r * n_h)
@@ -269,7 +280,12 @@ class AdditiveAttention(nn.Module):
 
 
 def check_padding(padding: Tensor, x: Tensor, name: str = "padding") -> None:
-    """Raise ValueError unless there is one boolean for each token of ``x`` (B, T, ...)."""
+    """Raise ValueError unless there is one boolean for each token of ``x`` (B, T, ...).
+
+    >>> check_padding(torch.ones(2, 5), torch.zeros(2, 5, 3))
+    Traceback (most recent call last):
+    ValueError: expected a boolean padding (B, T) = (2, 5), True at real tokens, got torch.float32 (2, 5); ...
+    """
     if padding.dtype != torch.bool or padding.shape != x.shape[:2]:
         raise ValueError(
             f"expected a boolean {name} (B, T) = {tuple(x.shape[:2])}, True at real tokens, got "

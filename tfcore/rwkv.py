@@ -72,6 +72,11 @@ class RWKVState(NamedTuple):
         numerator: of :class:`~tfcore.wkv.WKVState`, like the two that follow, (B, d_attention).
         denominator: likewise.
         peak: likewise.
+
+    >>> model = RWKV(RWKVConfig(vocab_size=11, d_model=6, num_layers=2, d_attention=10))
+    >>> state = model.new_cache(batch=3).layers[0]
+    >>> print(state.time_token.shape, state.numerator.shape, state.peak[0, 0])
+    torch.Size([3, 6]) torch.Size([3, 10]) tensor(-inf)
     """
 
     time_token: Float[Tensor, "B d"]
@@ -141,7 +146,15 @@ class RWKV(nn.Module):
 
 
 class Block(nn.Module):
-    """Mix over time, then over channels, each added to the stream."""
+    """Mix over time, then over channels, each added to the stream.
+
+    >>> config, x = RWKVConfig(vocab_size=11, d_model=6, num_layers=1), torch.randn(2, 5, 6)
+    >>> block, start = Block(config, layer=0), RWKV(config).new_cache(batch=2).layers[0]
+    >>> first, state = block(x[:, :3], start)
+    >>> rest, _ = block(x[:, 3:], state)
+    >>> torch.allclose(torch.cat([first, rest], dim=1), block(x, start)[0], atol=1e-5)
+    True
+    """
 
     def __init__(self, config: RWKVConfig, layer: int) -> None:
         super().__init__()
@@ -151,6 +164,7 @@ class Block(nn.Module):
         self.channel_mixing = ChannelMixing(config, layer)
 
     def forward(self, x: Float[Tensor, "B T d"], state: RWKVState) -> tuple[Tensor, RWKVState]:
+        """Go on from a state with T more tokens, (B, T, d_model); the next state comes back beside them."""
         time_input = self.norm_time(x)
         mixed, sums = self.time_mixing(time_input, state.time_token, WKVState(*state[2:]))
         x = x + mixed
@@ -164,6 +178,14 @@ class TimeMixing(nn.Module):
 
     $o = W_o (\sigma(r) \odot \operatorname{wkv}(e^{\lambda}, u, k, v))$, where r, k and v are projections of
     the token mixed with the one before it, and $\lambda$ is ``log_decay``.
+
+    From: Peng et al. (2023), *RWKV*, time mixing.
+
+    >>> mixing = TimeMixing(RWKVConfig(vocab_size=11, d_model=6, num_layers=2, d_attention=10), layer=0)
+    >>> start = WKVState.empty(torch.zeros(3, 10))
+    >>> mixed, sums = mixing(torch.randn(3, 5, 6), last=torch.zeros(3, 6), sums=start)
+    >>> print(mixed.shape, sums.numerator.shape)
+    torch.Size([3, 5, 6]) torch.Size([3, 10])
     """
 
     def __init__(self, config: RWKVConfig, layer: int) -> None:
@@ -184,6 +206,16 @@ class TimeMixing(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"], sums: WKVState
     ) -> tuple[Float[Tensor, "B T d"], WKVState]:
+        """Mix each token with those before it, by ``wkv``, or by one step of it where T is 1.
+
+        Args:
+            x: the tokens, (B, T, d_model).
+            last: the token before them, (B, d_model).
+            sums: what ``wkv`` keeps of all before them, (B, d_attention) each.
+
+        Returns:
+            (B, T, d_model), and the sums after the last token.
+        """
         before = shift(x, last)
         gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))
         k = self.W_k(mix(x, before, self.mix_k))
@@ -201,6 +233,13 @@ class ChannelMixing(nn.Module):
     r"""Work on each token alone, but for the mixing with the one before it.
 
     $o = \sigma(W_r x_r) \odot W_v \max(0, W_k x_k)^2$.
+
+    From: Peng et al. (2023), *RWKV*, channel mixing.
+
+    >>> mixing = ChannelMixing(RWKVConfig(vocab_size=11, d_model=6, num_layers=2), layer=1)
+    >>> x = torch.randn(3, 5, 6)  # to go on, the last token is all that is needed
+    >>> torch.allclose(mixing(x[:, 2:], last=x[:, 1]), mixing(x, last=torch.zeros(3, 6))[:, 2:], atol=1e-5)
+    True
     """
 
     def __init__(self, config: RWKVConfig, layer: int) -> None:
@@ -214,6 +253,7 @@ class ChannelMixing(nn.Module):
         self.W_v = nn.Linear(d_ff, d, bias=False)
 
     def forward(self, x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"]) -> Float[Tensor, "B T d"]:
+        """Work on tokens, (B, T, d_model), the first of which is mixed with ``last``, (B, d_model)."""
         before = shift(x, last)
         gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))
         hidden = F.relu(self.W_k(mix(x, before, self.mix_k))) ** 2

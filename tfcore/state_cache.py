@@ -66,6 +66,11 @@ def check_tokens(tokens: Int[Tensor, "B T"], cache: StateCache | None) -> None:
 
     Raises:
         ValueError: tokens of another shape or type, or another batch than the cache's.
+
+    >>> import torch
+    >>> check_tokens(torch.tensor([3, 1, 4]), cache=None)
+    Traceback (most recent call last):
+    ValueError: expected whole-numbered tokens (B, T) with T of 1 or more, got torch.int64 (3,); ...
     """
     if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.is_floating_point():
         raise ValueError(

@@ -414,4 +414,9 @@ def _to_bytes(token: str) -> bytes:
 
 @functools.cache
 def unicode_to_byte() -> dict[str, int]:
+    """Give the byte that each visible character stands for: the inverse of :func:`byte_to_unicode`.
+
+    >>> unicode_to_byte()["Ġ"], ord(" ")
+    (32, 32)
+    """
     return {character: byte for byte, character in byte_to_unicode().items()}

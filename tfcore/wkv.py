@@ -20,6 +20,11 @@ class WKVState(NamedTuple):
         numerator: $\sum_i e^{-(t-i) w + k_i - p} \, v_i$, (B, d).
         denominator: $\sum_i e^{-(t-i) w + k_i - p}$, (B, d).
         peak: p, close to the largest exponent; -inf before the first token, (B, d).
+
+    >>> one, v = torch.ones(1), torch.tensor([[[7.0], [7.0], [7.0]]])
+    >>> _, state = wkv_carry(one, one, k=torch.full_like(v, 1000.0), v=v)
+    >>> print(state.numerator / state.denominator, state.peak)  # their mean, by keys that overflow exp
+    tensor([[7.]]) tensor([[1000.]])
     """
 
     numerator: Float[Tensor, "B d"]

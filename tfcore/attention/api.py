@@ -24,7 +24,11 @@ Call = tuple[Tensor, Tensor, Tensor, Pattern, Tensor | None]  # q, k, v, pattern
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute attention: what it can return beside the output, and which calls it is for."""
+    """One way to compute attention: what it can return beside the output, and which calls it is for.
+
+    >>> [name for name, backend in BACKENDS.items() if backend.serves(return_weights=True, return_lse=True)]
+    ['explicit']
+    """
 
     run: Callable[..., tuple[Tensor, Tensor | None, Tensor | None]]
     weights: bool
@@ -33,6 +37,7 @@ class Backend:
     fastest: Callable[..., bool] = lambda *call: False  # whether "auto" should prefer it for this call
 
     def serves(self, return_weights: bool, return_lse: bool) -> bool:
+        """Tell whether it returns what is asked for; one that could return more serves as well."""
         return self.weights >= return_weights and self.lse >= return_lse
 
 

@@ -62,7 +62,13 @@ def attend(
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
 ) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
-    """Attend within one tile, be it the whole matrix; see :func:`explicit_attention`."""
+    """Attend within one tile, be it the whole matrix; see :func:`explicit_attention`.
+
+    >>> q, k, v = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 3, 2), torch.tensor([[[[1.0], [2.0], [6.0]]]])
+    >>> output, _, lse = attend(q, k, v, allowed=None, bias=None, scale=1.0)
+    >>> print(output.item(), f"{lse.item():.4f} {math.log(3):.4f}")
+    3.0 1.0986 1.0986
+    """
     scores = masked_scores(q, k, allowed, bias, scale)
     peak = scores.amax(dim=-1, keepdim=True).detach()
     peak = peak.masked_fill(peak == -math.inf, 0.0)
@@ -82,7 +88,13 @@ def masked_scores(
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
 ) -> Float[Tensor, "B H T_q T_k"]:
-    """Score every key for every query: scaled, biased, and -inf where attending is forbidden."""
+    """Score every key for every query: scaled, biased, and -inf where attending is forbidden.
+
+    >>> x, allowed = torch.tensor([[[[1.0], [3.0]]]]), torch.tensor([[[[True, False], [True, True]]]])
+    >>> print(masked_scores(x, x, allowed, bias=None, scale=2.0)[0, 0])
+    tensor([[ 2., -inf],
+            [ 6., 18.]])
+    """
     scores = (q * scale) @ k.mT
     if bias is not None:
         scores = scores + bias.to(scores.dtype)

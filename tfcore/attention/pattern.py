@@ -56,7 +56,11 @@ class Pattern:
 def cut(
     x: Shaped[Tensor, "#B #H #T_q #T_k"], rows: slice, cols: slice
 ) -> Shaped[Tensor, "#B #H #rows #cols"]:
-    """Take a tile of a matrix that may be broadcast: an axis of size 1 stays whole."""
+    """Take a tile of a matrix that may be broadcast: an axis of size 1 stays whole.
+
+    >>> print(cut(torch.zeros(1, 2, 6, 1), rows=slice(0, 4), cols=slice(2, 5)).shape)
+    torch.Size([1, 2, 4, 1])
+    """
     rows = rows if x.shape[-2] > 1 else ALL
     cols = cols if x.shape[-1] > 1 else ALL
     return x[..., rows, cols]
@@ -71,6 +75,11 @@ def blank_unused(
     """Zero the queries that may attend to nothing and the keys and values that nobody may attend to.
 
     Weight zero does not hide them: 0 x NaN is NaN, in the output and in every gradient.
+
+    >>> q, v = torch.ones(1, 1, 1, 1), torch.tensor([[[[5.0], [torch.nan]]]])
+    >>> _, _, seen = blank_unused(q, v, v, allowed=torch.tensor([[[[True, False]]]]))
+    >>> print(seen.flatten())
+    tensor([5., 0.])
     """
     if allowed is None:
         return q, k, v
@@ -82,5 +91,9 @@ def blank_unused(
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Name the type that scores, softmax and lse are computed in: float32 or wider."""
+    """Name the type that scores, softmax and lse are computed in: float32 or wider.
+
+    >>> wide(torch.bfloat16), wide(torch.float64)
+    (torch.float32, torch.float64)
+    """
     return torch.promote_types(dtype, torch.float32)

@@ -25,6 +25,11 @@ class GrowingCache:
         self.values: Tensor | None = None
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Put new keys and values, (B, H_kv, T, d_head), behind the old, which are copied; all come back.
+
+        Raises:
+            ValueError: keys and values of two shapes, or not of the batch, heads, width and type of the old.
+        """
         check_pair(k, v)
         if self.keys is None or self.values is None:
             # A fused projection makes k and v as views of one tensor, which would be kept whole.
@@ -36,17 +41,25 @@ class GrowingCache:
         return self.keys, self.values
 
     def visible(self, num_new: int) -> int:
+        """Count all tokens seen and the new ones: there is room for any number."""
         return self.length + num_new
 
     def reorder(self, rows: Tensor) -> None:
+        """Make row b a copy of row ``rows[b]``; before the first token there is nothing to copy."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[rows], self.values[rows]
 
     def truncate(self, length: int) -> None:
+        """Forget all but the first tokens; the memory of the others is given back at the next update.
+
+        Raises:
+            ValueError: a length below 0, or above what the cache has seen.
+        """
         check_truncation(length, self.length)
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[:, :, :length], self.values[:, :, :length]
         self.length = length
 
     def num_bytes(self) -> int:
+        """Count the bytes of keys and values, 0 before the first; they grow with every token."""
         return count_bytes(self.keys, self.values)

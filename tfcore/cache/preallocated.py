@@ -44,6 +44,11 @@ class KVCache:
         self.values = torch.zeros_like(self.keys)
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Write new keys and values, (B, H_kv, T, d_head), behind the old; what comes back are views of all.
+
+        Raises:
+            ValueError: no room for them, keys and values of two shapes, or not those the cache was made for.
+        """
         check_pair(k, v)
         check_fits(k, self.keys)
         end = self.visible(k.shape[2])
@@ -53,6 +58,11 @@ class KVCache:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def visible(self, num_new: int) -> int:
+        """Count all tokens seen and the new ones.
+
+        Raises:
+            ValueError: more of them than ``max_len``.
+        """
         end = self.length + num_new
         if end > self.max_len:
             raise ValueError(
@@ -62,11 +72,18 @@ class KVCache:
         return end
 
     def reorder(self, rows: Tensor) -> None:
+        """Make row b a copy of row ``rows[b]``: all of the buffer is copied, its empty part as well."""
         self.keys, self.values = self.keys[rows], self.values[rows]
 
     def truncate(self, length: int) -> None:
+        """Forget all but the first tokens: nothing moves, and the next update writes over the others.
+
+        Raises:
+            ValueError: a length below 0, or above what the cache has seen.
+        """
         check_truncation(length, self.length)
         self.length = length
 
     def num_bytes(self) -> int:
+        """Count the bytes of the buffer, which are the same whether it is empty or full."""
         return count_bytes(self.keys, self.values)

@@ -14,6 +14,15 @@ class LayerCache(Protocol):
     """What attention asks of a cache, and what generation asks beside.
 
     Whatever raises ValueError leaves the cache as it was.
+
+    >>> import torch
+    >>> from tfcore.cache import GrowingCache, KVCache, QuantizedCache
+    >>> for cache in (GrowingCache(), KVCache(2, 3, max_len=8, d_head=4), QuantizedCache(group=5)):
+    ...     k, v = cache.update(torch.ones(2, 3, 5, 4), torch.ones(2, 3, 5, 4))
+    ...     print(k.shape, cache.visible(1), cache.num_bytes())
+    torch.Size([2, 3, 5, 4]) 6 960
+    torch.Size([2, 3, 5, 4]) 6 1536
+    torch.Size([2, 3, 5, 4]) 6 432
     """
 
     length: int
@@ -36,6 +45,16 @@ class LayerCache(Protocol):
 
 
 def check_pair(k: Tensor, v: Tensor) -> None:
+    """Refuse keys and values that are not both of one shape (B, H_kv, T, d_head).
+
+    Raises:
+        ValueError: they are not.
+
+    >>> import torch
+    >>> check_pair(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 6, 4))
+    Traceback (most recent call last):
+    ValueError: expected keys and values of one shape (B, H_kv, T, d_head), got (2, 3, 5, 4) and ...
+    """
     if k.ndim != 4 or k.shape != v.shape:
         raise ValueError(
             f"expected keys and values of one shape (B, H_kv, T, d_head), got {tuple(k.shape)} and "
@@ -44,6 +63,17 @@ def check_pair(k: Tensor, v: Tensor) -> None:
 
 
 def check_fits(k: Tensor, room: Tensor) -> None:
+    """Refuse keys whose batch, heads, width or type differ from those of ``room``; lengths may differ.
+
+    Raises:
+        ValueError: one of them differs.
+
+    >>> import torch
+    >>> check_fits(torch.zeros(2, 3, 5, 4), room=torch.zeros(2, 3, 8, 4))
+    >>> check_fits(torch.zeros(7, 3, 5, 4), room=torch.zeros(2, 3, 8, 4))
+    Traceback (most recent call last):
+    ValueError: expected keys and values of (B, H_kv, d_head) = (2, 3, 4) and torch.float32, ...
+    """
     expected, got = (*room.shape[:2], room.shape[3]), (*k.shape[:2], k.shape[3])
     if expected != got or k.dtype != room.dtype:
         raise ValueError(
@@ -53,6 +83,15 @@ def check_fits(k: Tensor, room: Tensor) -> None:
 
 
 def check_truncation(length: int, present: int) -> None:
+    """Refuse to keep fewer tokens than none, or more than the ``present`` ones.
+
+    Raises:
+        ValueError: such a length.
+
+    >>> check_truncation(6, present=5)
+    Traceback (most recent call last):
+    ValueError: expected a length from 0 to 5, what the cache has seen, got 6; ...
+    """
     if not 0 <= length <= present:
         raise ValueError(
             f"expected a length from 0 to {present}, what the cache has seen, got {length}; "
@@ -61,6 +100,12 @@ def check_truncation(length: int, present: int) -> None:
 
 
 def count_bytes(*tensors: Tensor | None) -> int:
-    """Add up the memory behind the tensors, all of it where one is a view of more."""
+    """Add up the memory behind the tensors, all of it where one is a view of more.
+
+    >>> import torch
+    >>> x = torch.zeros(3, 4)
+    >>> count_bytes(x, x[:2], None)
+    48
+    """
     storages = {x.untyped_storage()._cdata: x.untyped_storage().nbytes() for x in tensors if x is not None}
     return sum(storages.values())

@@ -41,6 +41,13 @@ class QuantizedCache:
         self.recent: Float[Tensor, "B 2H less_than_group d"] | None = None
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Give back all keys and values: the rounded groups as numbers again, then the others as they came.
+
+        After that, new whole groups are rounded. New keys and values are (B, H_kv, T, d_head).
+
+        Raises:
+            ValueError: keys and values of two shapes, or not of the batch, heads, width and type of the old.
+        """
         check_pair(k, v)
         new = torch.cat([k, v], dim=1)
         if self.recent is not None:
@@ -65,15 +72,22 @@ class QuantizedCache:
         self.recent = new[:, :, whole:].clone() if whole else new
 
     def visible(self, num_new: int) -> int:
+        """Count all tokens seen and the new ones, rounded or not: there is room for any number."""
         return self.length + num_new
 
     def reorder(self, rows: Tensor) -> None:
+        """Make row b a copy of row ``rows[b]``, in the rounded groups and in what is not rounded yet."""
         if self.rounded is not None and self.scale is not None:
             self.rounded, self.scale = self.rounded[rows], self.scale[rows]
         if self.recent is not None:
             self.recent = self.recent[rows]
 
     def truncate(self, length: int) -> None:
+        """Forget all but the first tokens, as long as those forgotten are not rounded yet.
+
+        Raises:
+            ValueError: a length that would take back what is rounded, or above what the cache has seen.
+        """
         check_truncation(length, self.length)
         if self.recent is None:
             return
@@ -87,6 +101,7 @@ class QuantizedCache:
         self.length = length
 
     def num_bytes(self) -> int:
+        """Count the bytes of the groups, of their scales, and of the tokens that are not rounded yet."""
         return count_bytes(self.rounded, self.scale, self.recent)
 
 

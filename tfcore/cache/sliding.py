@@ -51,6 +51,11 @@ class SlidingWindowCache:
         self.values = torch.zeros_like(self.keys)
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Take T new keys and values, (B, H_kv, T, d_head); give back the last w - 1 before them, then them.
+
+        Raises:
+            ValueError: keys and values of two shapes, or not those the cache was made for.
+        """
         check_pair(k, v)
         check_fits(k, self.keys)
         num_new, begin = k.shape[2], self.end - self.visible(0)
@@ -68,12 +73,19 @@ class SlidingWindowCache:
         return self.keys[:, :, begin : self.end], self.values[:, :, begin : self.end]
 
     def visible(self, num_new: int) -> int:
+        """Count the new tokens and the last w - 1 before them, or all if they were fewer; any number fits."""
         return min(self.length, self.window - 1) + num_new
 
     def reorder(self, rows: Tensor) -> None:
+        """Make row b a copy of row ``rows[b]``: 2w places are copied, however long the text is."""
         self.keys, self.values = self.keys[rows], self.values[rows]
 
     def truncate(self, length: int) -> None:
+        """Refuse to go back: an earlier token would see keys that may be overwritten by now.
+
+        Raises:
+            ValueError: any length but that of now.
+        """
         check_truncation(length, self.length)
         if length < self.length:
             raise ValueError(
@@ -82,4 +94,5 @@ class SlidingWindowCache:
             )
 
     def num_bytes(self) -> int:
+        """Count the bytes of the buffer of 2w places, which are the same for a text of any length."""
         return count_bytes(self.keys, self.values)

@@ -90,6 +90,15 @@ class Architecture:
 
 
 def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: int | None = None) -> None:
+    """Refuse heads that do not divide d_model, unless ``d_head`` is given, or that key heads do not divide.
+
+    Raises:
+        ValueError: one of the two, or a width or a number of heads below 1.
+
+    >>> check_heads(d_model=10, num_heads=4, num_kv_heads=None)
+    Traceback (most recent call last):
+    ValueError: expected heads that divide d_model, got d_model 10 and 4 heads; choose another number of heads
+    """
     if min(d_model, num_heads, num_heads if num_kv_heads is None else num_kv_heads) < 1:
         raise ValueError(
             f"expected a width and heads of 1 or more, got d_model {d_model}, {num_heads} heads and "
@@ -108,6 +117,15 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: 
 
 
 def check_one_stack(architecture: Architecture) -> None:
+    """Refuse an encoder-decoder: its two stacks read texts of two lengths, where a caller gives one.
+
+    Raises:
+        ValueError: an architecture with encoder layers.
+
+    >>> check_one_stack(Architecture(2, 12, 3, 48, vocab_size=50, max_len=20, num_encoder_layers=4))
+    Traceback (most recent call last):
+    ValueError: expected a model of one stack, got one with 4 encoder layers; ...
+    """
     if architecture.num_encoder_layers:
         raise ValueError(
             f"expected a model of one stack, got one with {architecture.num_encoder_layers} encoder layers; "

@@ -16,6 +16,11 @@ class NamedModel:
         published: the number of parameters as it is given with the weights, to about three digits; for GPT-3
             and Gemma as the paper gives it. (The paper on GPT-2 has all four numbers wrong.)
         source: key of the bibliography.
+
+    >>> from tfcore.costs import model_parameters
+    >>> gpt2 = MODELS["GPT-2 small"]
+    >>> print(model_parameters(gpt2.architecture), gpt2.published, gpt2.source)
+    124439808 124000000.0 radford2019language
     """
 
     architecture: Architecture

@@ -12,7 +12,13 @@ from tfcore.data.batch import integers
 
 
 class Adding(NamedTuple):
-    """``inputs[..., 0]`` are the numbers and ``inputs[..., 1]`` the marks; one target for each sequence."""
+    """``inputs[..., 0]`` are the numbers and ``inputs[..., 1]`` the marks; one target for each sequence.
+
+    >>> inputs, targets = adding_batch(4, 30, torch.Generator().manual_seed(0))
+    >>> numbers, marks = inputs.unbind(dim=-1)
+    >>> torch.allclose(0.5 + (numbers * (marks == 1)).sum(dim=1) / 4, targets)
+    True
+    """
 
     inputs: Float[Tensor, "B T 2"]
     targets: Float[Tensor, " B"]

@@ -29,6 +29,11 @@ class LanguageModeling(NamedTuple):
     """Tokens for a decoder that predicts each from those before it.
 
     ``labels`` stand at the tokens themselves: the loss shifts them, as ``next_token_loss`` does.
+
+    >>> tokens = torch.tensor([[BOS, 5, 7, EOS, PAD]])
+    >>> batch = LanguageModeling(tokens, labels=tokens.masked_fill(tokens == PAD, IGNORE))
+    >>> print(batch.tokens[:, :-1], batch.labels[:, 1:])  # what is read, and what is to follow
+    tensor([[1, 5, 7, 2]]) tensor([[   5,    7,    2, -100]])
     """
 
     tokens: Int[Tensor, "B T"]
@@ -36,7 +41,13 @@ class LanguageModeling(NamedTuple):
 
 
 class SequenceToSequence(NamedTuple):
-    """A source to read and a target to write; the target begins with ``BOS`` and ends with ``EOS``."""
+    """A source to read and a target to write; the target begins with ``BOS`` and ends with ``EOS``.
+
+    >>> source, target = torch.tensor([[5, 7, EOS, PAD]]), torch.tensor([[BOS, 8, EOS]])
+    >>> batch = SequenceToSequence(source, target)
+    >>> print(batch.decoder_input, batch.labels, batch.source_padding)
+    tensor([[1, 8]]) tensor([[8, 2]]) tensor([[ True,  True,  True, False]])
+    """
 
     source: Int[Tensor, "B S"]
     target: Int[Tensor, "B T"]
@@ -59,14 +70,24 @@ class SequenceToSequence(NamedTuple):
 
 
 class Classification(NamedTuple):
-    """One label for each sequence; the tokens begin with ``BOS``."""
+    """One label for each sequence; the tokens begin with ``BOS``.
+
+    >>> batch = Classification(pad([[BOS, 5, 7], [BOS, 6]]), labels=torch.tensor([1, 0]))
+    >>> print(batch.tokens.shape, batch.labels.shape)
+    torch.Size([2, 3]) torch.Size([2])
+    """
 
     tokens: Int[Tensor, "B T"]
     labels: Int[Tensor, " B"]
 
 
 class Tagging(NamedTuple):
-    """One tag for each token, ``IGNORE`` at ``BOS`` and padding."""
+    """One tag for each token, ``IGNORE`` at ``BOS`` and padding.
+
+    >>> batch = Tagging(pad([[BOS, 5, 7], [BOS, 6]]), tags=pad([[IGNORE, 1, 0], [IGNORE, 2]], IGNORE))
+    >>> print(batch.tokens[batch.tags != IGNORE], batch.tags[batch.tags != IGNORE])
+    tensor([5, 7, 6]) tensor([1, 0, 2])
+    """
 
     tokens: Int[Tensor, "B T"]
     tags: Int[Tensor, "B T"]
@@ -116,11 +137,25 @@ def draw(items: Sequence[Item], batch_size: int, generator: torch.Generator) -> 
 
 
 def integers(low: int, high: int, shape: tuple[int, ...], generator: torch.Generator) -> Int[Tensor, "..."]:
-    """Draw whole numbers from ``low`` to ``high - 1`` on the generator's device."""
+    """Draw whole numbers from ``low`` to ``high - 1`` on the generator's device.
+
+    >>> drawn = integers(3, 6, (2, 50), torch.Generator().manual_seed(0))
+    >>> print(drawn.shape, drawn.unique())
+    torch.Size([2, 50]) tensor([3, 4, 5])
+    """
     return torch.randint(low, high, shape, generator=generator, device=generator.device)
 
 
 def check_lengths(batch_size: int, min_len: int, max_len: int, smallest: int = 1) -> None:
+    """Refuse an empty batch, and lengths out of order: ``smallest``, ``min_len``, ``max_len`` must not fall.
+
+    Raises:
+        ValueError: one of the two.
+
+    >>> check_lengths(batch_size=4, min_len=9, max_len=7)
+    Traceback (most recent call last):
+    ValueError: expected 1 <= min_len <= max_len, got 9 and 7; ...
+    """
     if batch_size < 1:
         raise ValueError(f"expected a batch of 1 or more, got {batch_size}; ask for at least one sequence")
     if not smallest <= min_len <= max_len:
@@ -131,6 +166,15 @@ def check_lengths(batch_size: int, min_len: int, max_len: int, smallest: int = 1
 
 
 def check_symbols(num_symbols: int, smallest: int = 2) -> None:
+    """Refuse fewer symbols than a task needs to be one.
+
+    Raises:
+        ValueError: fewer than ``smallest``.
+
+    >>> check_symbols(1)
+    Traceback (most recent call last):
+    ValueError: expected 2 symbols or more, got 1; with fewer there is nothing to learn
+    """
     if num_symbols < smallest:
         raise ValueError(
             f"expected {smallest} symbols or more, got {num_symbols}; with fewer there is nothing to learn"

@@ -20,7 +20,12 @@ BRACKETS = "()[]{}<>"
 
 
 class Brackets(NamedTuple):
-    """Words for classification (``labels``) and for tagging (``tags``)."""
+    """Words for classification (``labels``) and for tagging (``tags``).
+
+    >>> batch = bracket_batch(9, 4, 8, 2, torch.Generator().manual_seed(0))
+    >>> torch.equal((batch.tags != 0).all(dim=1).long(), batch.labels)  # no bracket without a partner
+    True
+    """
 
     tokens: Int[Tensor, "B T"]
     labels: Int[Tensor, " B"]

@@ -28,7 +28,11 @@ from tfcore.data.vocabulary import WordVocabulary
 
 @dataclass(frozen=True)
 class Kind:
-    """Places of one kind, what animals do with them, and what can be wrong with them."""
+    """Places of one kind, what animals do with them, and what can be wrong with them.
+
+    >>> [place for place in PLACES if "deep" in KIND_OF[place].adjectives]
+    ['river', 'lake', 'stream', 'cave', 'tunnel', 'mine']
+    """
 
     places: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -113,6 +117,7 @@ class Sentence:
 
     @property
     def referent_word(self) -> str:
+        """The noun that "it" means."""
         return self.animal if self.about_animal else self.place
 
     @property
@@ -132,6 +137,7 @@ class Sentence:
 
     @property
     def statement(self) -> str:
+        """The statement as text, which classifiers, taggers and translators read."""
         return " ".join(self.words)
 
     @property

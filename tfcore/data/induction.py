@@ -12,7 +12,13 @@ from tfcore.data.batch import FIRST_SYMBOL, IGNORE, check_lengths, check_symbols
 
 
 class Induction(NamedTuple):
-    """Tokens, labels as in ``LanguageModeling``, and the period after which each sequence repeats."""
+    """Tokens, labels as in ``LanguageModeling``, and the period after which each sequence repeats.
+
+    >>> batch = induction_batch(1, 8, 3, 5, 20, torch.Generator().manual_seed(1))
+    >>> period = int(batch.periods)
+    >>> torch.equal(batch.tokens[:, period:], batch.tokens[:, :-period])
+    True
+    """
 
     tokens: Int[Tensor, "B T"]
     labels: Int[Tensor, "B T"]

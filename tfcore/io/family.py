@@ -55,6 +55,11 @@ class Family:
         head: the copy that, where it differs, is a head that is not tied.
         harmless: patterns of names that a file may hold beside the model's.
         zero_if_missing: names that a file may lack.
+
+    >>> from tfcore.io.families import gpt2
+    >>> json = {"n_embd": 12, "n_head": 3, "n_layer": 2, "vocab_size": 50, "n_positions": 20}
+    >>> gpt2.FAMILY.config(json).block.d_ff
+    48
     """
 
     name: str
@@ -98,14 +103,25 @@ class _Fields(dict[str, Any]):
 
 
 def activation(name: str) -> Any:
-    """Translate the name of an activation in ``config.json`` into ours."""
+    """Translate the name of an activation in ``config.json`` into ours.
+
+    Raises:
+        ValueError: a name that is not known.
+
+    >>> activation("gelu_new")
+    'gelu_tanh'
+    """
     if name not in ACTIVATIONS:
         raise ValueError(f"expected an activation out of {', '.join(ACTIVATIONS)}, got {name!r}")
     return ACTIVATIONS[name]
 
 
 def activation_name(ours: str) -> str:
-    """Translate our name of an activation into that of ``config.json``."""
+    """Translate our name of an activation into that of ``config.json``.
+
+    >>> activation_name("gelu_tanh")
+    'gelu_new'
+    """
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 
@@ -125,6 +141,9 @@ def family_of_json(json: Json) -> Family:
 
     Raises:
         ValueError: no family does.
+
+    >>> family_of_json({"model_type": "llama", "architectures": ["MistralForCausalLM"]}).name
+    'mistral'
     """
     asked = json.get("architectures") or []
     for family in families():
@@ -142,6 +161,12 @@ def family_of_model(model: nn.Module) -> tuple[Family, Json]:
 
     Raises:
         ValueError: none can; the message says what each would lose.
+
+    >>> from tfcore.models import Decoder
+    >>> from tfcore.models.presets import preset
+    >>> family, json = family_of_model(Decoder(preset("llama-tiny")))
+    >>> print(family.name, json["num_key_value_heads"])
+    llama 2
     """
     lost = []
     for family in families():
@@ -165,6 +190,10 @@ def spelled_out(config: Any) -> Any:
     """Fill in what a configuration leaves to defaults, and empty what it makes no use of.
 
     Two that mean the same are equal then.
+
+    >>> brief, long = AttentionConfig(12, num_heads=4), AttentionConfig(12, 4, num_kv_heads=4, d_head=3)
+    >>> brief == long, spelled_out(brief) == spelled_out(long)
+    (False, True)
     """
     if not dataclasses.is_dataclass(config):
         return config
@@ -193,7 +222,12 @@ def _changes(before: Any, after: Any, path: str = "") -> list[str]:
 
 
 def untied(config: Any) -> Any:
-    """Let the head have a matrix of its own."""
+    """Let the head have a matrix of its own.
+
+    >>> from tfcore.models.presets import preset
+    >>> preset("gpt2-tiny").tied, untied(preset("gpt2-tiny")).tied
+    (True, False)
+    """
     if isinstance(config, EncoderDecoderConfig):
         return EncoderDecoderConfig(untied(config.encoder), untied(config.decoder))
     return dataclasses.replace(config, tied=False)

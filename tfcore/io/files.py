@@ -25,6 +25,14 @@ class Weights:
     Raises:
         FileNotFoundError: no weights, or a shard that is not there.
         ValueError: a file that is broken.
+
+    >>> import tempfile, torch
+    >>> from safetensors.torch import save_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_file({"W": torch.full((2, 3), 7.0)}, f"{folder}/model.safetensors")
+    ...     weights = Weights(Path(folder))
+    ...     print(weights.shapes, weights.read("W")[0])
+    {'W': (2, 3)} tensor([7., 7., 7.])
     """
 
     def __init__(self, folder: Path) -> None:
@@ -94,6 +102,13 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: no such file.
         ValueError: no json object in it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "config.json")
+    ...     length = path.write_text('{"n_layer": 2}')
+    ...     print(read_json(path))
+    {'n_layer': 2}
     """
     if not path.is_file():
         raise FileNotFoundError(f"expected {path.name} in {path.parent}, got none; is it a model's folder?")
@@ -107,7 +122,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, write_to: Callable[[Path], object]) -> None:
-    """Write a file under another name and rename it at the end, so that it is never there by half."""
+    """Write a file under another name and rename it at the end, so that it is never there by half.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(Path(folder, "a.txt"), lambda path: path.write_text("whole"))
+    ...     print([(path.name, path.read_text()) for path in Path(folder).iterdir()])
+    [('a.txt', 'whole')]
+    """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write_to(unfinished)
@@ -122,6 +144,11 @@ def find_folder(name_or_folder: str | Path) -> Path:
     Raises:
         FileNotFoundError: neither a folder nor a name that the hub could have.
         ConnectionError: nothing came from the hub.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(find_folder(folder) == Path(folder))
+    True
     """
     folder = Path(name_or_folder).expanduser()
     if folder.is_dir():

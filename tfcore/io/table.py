@@ -87,6 +87,7 @@ class Row:
     when: Callable[[Any], bool] = lambda layer: True
 
     def matches(self, name: str, layer: nn.Module) -> bool:
+        """Tell whether the row is about the parameter ``name`` of this layer."""
         return self._match(name) is not None and self.when(layer)
 
     def names(self, name: str, count: int) -> list[str]:
@@ -118,10 +119,12 @@ class Link:
     layer: nn.Module
 
     def to_disk(self, parameter: Tensor) -> dict[str, Tensor]:
+        """Lay the parameter out as it is on disk: its parts by their names there."""
         parts = self.transform.to_disk(parameter, self.layer)
         return dict(zip(self.theirs, parts, strict=True))
 
     def from_disk(self, read: Callable[[str], Tensor]) -> Tensor:
+        """Put the parameter together from its parts, each of which ``read`` gives by its name on disk."""
         return self.transform.from_disk([read(name) for name in self.theirs], self.layer)
 
 

@@ -46,6 +46,7 @@ class FeedForward(nn.Module):
         self.W_down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """Work on each vector of (..., d_model) by itself; the result has the same shape."""
         if self.W_gate is None:
             return self.W_down(self.activation(self.W_up(x)))
         return self.W_down(self.activation(self.W_gate(x)) * self.W_up(x))

@@ -18,6 +18,13 @@ class Classifier(nn.Module):
         num_classes: C.
 
     From: Devlin et al. (2019), *BERT*, section 3.2.
+
+    >>> import torch
+    >>> from tfcore.models.presets import bert
+    >>> model = Classifier(Encoder(bert(12, 3, 2, vocab_size=50, max_len=20)), num_classes=4)
+    >>> tokens = torch.tensor([[1, 7, 5], [1, 8, 0]])
+    >>> print(model(tokens, padding=tokens != 0).shape)
+    torch.Size([2, 4])
     """
 
     def __init__(self, encoder: Encoder, num_classes: int) -> None:
@@ -45,6 +52,13 @@ class Tagger(nn.Module):
         num_tags: C.
 
     From: Devlin et al. (2019), *BERT*, section 5.3.
+
+    >>> import torch
+    >>> from tfcore.models.presets import bert
+    >>> model = Tagger(Encoder(bert(12, 3, 2, vocab_size=50, max_len=20)), num_tags=4)
+    >>> tokens = torch.tensor([[1, 7, 5], [1, 8, 0]])
+    >>> print(model(tokens, padding=tokens != 0).shape)
+    torch.Size([2, 3, 4])
     """
 
     def __init__(self, encoder: Encoder, num_tags: int) -> None:

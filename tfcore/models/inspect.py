@@ -89,7 +89,16 @@ def silence_heads(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterato
 
 
 def self_attention_layers(model: nn.Module) -> list[MultiHeadAttention]:
-    """List the self-attention layers of a model, first to last."""
+    """List the self-attention layers of a model, first to last.
+
+    Raises:
+        ValueError: a model without attention layers, or with two stacks of them.
+
+    >>> from tfcore.models.presets import t5
+    >>> model = EncoderDecoder(t5(12, 3, 2, d_ff=32, d_head=4, vocab_size=50))
+    >>> len(self_attention_layers(model.decoder))  # beside as many that attend to the encoder
+    2
+    """
     if isinstance(model, EncoderDecoder):
         raise ValueError("expected one stack, got an EncoderDecoder; look into its encoder or its decoder")
     layers = [

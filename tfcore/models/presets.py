@@ -16,7 +16,14 @@ from tfcore.rwkv import RWKVConfig
 def gpt2(
     d_model: int, num_heads: int, num_layers: int, vocab_size: int = 50_257, max_len: int = 1024
 ) -> ModelConfig:
-    """GPT-2: learned positions, norms before the sublayers."""
+    """GPT-2: learned positions, norms before the sublayers.
+
+    From: Radford et al. (2019), *Language Models are Unsupervised Multitask Learners*.
+
+    >>> config = gpt2(12, num_heads=3, num_layers=2)
+    >>> config.block.d_ff, config.block.norm_place, config.has_final_norm
+    (48, 'pre', True)
+    """
     block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, activation="gelu_tanh")
     return ModelConfig(vocab_size, num_layers, block, PositionConfig("learned", max_len))
 
@@ -24,7 +31,14 @@ def gpt2(
 def bert(
     d_model: int, num_heads: int, num_layers: int, vocab_size: int = 30_522, max_len: int = 512
 ) -> ModelConfig:
-    """BERT: both directions, segments, norms after the sublayers."""
+    """BERT: both directions, segments, norms after the sublayers.
+
+    From: Devlin et al. (2019), *BERT: Pre-training of Deep Bidirectional Transformers*.
+
+    >>> config = bert(12, num_heads=3, num_layers=2)
+    >>> config.num_segments, config.block.norm_place, config.has_final_norm
+    (2, 'post', False)
+    """
     block = BlockConfig(
         AttentionConfig(d_model, num_heads), d_ff=4 * d_model, norm_eps=1e-12, norm_place="post"
     )
@@ -47,7 +61,15 @@ def llama(
     num_experts: int | None = None,
     tied: bool = False,
 ) -> ModelConfig:
-    """Llama; with a window Mistral, with experts Mixtral."""
+    """Llama; with a window Mistral, with experts Mixtral.
+
+    From: Touvron et al. (2023), *LLaMA*; Jiang et al. (2023), *Mistral 7B*; Jiang et al. (2024), *Mixtral of
+    Experts*.
+
+    >>> config = llama(12, num_heads=6, num_layers=2, d_ff=32, num_kv_heads=3, window=5)
+    >>> config.block.attention.kv_heads, config.block.attention.window, config.block.gated, config.tied
+    (3, 5, True, False)
+    """
     block = BlockConfig(
         AttentionConfig(d_model, num_heads, num_kv_heads, bias=False, window=window),
         d_ff,
@@ -64,7 +86,14 @@ def llama(
 
 
 def bloom(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 250_880) -> ModelConfig:
-    """BLOOM: ALiBi, and a norm after the embedding."""
+    """BLOOM: ALiBi, and a norm after the embedding.
+
+    From: Le Scao et al. (2022), *BLOOM: A 176B-Parameter Open-Access Multilingual Language Model*.
+
+    >>> config = bloom(12, num_heads=3, num_layers=2)
+    >>> config.positions.kind, config.embedding_norm
+    ('alibi', True)
+    """
     block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, activation="gelu_tanh")
     return ModelConfig(vocab_size, num_layers, block, PositionConfig("alibi", 2048), embedding_norm=True)
 
@@ -78,7 +107,15 @@ def t5(
     vocab_size: int = 32_128,
     version: str = "1.0",
 ) -> EncoderDecoderConfig:
-    """T5; version 1.1 gates its feed-forward networks and unties its head."""
+    """T5; version 1.1 gates its feed-forward networks and unties its head.
+
+    From: Raffel et al. (2020), *Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+    Transformer*; Shazeer (2020), *GLU Variants Improve Transformer* (the gate).
+
+    >>> old, new = (t5(16, 2, 3, d_ff=24, version=version).decoder for version in ("1.0", "1.1"))
+    >>> (old.block.gated, old.tied, old.logit_scale), (new.block.gated, new.tied, new.logit_scale)
+    ((False, True, 0.25), (True, False, 1.0))
+    """
     new = version == "1.1"
     block = BlockConfig(
         AttentionConfig(d_model, num_heads, d_head=d_head, bias=False, scale=1.0),
@@ -98,7 +135,14 @@ def t5(
 def bart(
     d_model: int, num_heads: int, num_layers: int, vocab_size: int = 50_265, max_len: int = 1024
 ) -> EncoderDecoderConfig:
-    """BART: learned positions, norms after the sublayers and after the embedding."""
+    """BART: learned positions, norms after the sublayers and after the embedding.
+
+    From: Lewis et al. (2020), *BART*.
+
+    >>> config = bart(12, num_heads=3, num_layers=2)
+    >>> config.encoder == config.decoder, config.decoder.block.norm_place, config.decoder.embedding_norm
+    (True, 'post', True)
+    """
     block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, norm_place="post")
     positions = PositionConfig("learned", max_len)
     stack = ModelConfig(vocab_size, num_layers, block, positions, embedding_norm=True, logit_bias=True)
@@ -106,7 +150,14 @@ def bart(
 
 
 def marian(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 58_101) -> EncoderDecoderConfig:
-    """The first Transformer, but for the activation, the layout of the sinusoids and a bias on the logits."""
+    """The first Transformer, but for the activation, the layout of the sinusoids and a bias on the logits.
+
+    From: Vaswani et al. (2017), *Attention Is All You Need*.
+
+    >>> decoder = marian(16, num_heads=2, num_layers=3).decoder
+    >>> decoder.embedding_scale, decoder.block.activation, decoder.positions.layout, decoder.logit_bias
+    (4.0, 'silu', 'half', True)
+    """
     block = BlockConfig(
         AttentionConfig(d_model, num_heads), d_ff=4 * d_model, activation="silu", norm_place="post"
     )
@@ -124,13 +175,36 @@ def marian(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 58_1
 def whisper(
     d_model: int, num_heads: int, num_layers: int, vocab_size: int = 51_865, max_len: int = 448
 ) -> ModelConfig:
-    """The decoder alone, for a :class:`~tfcore.models.MemoryDecoder`."""
+    """The decoder alone, for a :class:`~tfcore.models.MemoryDecoder`.
+
+    From: Radford et al. (2022), *Robust Speech Recognition via Large-Scale Weak Supervision*.
+
+    >>> import torch
+    >>> from tfcore.models import MemoryDecoder
+    >>> model = MemoryDecoder(whisper(12, num_heads=3, num_layers=2, vocab_size=50, max_len=20))
+    >>> print(model(torch.tensor([[7, 1, 4]]), torch.zeros(1, 9, 12)).shape)  # 9 states that were heard
+    torch.Size([1, 3, 50])
+    """
     block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model)
     return ModelConfig(vocab_size, num_layers, block, PositionConfig("learned", max_len))
 
 
 def rope_scaling(factor: float) -> dict[str, Any]:
-    """How Llama 3 came from 8,192 tokens to 131,072."""
+    """How Llama 3 came from 8,192 tokens to 131,072.
+
+    Args:
+        factor: what slow rotations are divided by; fast ones stay as they are.
+
+    Returns:
+        The entries of ``config.json`` for it.
+
+    From: Grattafiori et al. (2024), *The Llama 3 Herd of Models*.
+
+    >>> from tfcore.positions import inverse_frequencies
+    >>> slowed = inverse_frequencies(6, 500_000.0, rope_scaling(8.0))
+    >>> print((inverse_frequencies(6, 500_000.0) / slowed).tolist())
+    [1.0, 1.0, 8.0]
+    """
     return {
         "rope_type": "llama3",
         "factor": factor,

@@ -29,6 +29,12 @@ class Stack(nn.Module):
         cross: whether blocks also attend to a memory.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, figure 1.
+
+    >>> from tfcore.config import AttentionConfig, BlockConfig
+    >>> config = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
+    >>> stack, tokens = Stack(config, causal=True), torch.tensor([[7, 1, 4]])
+    >>> torch.allclose(stack(tokens)[:, :2], stack(tokens[:, :2]), atol=1e-5)
+    True
     """
 
     def __init__(self, config: ModelConfig, causal: bool, cross: bool = False) -> None:
@@ -164,6 +170,14 @@ class Head(nn.Module):
     Args:
         config: whether it is tied, scaled and biased.
         embedding: the token embedding that it may share.
+
+    From: Press and Wolf (2017), *Using the Output Embedding to Improve Language Models* (tied).
+
+    >>> from tfcore.config import AttentionConfig, BlockConfig
+    >>> config = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
+    >>> embedding, x = nn.Embedding(50, 12), torch.randn(2, 5, 12)
+    >>> torch.allclose(Head(config, embedding)(x), x @ embedding.weight.T, atol=1e-5)
+    True
     """
 
     def __init__(self, config: ModelConfig, embedding: nn.Embedding) -> None:
@@ -177,6 +191,7 @@ class Head(nn.Module):
             self.linear.weight = embedding.weight
 
     def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T V"]:
+        """Turn hidden states, (B, T, d_model), into logits, (B, T, V)."""
         return self.linear(x if self.scale == 1 else x * self.scale)
 
 

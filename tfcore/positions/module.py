@@ -23,6 +23,11 @@ class Order:
         rotation: turns queries and keys (RoPE).
         bias: added to the scores, (1, H, T_q, T_k) (ALiBi, T5).
         relative_keys: a learned key for each distance, and which of them each pair uses (Shaw).
+
+    >>> positions = Positions(PositionConfig("t5"), AttentionConfig(d_model=8, num_heads=2))
+    >>> order = positions.relate(torch.arange(3), torch.arange(3))
+    >>> print(order.bias.shape, order.rotation)
+    torch.Size([1, 2, 3, 3]) None
     """
 
     rotation: Rotation | None = None

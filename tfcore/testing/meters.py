@@ -92,6 +92,7 @@ class OperationCounter(_Meter):
 
     @property
     def total(self) -> int:
+        """All operations so far: those of products, and the rest."""
         return self.by_operator.total()
 
     def __torch_dispatch__(

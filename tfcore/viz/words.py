@@ -35,11 +35,26 @@ def alt_text(drawn: Axes | Figure) -> str:
 
 
 def describe(drawn: Axes | Figure, sentence: str) -> None:
+    """Keep the sentence that :func:`alt_text` says of axes or of a figure; the last one counts.
+
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots()
+    >>> describe(axes, "A line that falls.")
+    >>> alt_text(axes.figure)
+    'A line that falls.'
+    """
     _SENTENCES[drawn] = sentence
 
 
 def numbers(x: Any, name: str, axes: str) -> np.ndarray:
-    """Turn an array or tensor into float64 and check how many axes it has; ``axes`` names them."""
+    """Turn an array or tensor into float64 and check how many axes it has; ``axes`` names them.
+
+    >>> numbers([[1, 2, 3], [4, 5, 6]], "weights", "T_q T_k").shape
+    (2, 3)
+    >>> numbers([1, 2, 3], "weights", "T_q T_k")
+    Traceback (most recent call last):
+    ValueError: expected weights of shape (T_q, T_k), got (3,); ...
+    """
     if hasattr(x, "detach"):
         x = x.detach().cpu().double()
     values = np.asarray(x, dtype=np.float64)

@@ -41,6 +41,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> EncoderDecoderConfig:
+    """Read two stacks with learned positions, norms after the sublayers and one after the embeddings."""
     positions = PositionConfig("learned", max_len=json["max_position_embeddings"])
     return stacks_from(json, positions, embedding_norm=True)
 
@@ -72,6 +73,7 @@ def stacks_from(json: Json, positions: PositionConfig, embedding_norm: bool) -> 
 
 
 def json_from(config: EncoderDecoderConfig) -> Json:
+    """Write layers, heads and inner width for each side, and all else once, as the decoder has it."""
     decoder = config.decoder
     sides = {
         f"{side}_{name}": value

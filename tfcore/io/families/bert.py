@@ -29,6 +29,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> ModelConfig:
+    """Make ``intermediate_size`` the inner width and ``type_vocab_size`` the number of segments."""
     block = BlockConfig(
         AttentionConfig(d_model=json["hidden_size"], num_heads=json["num_attention_heads"]),
         d_ff=json["intermediate_size"],
@@ -48,6 +49,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
+    """Write one dropout, and 0 for that of attention's weights, which our models do not have."""
     block = config.block
     return {
         "hidden_size": config.d_model,

@@ -29,6 +29,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> ModelConfig:
+    """Read width, heads and layers by either name; the inner width, four times the other, has no field."""
     d_model = json.get("n_embed") or json["hidden_size"]  # first the names that the published files use
     attention = AttentionConfig(d_model, num_heads=json.get("num_attention_heads") or json["n_head"])
     block = BlockConfig(
@@ -49,6 +50,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
+    """Write what differs between models; 0 for the dropout of attention's weights, which ours do not have."""
     return {
         "hidden_size": config.d_model,
         "n_head": config.block.attention.num_heads,

@@ -26,6 +26,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> ModelConfig:
+    """Make ``n_inner`` the inner width, ``4 * n_embd`` where it is null, and ``resid_pdrop`` the dropout."""
     attention = AttentionConfig(d_model=json["n_embd"], num_heads=json["n_head"])
     block = BlockConfig(
         attention,
@@ -44,6 +45,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
+    """Write one dropout for embeddings and sublayers, and 0 for that of attention's weights."""
     block = config.block
     return {
         "n_embd": config.d_model,

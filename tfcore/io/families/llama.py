@@ -36,6 +36,7 @@ ROPE_NUMBERS = {
 
 
 def config_from(json: Json) -> ModelConfig:
+    """Read what Llama, Mistral and Mixtral have together: ``sliding_window`` and experts may be null."""
     attention = AttentionConfig(
         d_model=json["hidden_size"],
         num_heads=json["num_attention_heads"],
@@ -79,6 +80,7 @@ def rope_from(json: Json) -> PositionConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
+    """Write one set of fields for the three families, key heads and ``head_dim`` always as numbers."""
     block, attention, positions = config.block, config.block.attention, config.positions
     scaling: dict[str, Any] | None = dict(positions.rope_scaling) if positions.rope_scaling else None
     return {

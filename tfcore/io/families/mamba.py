@@ -23,6 +23,11 @@ ROWS = (
 
 
 def config_from(json: Json) -> MambaConfig:
+    """Make ``time_step_rank`` the width of the step sizes; "auto" is a sixteenth of the model's, rounded up.
+
+    Raises:
+        ValueError: an ``intermediate_size`` that is not ``expand`` times ``hidden_size``.
+    """
     rank = json["time_step_rank"]
     config = MambaConfig(
         vocab_size=json["vocab_size"],
@@ -46,6 +51,7 @@ def config_from(json: Json) -> MambaConfig:
 
 
 def json_from(config: MambaConfig) -> Json:
+    """Write the sizes, and ``intermediate_size`` beside the ``expand`` that it follows from."""
     return {
         "vocab_size": config.vocab_size,
         "hidden_size": config.d_model,

@@ -10,6 +10,11 @@ from tfcore.io.family import Family, Json
 
 
 def config_from(json: Json) -> EncoderDecoderConfig:
+    """Read the fields of BART; positions are sinusoids, and no norm follows the embeddings.
+
+    Raises:
+        ValueError: another vocabulary for the target than for the source.
+    """
     if json.get("decoder_vocab_size") not in (None, json["vocab_size"]):
         raise ValueError(
             f"expected one vocabulary for source and target, got {json['vocab_size']} and "
@@ -20,6 +25,7 @@ def config_from(json: Json) -> EncoderDecoderConfig:
 
 
 def json_from(config: EncoderDecoderConfig) -> Json:
+    """Write the fields of BART, and the last token as the one that pads and that starts a translation."""
     last = config.decoder.vocab_size - 1  # the token that pads and that starts a translation
     return {**bart.json_from(config), "pad_token_id": last, "decoder_start_token_id": last}
 

@@ -32,6 +32,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> RWKVConfig:
+    """Make ``attention_hidden_size`` the channels of the time mixing; null means ``hidden_size``."""
     return RWKVConfig(
         vocab_size=json["vocab_size"],
         d_model=json["hidden_size"],
@@ -44,6 +45,7 @@ def config_from(json: Json) -> RWKVConfig:
 
 
 def json_from(config: RWKVConfig) -> Json:
+    """Write the sizes; a width that is left to its default is null."""
     return {
         "vocab_size": config.vocab_size,
         "hidden_size": config.d_model,

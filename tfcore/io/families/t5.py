@@ -21,10 +21,12 @@ from tfcore.models import EncoderDecoder
 
 
 def is_gated(ffn: FeedForward) -> bool:
+    """Tell whether a network has a gate, as those of version 1.1 do; its matrix up is ``wi_1`` then."""
     return ffn.W_gate is not None
 
 
 def is_plain(ffn: FeedForward) -> bool:
+    """Tell whether a network has no gate, as those of version 1.0; its matrix up is ``wi`` then."""
     return ffn.W_gate is None
 
 
@@ -72,6 +74,11 @@ ACTIVATIONS: dict[str, tuple[Activation, bool]] = {  # feed_forward_proj: activa
 
 
 def config_from(json: Json) -> EncoderDecoderConfig:
+    """Make ``feed_forward_proj`` activation and gate; logits are scaled where the head is tied, unless said.
+
+    Raises:
+        ValueError: a ``feed_forward_proj`` that is not known.
+    """
     if json["feed_forward_proj"] not in ACTIVATIONS:
         raise ValueError(
             f"expected a feed_forward_proj out of {', '.join(ACTIVATIONS)}, got {json['feed_forward_proj']!r}"
@@ -114,6 +121,7 @@ def config_from(json: Json) -> EncoderDecoderConfig:
 
 
 def json_from(config: EncoderDecoderConfig) -> Json:
+    """Write activation and gate as one ``feed_forward_proj``, null where T5 has no name for the two."""
     decoder, block = config.decoder, config.decoder.block
     feed_forwards = {value: name for name, value in ACTIVATIONS.items()}
     return {

@@ -45,6 +45,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> ModelConfig:
+    """Read the decoder's fields alone; the table of positions has ``max_target_positions`` rows."""
     block = BlockConfig(
         AttentionConfig(json["d_model"], num_heads=json["decoder_attention_heads"]),
         d_ff=json["decoder_ffn_dim"],
@@ -61,6 +62,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
+    """Write the decoder's fields, and a ``pad_token_id`` within the vocabulary, however small that is."""
     return {
         "d_model": config.d_model,
         "decoder_attention_heads": config.block.attention.num_heads,
