@@ -71,7 +71,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         alike = got is expected or (type(got) is type(expected) and got == expected)
         return None if alike else f"expected {expected!r}, got {describe(got)}"
     elif is_tensor(got) and np.shape(expected):
-        return f"expected a numpy array, got {describe(got)}"
+        return f"expected a numpy array, got {describe(got)} (in numpy throughout, or end with .numpy())"
     if _identical(got, expected):
         return None
     array, target = as_array(got), tensors.numbers(expected)
@@ -168,7 +168,9 @@ def _named(part: str) -> str:
 def _not_such_a_tensor(got: Any, expected: Any) -> str | None:
     """What keeps a value from being a tensor of the right kind, whatever its numbers."""
     if not is_tensor(got):
-        return f"expected a tensor of shape {tuple(expected.shape)}, got {describe(got)}"
+        array = isinstance(got, np.ndarray | np.generic)
+        cure = " (in torch throughout, or end with torch.as_tensor(...))" if array else ""
+        return f"expected a tensor of shape {tuple(expected.shape)}, got {describe(got)}{cure}"
     if got.shape == expected.shape and got.dtype != expected.dtype:
         return f"expected the dtype {_dtype(expected)}, got {_dtype(got)}"
     if got.device.type != expected.device.type:
