@@ -53,6 +53,7 @@ def made(course: Course, assignment: str, variant: str | None = None) -> Files:
         BadInputError: nbgrader refuses the source, or a solution would be given away.
     """
     files, remember = _files(course, assignment, variant)
+    _refuse_another_table(assignment, files)
     _refuse_leaks(course, assignment, files)
     remember()
     return files
@@ -85,7 +86,6 @@ def _converted(course: Course, assignment: str) -> tuple[Files, Remember]:
         pass
     files = _convert(course, assignment)
     _refuse_other_points(assignment, files)
-    _refuse_another_table(assignment, files)
 
     def remember() -> None:
         told = {name: base64.b64encode(data).decode() for name, data in files.items()}
