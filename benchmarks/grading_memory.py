@@ -4,8 +4,10 @@
 
 `autograder grade` runs with one worker on a class of distinct notebooks. Its own process and those of the
 worker (the judge, the zygote and their forks) are looked at twice a second. Memory is the proportional set
-size: a page that several processes share counts once. Ends with 1 if the driver's memory or the worker's has
-grown by more than a tenth between the third tenth of the class and the last, or a worker held over 600 MB.
+size: a page that several processes share counts once. When all are graded, the driver enters them into the
+gradebook in one transaction, which has a line of its own; what that takes does not depend on the class if a
+smaller one (--submissions) takes the same. Ends with 1 if the driver's memory or the worker's has grown by
+more than a tenth between the third tenth of the class and the last, or a worker held over 600 MB.
 """
 
 from __future__ import annotations
@@ -99,21 +101,28 @@ def megabytes(process: psutil.Process) -> float:
 
 def summary(looks: list[tuple[int, float, float]], count: int) -> dict[str, Any]:
     """The most that was held while each tenth of the class was graded."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    graded = [one for one in looks if one[0] < count]
     for start in range(0, count, count // 10):
         end = start + count // 10
-        if own := [(driver, worker) for done, driver, worker in looks if start < done <= end]:
+        if own := [(driver, worker) for done, driver, worker in graded if start < done <= end]:
             drivers, workers = zip(*own, strict=True)
             rows.append({"up_to": end, "driver": max(drivers), "worker": max(workers)})
     settled = rows[min(2, len(rows) - 1)]
     flat = all(rows[-1][which] <= GROWTH * settled[which] for which in ("driver", "worker"))
-    return {"rows": rows, "worker_most": max(w for _, _, w in looks), "flat": flat}
+    return {
+        "rows": rows,
+        "entering": max((driver for done, driver, _ in looks if done == count), default=0.0),
+        "worker_most": max(w for _, _, w in looks),
+        "flat": flat,
+    }
 
 
 def shown(told: dict[str, Any]) -> str:
     lines = [f"{told['submissions']} submissions by one worker in {told['seconds']:.0f} s; most held, in MB"]
     lines.append("   up to    driver    worker")
     lines += [f"{row['up_to']:8}{row['driver']:10.0f}{row['worker']:10.0f}" for row in told["rows"]]
+    lines.append(f"entering{told['entering']:10.0f}")
     lines.append(
         f"most of a worker: {told['worker_most']:.0f} MB of {MOST}; {'flat' if told['flat'] else 'GROWING'}"
     )
