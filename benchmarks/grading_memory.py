@@ -7,7 +7,7 @@ worker (the judge, the zygote and their forks) are looked at twice a second. Mem
 size: a page that several processes share counts once. When all are graded, the driver enters them into the
 gradebook in one transaction, which has a line of its own; what that takes does not depend on the class if a
 smaller one (--submissions) takes the same. Ends with 1 if the driver's memory or the worker's has grown by
-more than a tenth between the third tenth of the class and the last, or a worker held over 600 MB.
+more than a tenth between the first three tenths of the class and the last, or a worker held over 600 MB.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def summary(looks: list[tuple[int, float, float]], count: int) -> dict[str, Any]
         if own := [(driver, worker) for done, driver, worker in graded if start < done <= end]:
             drivers, workers = zip(*own, strict=True)
             rows.append({"up_to": end, "driver": max(drivers), "worker": max(workers)})
-    settled = rows[min(2, len(rows) - 1)]
-    flat = all(rows[-1][which] <= GROWTH * settled[which] for which in ("driver", "worker"))
+    flat = all(
+        rows[-1][which] <= GROWTH * max(row[which] for row in rows[:3]) for which in ("driver", "worker")
+    )
     return {
         "rows": rows,
         "entering": max((driver for done, driver, _ in looks if done == count), default=0.0),
