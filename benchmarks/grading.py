@@ -294,7 +294,9 @@ def otter_test(exercise: Exercise) -> dict[str, Any]:
     ]
     cases = [
         {
-            "code": "\n".join([*(check if not number else []), f">>> assert {told}.criteria[{number}].earned"]),
+            "code": "\n".join(
+                [*(check if not number else []), f">>> assert {told}.criteria[{number}].earned"]
+            ),
             "points": criterion.points,
             "hidden": True,
         }
