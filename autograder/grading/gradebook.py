@@ -158,7 +158,9 @@ def require_usable(course: Course) -> None:
     """
     exists(course)
     if course.db_file is None:
-        _try_to_write(course)
+        with _taken_back(course) as connection:  # the server may not let us, or only let us read
+            _create_tables(connection)
+            connection.execute(update(api.Grade).where(false()).values(auto_score=0.0))
     else:
         require_writable(course.db_file.parent)
         if course.db_file.exists():
@@ -168,7 +170,8 @@ def require_usable(course: Course) -> None:
                 raise BadInputError(
                     f"{course.db_file} must be writable ({error.strerror}). Give yourself that permission."
                 ) from error
-            _wait_for_others(course)
+            with _taken_back(course) as connection:
+                _begin(connection)
 
 
 @contextmanager
@@ -240,26 +243,13 @@ def _begin(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_ONE_WRITER)))
 
 
-def _wait_for_others(course: Course) -> None:
-    """Makes sure that nobody holds the file for long; nothing is written."""
+@contextmanager
+def _taken_back(course: Course) -> Iterator[Connection]:
+    """A connection to try on whether the gradebook can be written; what is written is taken back."""
     engine = create_engine(course.db_url)
     try:
         with engine.connect() as connection:
-            _begin(connection)
-            connection.rollback()
-    except SQLAlchemyError as error:
-        raise cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
-
-
-def _try_to_write(course: Course) -> None:
-    """Writes on a server and takes it back: it may not let us, or only let us read."""
-    engine = create_engine(course.db_url)
-    try:
-        with engine.connect() as connection:
-            _create_tables(connection)
-            connection.execute(update(api.Grade).where(false()).values(auto_score=0.0))
+            yield connection
             connection.rollback()
     except SQLAlchemyError as error:
         raise cannot_be_used(course, error) from error

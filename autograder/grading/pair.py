@@ -190,6 +190,7 @@ class Pair:
         return zygote, judge
 
     def _started(self, target: dict[str, Any] | None) -> tuple[_Process, _Process]:
+        """New processes in a new folder, which are not ready yet; none once the pair is closed."""
         with self._starting:
             self._end()
             if self._closed:
@@ -277,9 +278,8 @@ class _Process:
         return self._stderr.read()[-2000:].decode(errors="replace")
 
     def end(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # who waits in another thread hears of it; a closed socket is silent
+        # Who waits in another thread hears of a shutdown, and not of a close.
+        with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
