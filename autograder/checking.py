@@ -131,7 +131,22 @@ class Examination:
         the candidate's in every case of the failed criterion; a property that the outcome breaks; the first
         difference. The case that shows it is made smaller first, unless `shrinking` is false.
         """
-        examined = self._tried(candidate)
+        return self._report(self._tried(candidate), shrinking)
+
+    def of_bank(self, calls: tuple[str, ...]) -> list[Report]:
+        """The reports on every answer of the bank, where none may call `calls`.
+
+        A mistake is called as an answer and held against the others as an explanation: once for both.
+        """
+        tried = []
+        for answer in self.exercise.answers:
+            called: dict[tuple[str, int], Outcome] = {}
+            tried.append(self._tried(local(answer.function, calls), called))
+            if answer in self.exercise.misconceptions:
+                self._mistaken |= {(answer.name, *key): outcome for key, outcome in called.items()}
+        return [self._report(examined, shrinking=False) for examined in tried]
+
+    def _report(self, examined: list[_Examined] | Report, shrinking: bool) -> Report:
         if isinstance(examined, Report):
             return examined
         bank, patience = _Bank(self, examined), Patience() if shrinking else Patience(0)
@@ -150,11 +165,16 @@ class Examination:
             return 0.0
         return float(sum(one.criterion.points for one in examined if not one.failed))
 
-    def _tried(self, candidate: Candidate) -> list[_Examined] | Report:
-        """Every case of every criterion, or a report that says why they cannot be tried."""
+    def _tried(
+        self, candidate: Candidate, called: dict[tuple[str, int], Outcome] | None = None
+    ) -> list[_Examined] | Report:
+        """Every case of every criterion, or a report that says why they cannot be tried.
+
+        What came of each call stands in `called` afterwards.
+        """
         exercise = self.exercise
         examined: list[_Examined] = []
-        called: dict[tuple[str, int], Outcome] = {}
+        called = {} if called is None else called
         written = False
         for criterion, cases in self.drawn:
             trials: list[Trial] = []

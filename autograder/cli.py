@@ -117,7 +117,12 @@ AllowUnsafe = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", "-j", help="How many at once; by default one for each core.", min=1, max=MOST_WORKERS
+        "--workers",
+        "-j",
+        help="How many at once; by default one for each core.",
+        min=1,
+        max=MOST_WORKERS,
+        envvar="AUTOGRADER_WORKERS",
     ),
 ]
 

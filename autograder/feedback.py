@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from autograder.files import FULL, require_writable, write_atomically, write_if_
 from autograder.grading import gradebook
 from autograder.grading.submissions import SECRET
 from autograder.layout import CONFIG, Course
-from autograder.workers import Progress, end_with_parent
+from autograder.workers import Progress, cores, end_with_parent
 
 BESIDE = ("timestamp.txt", SECRET)
 """What nbgrader's `release_feedback` wants beside a page: when it was handed in, and for whom the page is."""
@@ -145,7 +144,7 @@ def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterato
         for page in pages:
             yield page, render(course, page)
         return
-    count = min(workers or os.cpu_count() or 1, len(pages))
+    count = min(workers or cores(), len(pages))
     with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
         yield from zip(pages, pool.map(render, [course] * len(pages), pages, chunksize=4), strict=True)
 

@@ -7,14 +7,13 @@ its cage on hidden ones; the grader also gets the solution notebooks and the bla
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autograder import exercises
-from autograder.checking import Examination, local
+from autograder.checking import Examination
 from autograder.exercise import Exercise
 from autograder.grading import cages
 from autograder.grading.executors import grade_all
@@ -23,7 +22,7 @@ from autograder.grading.session import Limits
 from autograder.grading.verdict import Verdict
 from autograder.report import Report
 from autograder.student import PUBLIC_SEED
-from autograder.workers import Progress, end_with_parent
+from autograder.workers import Progress, cores, end_with_parent
 
 HIDDEN_SEED = 1405006
 """Draws the hidden cases where a course has drawn no seed of its own yet."""
@@ -128,7 +127,7 @@ def try_all(
         progress: hears how much is done.
         workers: processes at once; by default one for each core.
     """
-    workers = workers or os.cpu_count() or 1
+    workers = workers or cores()
     total, done = 2 * sum(len(exercises.find(name).answers) for name in names), 0
     checked: dict[str, list[Report]] = {}
     graded: dict[str, Report] = {}
@@ -165,9 +164,7 @@ def _checked(name: str) -> list[Report]:
 
 def checked(exercise: Exercise, seed: int) -> list[Report]:
     """Every answer of the exercise's bank, examined in this process as `check` does."""
-    examination = Examination(exercise, seed)
-    calls = (*exercise.forbidden, "tfcore")
-    return [examination.of(local(a.function, calls), shrinking=False) for a in exercise.answers]
+    return Examination(exercise, seed).of_bank((*exercise.forbidden, "tfcore"))
 
 
 def _to_grade(names: list[str], seed: int) -> Iterator[tuple[str, Task]]:

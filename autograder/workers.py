@@ -16,6 +16,11 @@ SET_DEATH_SIGNAL = 1
 """`PR_SET_PDEATHSIG` of Linux."""
 
 
+def cores() -> int:
+    """How many processors this process may use; a cluster may give it fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def end_with_parent() -> None:
     """Has this process end when its parent does, however that ends; else a pool would wait for ever."""
     if sys.platform != "linux":

@@ -9,6 +9,7 @@ collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # as modules of doctests
 collect_ignore_glob += ["recipes/*"]  # what test_recipes.py puts elsewhere
 
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+os.environ.setdefault("AUTOGRADER_WORKERS", "1")
 """pytest-xdist has a worker on each core, so no process of the tests computes on more than one."""
 
 hypothesis.settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault

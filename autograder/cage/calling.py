@@ -207,10 +207,10 @@ def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[
     """Records torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``.
 
     A program of torch's own, as TorchScript makes them, calls no function that Python knows; its operators
-    are seen.
+    are seen. Where Python does see every call, nobody looks twice.
     """
     names = frozenset(name for package, *rest in forbidden for name in rest if package == "torch")
-    if not names or "torch" not in sys.modules:
+    if not names or "torch" not in sys.modules or not _below_python(names):
         yield
         return
     calls, operators = _modes()
@@ -249,6 +249,15 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             return func(*args, **(kwargs or {}))
 
     return Seen, SeenBelow
+
+
+@cache
+def _below_python(names: frozenset[str]) -> bool:
+    """Whether some of these are functions of C in torch: of the others, Python sees each call."""
+    import torch
+
+    below = (torch._C, torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase, torch.ops.aten)
+    return any(hasattr(place, f"{mark}{name}") for place in below for name in names for mark in ("", "_"))
 
 
 @cache

@@ -19,6 +19,7 @@ from autograder.errors import BadInputError
 from autograder.grading import cages
 from autograder.grading.pair import Pair, Task
 from autograder.grading.verdict import Verdict
+from autograder.workers import cores
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -192,4 +193,4 @@ def grade_all(
         executor: a name in `EXECUTORS`.
         workers: how many at once; by default one for each core.
     """
-    yield from EXECUTORS[executor](tasks, tier, workers or os.cpu_count() or 1)
+    yield from EXECUTORS[executor](tasks, tier, workers or cores())

@@ -17,10 +17,10 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from autograder.release import DIFFICULTIES
+
 MAY_BREAK = "\u200b"
 """Of no width; lets a phone break the long name of a function."""
-
-DIFFICULTY = {1: "easy", 2: "medium", 3: "hard"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def read_rows(notebook: dict[str, Any]) -> list[Row]:
                 points=float(graded["points"]),
                 by="a person" if graded.get("solution") else "autograder",
                 minutes=course.get("minutes"),
-                difficulty=DIFFICULTY.get(difficulty, str(difficulty)),
+                difficulty=DIFFICULTIES.get(difficulty, str(difficulty)),
             )
         )
     return rows
