@@ -29,7 +29,13 @@ LONGEST = (
 """Files that take minutes; whoever runs tests in parallel should not begin them last."""
 
 
+BUILDS_THE_BOOK = "html"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if BUILDS_THE_BOOK in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 

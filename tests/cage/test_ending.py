@@ -29,6 +29,7 @@ def forked():
     return pid, told
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word on a process is in /proc")
 def test_a_child_whose_files_are_closed_is_ending(on_one_core):
     too_early = 0

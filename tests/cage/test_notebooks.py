@@ -264,6 +264,7 @@ def test_an_honest_cell_is_gone_over(grade_notebook, first):
     )
 
 
+@pytest.mark.slow
 def test_a_cell_that_prepares_its_environment_does_no_harm(grade_notebook):
     notebook = submission()
     notebook["cells"].insert(1, cell("code", ENVIRONMENT))

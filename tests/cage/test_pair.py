@@ -36,6 +36,7 @@ def test_a_mistake_is_named_and_costs_only_what_it_breaks(grade_file):
     assert 0 < report.score < report.max_score
 
 
+@pytest.mark.slow
 def test_the_judge_hears_which_mistakes_were_made_before(monkeypatch):
     """So it looks for the case that shows one best but once for a class."""
     told, ask = [], pair._Process.ask
@@ -302,6 +303,7 @@ os.kill(os.getpid(), 9)
     raise AssertionError("a process or its folder is left behind")
 
 
+@pytest.mark.slow
 def test_a_submission_pays_for_no_import_but_its_own():
     """What judging needs, a fork of the judge finds there."""
     source = """

@@ -228,6 +228,7 @@ def test_a_stand_in_can_be_returned_and_is_described(tried):
     assert not hasattr(outcome.value, "shape")
 
 
+@pytest.mark.slow
 def test_thousands_of_questions_are_answered_and_more_are_refused(tried):
     outcome = tried("""
         asked = 0
@@ -350,6 +351,7 @@ def test_a_broken_frame_ends_this_submission_and_not_the_judge(session, packed):
     assert "breaks the rules" in outcome.message
 
 
+@pytest.mark.slow
 def test_a_submission_that_asks_for_ever_is_stopped(session):
     session.limits = LIMITS
     session.run("def answer(model):\n    while True:\n        hasattr(model, 'scale')")

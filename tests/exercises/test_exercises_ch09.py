@@ -384,6 +384,7 @@ def test_a_missing_gradient_in_a_list_is_named():
     assert "no gradient reaches `k_shards[0]`" in str(report_on(exercise.name, mistake.function))
 
 
+@pytest.mark.slow
 def test_a_metered_call_may_come_first():
     """The meters are `tfcore`'s, which a student may not call."""
     import subprocess

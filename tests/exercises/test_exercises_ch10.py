@@ -211,6 +211,7 @@ class Table(nn.Module):
         return logits
 
 
+@pytest.mark.slow
 def test_a_table_of_groups_of_words_has_the_points_of_an_embedding():
     """It has nothing from the lesson, since it reads nothing before it has learned."""
     report = report_on(GPT, Table)

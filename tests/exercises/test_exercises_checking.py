@@ -441,6 +441,7 @@ def test_what_is_written_in_part_has_the_points_of_that_part():
     assert "only the sum of all" in report.failures[0].fault
 
 
+@pytest.mark.slow
 def test_a_nest_of_lists_is_described_in_a_few_words():
     def tree(depth):
         return [tree(depth - 1) for _ in range(3)] if depth else [[], [], []]

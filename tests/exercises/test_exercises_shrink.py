@@ -63,6 +63,7 @@ def test_all_cases_of_a_report_share_the_patience():
     assert few.cases == 0
 
 
+@pytest.mark.slow
 def test_a_slow_answer_gets_the_report_of_a_quick_one():
     """A busy machine makes every answer slow, and the same answer has to get the same report."""
     x = case(np.random.default_rng(0).normal(size=(40, 50)))

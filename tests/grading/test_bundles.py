@@ -377,6 +377,7 @@ def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
         assert name in files
 
 
+@pytest.mark.slow
 def test_a_students_bundle_gives_nothing_away(few, tmp_path):
     bundle = made("student", few, tmp_path / "s.zip")
     assert in_process("audit", bundle, cwd=few).exit_code == 0
@@ -391,6 +392,7 @@ def test_a_students_bundle_gives_nothing_away(few, tmp_path):
     assert "the solution of" in told
 
 
+@pytest.mark.slow
 def test_right_answers_are_left_out_and_nothing_rests_on_them():
     """A name that only a right answer defines is not asked for by what is left."""
     for path in sorted(Path(exercises.__file__).parent.glob("ch*/*.py")):
@@ -402,6 +404,7 @@ def test_right_answers_are_left_out_and_nothing_rests_on_them():
         assert left.count("@EXERCISE.misconception(") == before
 
 
+@pytest.mark.slow
 def test_the_same_course_gives_the_same_bytes(template, tmp_path):
     for kind in ("gradescope", "student", "instructor"):
         both = []

@@ -108,6 +108,7 @@ def strictly(schema):
     return schema
 
 
+@pytest.mark.slow
 def test_the_cluster_is_one_that_the_operator_accepts(resources, do_without):
     from jsonschema import ValidationError, validate
 

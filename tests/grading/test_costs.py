@@ -94,6 +94,7 @@ def both_costs(template, tmp_path, students, at_once):
     return told[1:]
 
 
+@pytest.mark.slow
 def test_the_driver_pays_for_each_submission_alike(both_costs):
     small, large = both_costs
     assert small["commits"] == large["commits"]

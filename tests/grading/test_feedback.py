@@ -228,6 +228,7 @@ def test_hostile_markdown_becomes_text(text):
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
+@pytest.mark.slow
 def test_a_pasted_picture_is_shown_and_none_costs_the_class_its_feedback(few):
     notebook = json.loads((few / "submitted" / "blank" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_text())
     pasted = {"dot.png": {"image/png": DOT}, "odd.png": {"image/svg+xml": "<svg onload=alert(1)>"}, "no": 3}
@@ -326,6 +327,7 @@ def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     assert "given by hand for an earlier version" in text
 
 
+@pytest.mark.slow
 def test_points_lost_for_being_late_are_said(given, tmp_path):
     from nbgrader.api import Gradebook
 

@@ -262,6 +262,7 @@ def nobody_sees_another(hub, teacher, ada, bob):
         assert "not permitted" in bob.type(f"! mv {inbound.parent} {hub.exchange / 'away'}")
 
 
+@pytest.mark.slow
 def test_feedback_keeps_the_secret_of_a_submission(few):
     """nbgrader's `release_feedback` finds by it for whom a page is; work handed in again has another."""
     for secret in ("one" * 40, "two" * 40):

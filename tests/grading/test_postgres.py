@@ -23,6 +23,8 @@ from autograder.release import notebooks
 psycopg = pytest.importorskip("psycopg", reason="needs psycopg, which speaks to PostgreSQL")
 from nbgrader.api import Gradebook  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "s3cr:t@w/rd"
 IN_A_URL = "s3cr%3At%40w%2Frd"
 GRADE = ("grade", "--executor", "kept", *AS_GRADED, "--submissions")
