@@ -132,3 +132,21 @@ def _confinement() -> Iterator[Finding]:
     )
     for tier, what in held.missing.items():
         yield Finding(f"tier {tier}", "note", f"does not hold: {what}")
+    if held.tier in cages.SAFE:
+        yield from _grader(held.tier)
+
+
+def _grader(tier: str) -> Iterator[Finding]:
+    """What keeps the grader from grading at a tier that holds: libraries, say, that the walls do not show."""
+    from autograder import exercises
+    from autograder.grading.pair import Pair, PairError, file_task
+    from autograder.grading.session import Limits
+
+    with Pair(tier) as pair:
+        try:
+            verdict = pair.grade(file_task(exercises.names()[0], b"", False, 0, Limits()))
+        except PairError as error:
+            yield Finding("grader", "problem", f"it does not start at tier {tier}: {error}")
+            return
+    if verdict.status != "graded":
+        yield Finding("grader", "problem", f"it grades nothing at tier {tier}: {verdict.note}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SAME = "the same as above"
 CALLED = "the call was "
-WIDTH = 100
+WIDTH = 80
 
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
 

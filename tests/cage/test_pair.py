@@ -312,10 +312,10 @@ def test_a_submission_pays_for_no_import_but_its_own():
         from autograder.checking import Examination, local
         from autograder.grading import judge
 
-        for name in exercises.names():
-            exercises.find(name)
         judge.explain_once()
+        judge._import_what_is_needed("ch02_qkv", False)
         before = set(sys.modules)
+        assert "torch" not in before
         for exercise in exercises.of_assignment("ch02_qkv"):
             for mistake in exercise.misconceptions[:2]:
                 assert not Examination(exercise, 1).of(local(mistake.function)).passed
@@ -325,3 +325,16 @@ def test_a_submission_pays_for_no_import_but_its_own():
         [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, check=True
     )
     assert not done.stdout.split()
+
+
+@pytest.mark.slow
+def test_a_judge_imports_torch_where_it_is_used():
+    """Most of its start and of its memory, for nothing in the first chapters."""
+    with pair.Pair(cages.strongest().tier) as fresh:
+
+        def has_torch(source):
+            one(fresh.grade(file_task("ch02_qkv/softmax", source.encode(), False, SEED, LIMITS)))
+            return "libtorch" in Path(f"/proc/{fresh._judge._process.pid}/maps").read_text()
+
+        assert not has_torch(RIGHT)
+        assert has_torch(f"import torch\n{RIGHT}")

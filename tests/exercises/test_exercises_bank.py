@@ -4,11 +4,14 @@ Here for one exercise of each assignment; for all of them, in the cage too, it i
 proves it, which `tests/grading/test_verify_and_doctor.py` runs.
 """
 
+from collections import Counter
+
 import pytest
-from exercise_bank import EACH, PUBLIC_SEED, SAMPLE, SEEDS, reports
+from exercise_bank import EACH, PUBLIC_SEED, SAMPLE, SEEDS, reports, toy
 
 from autograder import exercises
-from autograder.checking import examine, local
+from autograder.cage import calling
+from autograder.checking import Examination, examine, local
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -31,6 +34,27 @@ class TestBank:
     def test_points_do_not_depend_on_the_seed(self, name, seed):
         for answer, report in reports(name, seed).items():
             assert report.score == reports(name, PUBLIC_SEED)[answer].score, answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ch02_qkv/softmax", "ch06_blocks/layer_norm", "ch08_kv_cache/KVCache"])
+def test_a_bank_examined_as_one_gets_the_reports_of_its_answers(name):
+    exercise = exercises.find(name)
+    alone = Examination(exercise, PUBLIC_SEED)
+    together = Examination(exercise, PUBLIC_SEED).of_bank(("tfcore",))
+    for answer, report in zip(exercise.answers, together, strict=True):
+        assert report.as_dict() == alone.of(local(answer.function), shrinking=False).as_dict(), answer.name
+
+
+def test_a_mistake_of_the_bank_is_called_once_a_case(monkeypatch):
+    """As an answer, and as an explanation of the others."""
+    counted, call = Counter(), calling.call
+    monkeypatch.setattr(calling, "call", lambda f, *args: (counted.update([f.__name__]), call(f, *args))[1])
+    Examination(toy(), 5).of_bank(())
+    as_part_of_the_bank = counted.pop("mean")
+    mean = next(answer for answer in toy().answers if answer.name == "mean")
+    Examination(toy(), 5).score(local(mean.function))
+    assert as_part_of_the_bank == counted["mean"] > 0
 
 
 @pytest.mark.parametrize("name", EACH)

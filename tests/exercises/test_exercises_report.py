@@ -6,7 +6,7 @@ import re
 import pytest
 from exercise_bank import examined, toy
 
-from autograder.report import CriterionResult, Failure, Report
+from autograder.report import WIDTH, CriterionResult, Failure, Report
 
 
 def failing(**kwargs) -> Report:
@@ -122,7 +122,7 @@ class TestText:
         report = failing(hint="Add the numbers. " * 20, call=f"f(x={'9' * 120})")
         text = report.wrapped()
         assert text.split() == str(report).split()
-        assert max(len(line) for line in text.splitlines() if "999" not in line) <= 100
+        assert max(len(line) for line in text.splitlines() if "999" not in line) <= WIDTH
         first, second = [line for line in text.splitlines() if "numbers" in line][:2]
         assert first.startswith(" " * 9 + "→ Add")
         assert len(second) - len(second.lstrip()) == 11

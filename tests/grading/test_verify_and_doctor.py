@@ -169,6 +169,17 @@ def test_doctor_says_plainly_that_there_are_no_walls_and_how_to_get_them(course,
     assert "apt install libseccomp2" in said
 
 
+def test_doctor_tells_of_a_grader_that_does_not_start_behind_its_walls(course, monkeypatch):
+    assert cages.strongest().tier in cages.SAFE
+    monkeypatch.setattr(cages, "bubblewrap", lambda tier, folder: ["false"])
+    done = in_process("doctor", "--json", cwd=course)
+    assert done.exit_code == 1
+    findings = {finding["what"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert findings["isolation"]["level"] == "ok"
+    assert findings["grader"]["level"] == "problem"
+    assert "the zygote did not start" in findings["grader"]["says"]
+
+
 def test_doctor_outside_a_course(tmp_path):
     done = in_process("doctor", cwd=tmp_path)
     assert done.exit_code == 1
