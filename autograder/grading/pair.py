@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -38,6 +39,8 @@ LARGE = {b"optim": "torch._dynamo"}
 compiler. The zygote imports it once, for that child and all that come after."""
 
 START_SECONDS = 120.0
+LOOK_SECONDS = 0.1
+"""Between two looks whether who starts still lives."""
 OVERHEAD_SECONDS = 60.0
 
 
@@ -261,7 +264,15 @@ class _Process:
         return self._process.poll() is None
 
     def wait_until_ready(self) -> Any:
-        return wire.receive(self.control, time.monotonic() + START_SECONDS)
+        """What it says when it has started.
+
+        One that ends before is not waited for: what it has started itself may live on and keep the line open.
+        """
+        end = time.monotonic() + START_SECONDS
+        while not select.select([self.control], [], [], LOOK_SECONDS)[0] and time.monotonic() < end:
+            if not self.alive:
+                raise wire.WireError("it was ended while it started")
+        return wire.receive(self.control, end)
 
     def ask(self, tag: bytes, passed: socket.socket | None, order: Any, seconds: float) -> Any:
         """Sends an order, with a descriptor where one is passed, and waits for the answer."""

@@ -244,6 +244,30 @@ def test_who_is_killed_while_it_starts_is_started_again(monkeypatch, which):
 
 
 @pytest.mark.slow
+def test_who_is_killed_while_it_starts_is_not_waited_for_though_a_child_of_its_lives(monkeypatch):
+    """As bubblewrap's child does, which waits for the killed one to go on."""
+    wrap, wait, killed = cages.bubblewrap, pair._Process.wait_until_ready, []
+
+    def wrapped(tier, folder):
+        return wrap(tier, folder) if killed else ["sh", "-c", "sleep 1000 & sleep 1000"]
+
+    def killing(self):
+        if not killed:
+            killed.append(self._process.pid)
+            time.sleep(0.5)
+            self._process.kill()
+        return wait(self)
+
+    monkeypatch.setattr(pair._Process, "wait_until_ready", killing)
+    tier = cages.strongest().tier
+    monkeypatch.setattr(cages, "bubblewrap", wrapped)
+    task = file_task("ch02_qkv/softmax", RIGHT.encode(), False, SEED, LIMITS)
+    with pair.Pair(tier) as both, ThreadPoolExecutor(1) as pool:
+        assert one(pool.submit(both.grade, task).result(timeout=60)).passed
+    assert killed
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["starting", "grading"])
 def test_a_pair_that_is_closed_lets_go_of_who_waits_for_it(monkeypatch, when):
     """As where one of several pairs has failed: the others end at once, and start nothing more."""
