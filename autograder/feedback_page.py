@@ -171,7 +171,8 @@ def in_short(report: Report) -> str:
     """A report in one sentence; with a second one, where that says why there is nothing to grade."""
     if report.passed:
         return ""
-    return report.message if report.status == "missing" else first_sentence(report.message)
+    said = report.message if report.status == "missing" else first_sentence(report.message)
+    return said if report.diagnosis else said[:1].upper() + said[1:]  # a hint may begin with `exp`
 
 
 def first_sentence(text: str) -> str:

@@ -195,6 +195,14 @@ def no_batch(p):
 
 
 @EXERCISE.misconception(
+    "`p @ p.T`, like np.dot(p, p), is one number for a row of weights: the sum of all p_i p_i. The outer "
+    "product has an entry for each pair: p[..., :, None] * p[..., None, :]."
+)
+def inner_product(p):
+    return np.diag(p) - p @ p.T
+
+
+@EXERCISE.misconception(
     "p.shape[0] is the number of rows when p is a batch. The identity belongs to the last axis: "
     "np.eye(p.shape[-1])."
 )
