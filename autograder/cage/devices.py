@@ -14,7 +14,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+
+from .meters import tensors_among
+from .tensors import mapped
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 QUESTIONS: dict[Any, tuple[Any, Any]] = {
@@ -76,7 +78,7 @@ class Elsewhere(TorchFunctionMode):
             return self._placed(func(*args, **kwargs), MADE if name in BORN else "")
         if func in QUESTIONS:
             return QUESTIONS[func][bool(self.whence(args[0]))]
-        met = _tensors((args, kwargs))
+        met = list(tensors_among((*args, *kwargs.values())))
         if name in TO_NUMPY and not self.whence(met[0]):
             raise NoNumpy(f"`.{name}` raises a TypeError there; stay in torch")
         whence = self._asked_for(name, args, kwargs)
@@ -84,7 +86,7 @@ class Elsewhere(TorchFunctionMode):
             whence = self._arising(func, name, met, args)
         if name == "cuda":
             func, args, kwargs = torch.Tensor.cpu, args[:1], {}
-        result = func(*tree_map(_real, args), **tree_map(_real, kwargs))
+        result = func(*mapped(_real, args), **mapped(_real, kwargs))
         if any(result is one and bool(self.whence(one)) != bool(whence) for one in met):
             result = result.clone()  # as good as moved
         return self._placed(result, whence)
@@ -124,7 +126,7 @@ class Elsewhere(TorchFunctionMode):
 
     def _placed(self, result: Any, whence: str) -> Any:
         if whence:
-            for one in _tensors(result):
+            for one in tensors_among((result,)):
                 self._strangers[id(one)], self._whence[id(one)] = one, whence
         return result
 
@@ -140,10 +142,6 @@ class _Births(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return func(*args, **(kwargs or {}))
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _real(value: Any) -> Any:

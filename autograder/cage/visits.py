@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from .meters import tensors_among
 
 
 class Visits(TorchDispatchMode):
@@ -39,10 +40,10 @@ class Visits(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        given = [_storage(x) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        given = [_storage(x) for x in tensors_among((*args, *kwargs.values()))]
         result = func(*args, **kwargs)
-        for x in tree_leaves(result):
-            if isinstance(x, torch.Tensor) and _storage(x) not in given:
+        for x in tensors_among((result,)):
+            if _storage(x) not in given:
                 self._copied.pop(_storage(x), None)  # new memory, where freed memory may have been
                 self.largest = max(self.largest, x.untyped_storage().nbytes() // x.element_size())
         name = func.overloadpacket.__name__
