@@ -25,7 +25,8 @@ class Attack:
             grader; ``port`` and ``socket``, on which it listens. It prints ``GOT`` and what it got hold of.
         answer: in place of the right answer to the exercise.
         change: what is done to the notebook's JSON.
-        points: `FULL` where the answer is right and must keep its points; `NONE` where there is nothing to
+        points: `FULL` where the answer is right and must keep its points, at once or when the teacher has
+            looked at a notebook that is not plain; `NONE` where there is nothing to
             earn; `EARNED` for no more than the answer gets without the cell; `EITHER` where some walls end
             the submission and others only refuse.
         exercise: what is answered.

@@ -250,6 +250,62 @@ BLINDED = (
         """,
         "cage.watch",
     ),
+    blinded(
+        "where what it has seen is written down",
+        """
+        import json
+        written = json.dumps
+        def dumps(value, **options):
+            for part in value.get("items", []):
+                if part[0] == "forbidden":
+                    part[1] = None
+            return written(value, **options)
+        json.dumps = dumps
+        """,
+        "json.dumps",
+    ),
+    blinded(
+        "through a module that has no name",
+        """
+        import re
+        def shut(module):
+            module.sub = lambda *args, **kwargs: ""
+        shut(re)
+        """,
+        "re",
+    ),
+    blinded(
+        "with a text that is put together",
+        """
+        from torch import nn
+        shell = getattr(nn, "".join(["func", "tional"]))
+        """,
+        "getattr",
+    ),
+)
+
+LATER = (
+    Attack(
+        "calls the library when its result is sent",
+        "the watch looks on until it has been written",
+        """
+        import torch
+        todo = []
+        def lazy(kind):
+            kept = kind.contiguous
+            def contiguous(x, *args, **kwargs):
+                if todo and todo[-1][0].dtype == x.dtype and todo[-1][0].shape == x.shape[-1:]:
+                    x = torch.nn.functional.layer_norm(x, x.shape[-1:], *todo.pop())
+                return kept(x, *args, **kwargs)
+            kind.contiguous = contiguous
+        lazy(torch.Tensor)
+        """,
+        answer="""def layer_norm(x, weight, bias, eps=1e-5):
+    todo[:] = [(weight.detach(), bias.detach(), eps)]
+    return x * 1""",
+        points=NONE,
+        exercise="ch06_blocks/layer_norm",
+    ),
 )
 
 GRADIENT = (
@@ -372,6 +428,7 @@ ON_POINTS = (
         for name, code in CALLED.items()
     ),
     *BLINDED,
+    *LATER,
     *GRADIENT,
     *FORGED,
     Attack(

@@ -6,7 +6,6 @@ import contextlib
 import dis
 import io
 import linecache
-import re
 import sys
 import traceback
 import types
@@ -41,6 +40,7 @@ def call(
     forbidden: list[str],
     probe: str = "call",
     metered: bool = False,
+    finished: Callable[[Any], Any] = lambda value: value,
 ) -> dict[str, Any]:
     """The probe's value or error, its array arguments afterwards, and the forbidden call seen, if any.
 
@@ -53,6 +53,7 @@ def call(
         forbidden: what it may not call.
         probe: how it is exercised; see `probes`.
         metered: whether to count what the call costs, in ``"cost"``.
+        finished: what is done with the value while the watch still looks on.
     """
     told: dict[str, Any] = {"value": None, "error": None, "message": "", "forbidden": None, "cost": None}
     seen: list[str] = []
@@ -60,8 +61,9 @@ def call(
         warnings.simplefilter("ignore")
         try:
             with _metering(metered) as cost, _watching(forbidden, seen):
-                told["value"] = tensors.settled(PROBES[probe](function, *args, **kwargs))
-            told["cost"] = cost() if metered else None
+                value = tensors.settled(PROBES[probe](function, *args, **kwargs))
+                told["cost"] = cost() if metered else None
+                told["value"] = finished(value)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -157,7 +159,10 @@ def _operator(frame: types.FrameType, forbidden: set[tuple[str, ...]]) -> str | 
 @cache
 def _plain(name: str) -> str:
     """What torch calls `softmax` in other places: ``_softmax.default``, ``special_softmax``."""
-    return re.sub(r"^_?(special_|sparse_|masked_)?", "", name.partition(".")[0])
+    name = name.partition(".")[0].removeprefix("_")
+    for family in ("special_", "sparse_", "masked_"):
+        name = name.removeprefix(family)
+    return name
 
 
 @contextlib.contextmanager
@@ -184,8 +189,8 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
                 seen.append(f"{module}.{name}")  # it takes `_seeing_torch` away
         elif event == "c_call":
-            owner, name = getattr(arg, "__self__", None), getattr(arg, "__name__", "")
-            module = getattr(arg, "__module__", None) or _MODULE_OF(type(owner))
+            name = getattr(arg, "__name__", "")
+            module = getattr(arg, "__module__", None) or _MODULE_OF(type(getattr(arg, "__self__", None)))
         else:
             return
         if not type(module) is type(name) is str or (module, name) in harmless:

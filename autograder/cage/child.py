@@ -22,7 +22,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from . import calling, meters, served, stand_ins, watch, wire  # noqa: F401  meters: imported once
+from . import calling, meters, probes, served, stand_ins, watch, wire  # noqa: F401  meters: imported once
 
 WAITING = 4
 """A cell may take so many times its processor seconds on the clock: asleep, or behind other processes."""
@@ -233,7 +233,14 @@ def _call(
     if not callable(function):
         return {"error": "Undefined", "message": f"there is no function called {name}"}
     with _limited(limit):
-        return calling.call(function, args, kwargs, forbidden, probe, metered)
+        return calling.call(function, args, kwargs, forbidden, probe, metered, _packed)
+
+
+def _packed(value: Any) -> wire.Packed:
+    try:
+        return wire.Packed(value)
+    except wire.WireError as error:
+        raise probes.Unsendable(f"what your code returned cannot be read: {error}") from error
 
 
 def _ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

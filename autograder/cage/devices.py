@@ -15,8 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .meters import tensors_among
-from .tensors import mapped
+from .tensors import mapped, tensors_among
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 QUESTIONS: dict[Any, tuple[Any, Any]] = {

@@ -1,5 +1,5 @@
 """`tfcore`'s meters under a name that the child has too, where the zygote loads that one file by itself."""
 
-from tfcore.testing.meters import AllocationMeter, OperationCounter, tensors_among
+from tfcore.testing.meters import AllocationMeter, OperationCounter
 
-__all__ = ["AllocationMeter", "OperationCounter", "tensors_among"]
+__all__ = ["AllocationMeter", "OperationCounter"]

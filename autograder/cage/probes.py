@@ -28,6 +28,10 @@ class Unfit(Exception):
     """A class has not the form that the exercise asks for; the message says what is missing."""
 
 
+class Unsendable(Unfit):
+    """What the student's code returned cannot travel."""
+
+
 def call(function: Candidate, *args: Any, **kwargs: Any) -> Any:
     """The plain call."""
     return function(*args, **kwargs)

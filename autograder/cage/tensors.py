@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,15 @@ def leaves(value: Any, named: str = "") -> Iterator[tuple[str, Any]]:
 def arrays(*values: Any) -> list[Any]:
     """The arrays and tensors among the leaves of the values."""
     return [leaf for _, leaf in leaves(values) if is_array(leaf)]
+
+
+def tensors_among(values: Iterable[Any]) -> Iterator[Any]:
+    """The tensors among what torch hands to an operator, and those in its lists: nothing else holds any."""
+    for value in values:
+        if is_tensor(value):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_among(value)
 
 
 def private_copy(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .meters import tensors_among
+from .tensors import tensors_among
 
 
 class Visits(TorchDispatchMode):

@@ -17,12 +17,12 @@ import socket
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autograder import exercises, forbidden, telltale
+from autograder import exercises, forbidden, plain, telltale
 from autograder.cage import homes, limits, pages, wire
 from autograder.checking import UNJUDGED, Examination, local
 from autograder.exercise import Exercise
@@ -37,6 +37,9 @@ MEMORY = 4 << 30
 OVERHEAD_SECONDS = 60
 LONGEST_CELL = 256 << 10
 """Characters of a cell that is still run."""
+
+REMARKS, SAID = 8, 3
+"""So many remarks on a submission reach the teacher, and so many names its author."""
 
 A_CLASS = 2
 """From so many notebooks of an assignment on, what its bank does is found once for all of them, and what was
@@ -172,9 +175,8 @@ def grade_file(
         troubles.append(f"{troubles[-1]}. It is graded by itself, without other files of yours")
     report = judge_exercise(session, exercise, sources, seed, troubles, shrinking)
     cell = CellVerdict(exercise.function_name, report.score, report.max_score, report)
-    if names := telltale.withholds(sources):
-        cell = _withheld(cell, names)
-    return Verdict("graded", cells=(cell,), remarks=tuple(telltale.remarks(sources)))
+    names, remarks = _to_look_at(sources)
+    return Verdict("graded", cells=(_withheld(cell, names) if names else cell,), remarks=tuple(remarks))
 
 
 def grade_notebook(
@@ -224,7 +226,8 @@ def grade_notebook(
                 troubles.append(f"A cell failed before that: {ran.message}")
                 cell["outputs"].append(_error_output(ran.error, ran.message))
     _examine_the_undefined(session, declared, sources, seed, verdicts)
-    if names := telltale.withholds(sources):
+    names, told = _to_look_at(sources, {c["source"] for c in released["cells"] if c["cell_type"] == "code"})
+    if names:
         verdicts = {grade_id: _withheld(verdict, names) for grade_id, verdict in verdicts.items()}
     _fill_in(matched.cells, verdicts)
     manual = [
@@ -239,7 +242,7 @@ def grade_notebook(
         if failure.fault.startswith(UNJUDGED)
     ]
     lost = [f"the kernel was lost: {session.dead}"] if session.dead else []
-    remarks = [*matched.notes, *unjudged, *lost, *telltale.remarks(sources)]
+    remarks = [*matched.notes, *unjudged, *lost, *told]
     notebook = {
         "cells": [{"id": f"cell-{i}", **cell} for i, cell in enumerate(matched.cells)],
         "metadata": released["metadata"],
@@ -310,12 +313,19 @@ def _examine_the_undefined(
                 verdicts[grade_id] = CellVerdict(grade_id, report.score, report.max_score, report)
 
 
+def _to_look_at(sources: list[str], given: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """The names for whose sake points wait for a person, and what the teacher is told of these and others."""
+    obscure = plain.obscure(sources, given)
+    remarks = [*telltale.remarks(sources), *obscure.values()]
+    return [*telltale.withholds(sources), *obscure], remarks[:REMARKS]
+
+
 def _withheld(verdict: CellVerdict, names: list[str]) -> CellVerdict:
     """A verdict whose points wait for a person, if it has any."""
     if not verdict.score or not verdict.report:
         return verdict
-    said = ", ".join(f"`{name}`" for name in names)
-    note = f"Your notebook names {said}, which no answer needs. Your teacher decides about these points."
+    said = ", ".join(f"`{name}`" for name in names[:SAID])
+    note = f"Your notebook uses {said}, which no answer needs. Your teacher decides about these points."
     report = dataclasses.replace(verdict.report, note=f"{note} {verdict.report.note}".strip())
     return dataclasses.replace(verdict, score=None, report=report)
 

@@ -90,10 +90,11 @@ def test_nothing_comes_of_it(caged, target, attack):
     assert graded.max_score == exercises.find(attack.exercise).points
     if attack.points == EARNED:
         assert (graded.score or 0) <= without_the_cell(caged, attack.exercise, attack.answer), graded.report
+    elif graded.score is None:  # it waits for a person
+        assert any("; it stands in `" in remark for remark in verdict.remarks)
     else:
         full = graded.max_score
-        given = graded.score or 0  # None where it waits for a person
-        assert given in {FULL: {full}, NONE: {0}, EITHER: {0, full}}[attack.points], graded.report
+        assert graded.score in {FULL: {full}, NONE: {0}, EITHER: {0, full}}[attack.points], graded.report
     assert not attack.told or any(f"`{attack.told}`" in remark for remark in verdict.remarks)
     printed = "".join(
         output.get("text", "") + json.dumps(output.get("data", ""))

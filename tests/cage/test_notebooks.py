@@ -224,7 +224,7 @@ import subprocess; assert subprocess.check_output("nvidia-smi", text=True, shell
 %conda install x
 import faulthandler; faulthandler.enable()
 import shutil; open("a", "w").write("a"); shutil.copy("a", "b"); shutil.copytree(".", "c")
-import threading as t; got = []; t = t.Thread(target=got.append, args=[1]); t.start(); t.join(); assert got
+import threading; got = []; t = threading.Thread(target=got.append, args=[1]); t.start(); t.join(); assert got
 from concurrent.futures import ThreadPoolExecutor as P; assert list(P(3).map(abs, [-1, -2])) == [1, 2]
 import asyncio; assert await asyncio.to_thread(abs, -3) == 3
 from torch.utils.data import DataLoader; assert len(list(DataLoader(range(4), num_workers=2))) == 4

@@ -2,6 +2,8 @@
 
 import contextlib
 import inspect
+import subprocess
+import sys
 from importlib import import_module
 
 import numpy as np
@@ -118,3 +120,17 @@ def test_entropy_of_a_torch_distribution_is_seen():
         return torch.distributions.Categorical(torch.tensor(weights + 1e-3)).entropy().numpy()
 
     assert report_on("ch03_scaling/attention_entropy", answer).status == "forbidden"
+
+
+def test_what_a_probe_imports_is_no_call_of_the_students():
+    """In a process of its own, where nothing has been imported yet."""
+    code = """
+import torch
+from autograder.cage import calling
+for metered in (False, True):
+    for probe in ("call", "gradients", "elsewhere", "casts", "visits"):
+        told = calling.call(lambda x: x * 2, [torch.ones(2)], {}, ["tfcore"], probe, metered)
+        assert told["forbidden"] is None and told["error"] is None, (probe, told)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

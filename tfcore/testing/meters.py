@@ -122,9 +122,9 @@ def _steps(func: Any, args: tuple[Any, ...], result: Any) -> int:
     if packet in FUSED:
         return FUSED[packet] * args[0].numel()
     if torch.Tag.reduction in func.tags:
-        return sum(x.numel() for x in tensors_among(args[:1]))
+        return sum(x.numel() for x in _tensors(args[:1]))
     if torch.Tag.pointwise in func.tags and packet is not aten.clone:
-        return max((x.numel() for x in tensors_among((result,))), default=0)
+        return max((x.numel() for x in _tensors((result,))), default=0)
     return 0
 
 
@@ -162,11 +162,9 @@ class AllocationMeter(_Meter):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        size_before = {
-            _key(x): x.untyped_storage().nbytes() for x in tensors_among((*args, *kwargs.values()))
-        }
+        size_before = {_key(x): x.untyped_storage().nbytes() for x in _tensors((*args, *kwargs.values()))}
         result = func(*args, **kwargs)
-        for x in tensors_among((result,)):
+        for x in _tensors((result,)):
             grown = x.untyped_storage().nbytes() - size_before.get(_key(x), 0)
             if grown > 0:
                 size_before[_key(x)] = x.untyped_storage().nbytes()
@@ -186,13 +184,13 @@ class AllocationMeter(_Meter):
         self.live_bytes -= size
 
 
-def tensors_among(values: Iterable[Any]) -> Iterator[Tensor]:
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
     """The tensors among an operator's values, and those in its lists: nothing else holds any."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, list | tuple):
-            yield from tensors_among(value)
+            yield from _tensors(value)
 
 
 def _key(x: Tensor) -> int:

@@ -1,0 +1,394 @@
+"""Finds, in the text of a submission, what cannot be followed there: a reason to let a person look.
+
+The watch over forbidden calls and the counts of what a call costs live in the submission's own process. Plain
+code does not get hold of them: it imports known modules, changes none of them, hands none of them on, and
+every attribute that it asks for stands in its text. The points of other code wait until a teacher has looked.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import lru_cache
+from keyword import iskeyword
+
+from autograder import forbidden, open_modules
+from autograder.plain_names import (
+    ABSENT,
+    BY_TEXT,
+    HONEST,
+    INSIDES,
+    LOADERS,
+    PUBLIC,
+    READERS,
+    RESERVED,
+    SWITCHES,
+    beyond,
+    is_module,
+)
+
+MAKES = "makes names of text while it runs"
+CHANGES = "changes a library for all that comes after"
+HANDS = "hands a whole library on, so that what is taken of it has no name"
+LEADS = "leads to Python's or a library's own insides"
+
+MAGICS = {
+    *("autoreload", "capture", "cd", "conda", "config", "env", "ls", "lsmagic", "mamba", "matplotlib"),
+    *("pinfo", "pinfo2", "pip", "precision", "prun", "pwd", "time", "timeit", "uv", "who", "who_ls", "whos"),
+    *(
+        "bash",
+        "sh",
+        "script",
+        "python",
+        "python3",
+        "perl",
+        "ruby",
+        "system",
+        "sx",
+        "html",
+        "latex",
+        "markdown",
+    ),
+}
+"""Magics that run no text but what is read here."""
+RUN_CODE = {"capture", "config", "prun", "time", "timeit"}
+OPTIONS = re.compile(r"^\s*(-\w+\s*\d*(\s+|$))+")
+SHELL = {"run_line_magic", "run_cell_magic", "system", "getoutput"}
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Found = tuple[str, str, int]
+"""A name, what it does, and the number of its line."""
+
+
+def obscure(sources: list[str], given: Iterable[str] = ()) -> dict[str, str]:
+    """What is not plain in the cells of a submission: by its name, a remark with the line where it stands.
+
+    Args:
+        sources: the cells in order.
+        given: cells that were handed out; those are not read, but that they import something is known.
+    """
+    ours = frozenset(given)
+    everything = tuple(dict.fromkeys([*sources, *ours]))
+    imports, private = _imports(everything), _private(everything)
+    found: dict[str, str] = {}
+    for source in sources:
+        if source in ours:
+            continue
+        lines = source.splitlines()
+        for name, why, number in _read(source, imports, private):
+            line = lines[min(number, len(lines)) - 1].strip()[:100]
+            found.setdefault(name, f"`{name}` {why}; it stands in `{line}`")
+    return found
+
+
+@lru_cache(maxsize=64)
+def _imports(sources: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    """What each name may stand for that some cell imports, also as another name for an imported module."""
+    nodes = [
+        node
+        for source in sources
+        for statement in forbidden.statements(source)
+        for node in ast.walk(statement)
+    ]
+    imports: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, dotted in forbidden.imported(node).items():
+                imports.setdefault(name, set()).add(dotted)
+    aliases = [
+        (node.targets[0].id, node.value)
+        for node in nodes
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+    ]
+    before = -1
+    while before != (before := sum(map(len, imports.values()))):  # F = torch.nn.functional; f = F
+        for name, value in aliases:
+            meant = {dotted for dotted in _meant(value, imports) if is_module(dotted) or _is_class(dotted)}
+            if meant:
+                imports.setdefault(name, set()).update(meant)
+    return {name: frozenset(meant) for name, meant in imports.items()}
+
+
+def _is_class(dotted: str) -> bool:
+    return dotted.rpartition(".")[2][:1].isupper()
+
+
+def _meant(node: ast.AST, imports: Mapping[str, Set[str]]) -> list[str]:
+    """The dotted names that a chain of attributes stands for, if it begins with something imported."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    rest = "".join(f".{part}" for part in reversed(parts))
+    return [f"{dotted}{rest}" for dotted in imports.get(node.id, ())] if isinstance(node, ast.Name) else []
+
+
+@lru_cache(maxsize=64)
+def _private(sources: tuple[str, ...]) -> frozenset[str]:
+    """The names with an underscore that the cells give to something themselves: ``self._cache = ...``."""
+    found: set[str] = set()
+    for source in sources:
+        for node in (inner for statement in forbidden.statements(source) for inner in ast.walk(statement)):
+            if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(node.name)
+    return frozenset(found)
+
+
+def _read(source: str, imports: dict[str, frozenset[str]], private: frozenset[str]) -> Iterator[Found]:
+    statements = forbidden.statements(source)
+    if not statements:
+        yield from _unread(source)
+    reader = _Reader(imports, private)
+    try:
+        for statement in statements:
+            reader.visit(statement)
+    except RecursionError:
+        yield "a nest of brackets or branches", LEADS, 1
+    yield from reader.found
+
+
+def _unread(source: str) -> Iterator[Found]:
+    """What a cell may run though it does not parse: a magic without its sign."""
+    code = source.strip()
+    if code and forbidden.is_long_to_read(source):
+        yield "a long cell with magics", MAKES, 1
+    elif code and "\n" not in code:
+        word = re.match(r"[^\W\d]\w*(?=\s)", code)
+        if word and not iskeyword(word[0]) and word[0] not in MAGICS:
+            yield word[0], MAKES, 1
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks through a cell and notes what is not plain."""
+
+    def __init__(self, imports: dict[str, frozenset[str]], private: frozenset[str]) -> None:
+        self.imports = imports
+        self.private = private
+        self.scopes: list[frozenset[str]] = []
+        self.found: list[Found] = []
+
+    def note(self, name: str, why: str, node: ast.AST) -> None:
+        self.found.append((name, why, getattr(node, "lineno", 1)))
+
+    def is_own(self, name: str) -> bool:
+        """Whether a function around here has a variable of that name."""
+        return any(name in scope for scope in self.scopes)
+
+    def meant(self, node: ast.AST) -> list[str]:
+        """What a chain of attributes stands for here."""
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        own = isinstance(root, ast.Name) and self.is_own(root.id)
+        return [] if own else _meant(node, self.imports)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for outside in (*node.decorator_list, node.args, node.returns):
+            if outside:
+                self.visit(outside)
+        self.inside(node, node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.visit(node.args)
+        self.inside(node, [node.body])
+
+    def inside(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: Iterable[ast.AST]
+    ) -> None:
+        """Reads the body of a function, whose variables are its own."""
+        self.scopes.append(_variables(node))
+        for each in body:
+            self.visit(each)
+        self.scopes.pop()
+
+    def in_comprehension(self, node: Comprehension) -> None:
+        """Reads a comprehension, which has variables of its own but where it first looks."""
+        self.visit(node.generators[0].iter)
+        targets = [inner for each in node.generators for inner in ast.walk(each.target)]
+        self.scopes.append(frozenset(inner.id for inner in targets if isinstance(inner, ast.Name)))
+        self.generic_visit(node)
+        self.scopes.pop()
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = in_comprehension
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for one in node.names:
+            if not is_module(one.name) and one.name.partition(".")[0] != ABSENT:
+                self.note(one.name, LEADS, node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for one in node.names:
+            name = f"{node.module}.{one.name}"
+            if one.name == "*" and open_modules.OPEN.get(node.module or "") != "":
+                self.note(name, HANDS, node)
+            elif outside := beyond(name):
+                self.note(outside, LEADS, node)
+            self.attribute(one.name, node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        named = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not self.scopes
+        if named and (meant := self.meant(node.value)) and all(map(is_module, meant)):
+            self.visit_inner(node.value)  # another name for it
+            return
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Load) or self.is_own(node.id):
+            return
+        if node.id in INSIDES or (node.id in RESERVED and node.id not in self.imports):
+            self.note(node.id, LEADS, node)
+        elif node.id in READERS or node.id in BY_TEXT:
+            self.note(node.id, MAKES, node)
+        elif module := next(filter(is_module, self.imports.get(node.id, ())), None):
+            self.note(module, HANDS, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        meant = self.meant(node)
+        for dotted in meant:
+            if outside := beyond(dotted):
+                self.note(outside, LEADS, node)
+            elif isinstance(node.ctx, ast.Store | ast.Del) and not dotted.startswith(SWITCHES):
+                self.note(dotted, CHANGES, node)
+            elif is_module(dotted):
+                self.note(dotted, HANDS, node)
+        self.visit_inner(node)
+
+    def visit_inner(self, node: ast.expr) -> None:
+        """Reads a chain of attributes name by name; the module that it begins with is not handed on."""
+        while isinstance(node, ast.Attribute):
+            self.attribute(node.attr, node)
+            node = node.value
+        if not (isinstance(node, ast.Name) and node.id in self.imports):
+            self.visit(node)
+
+    def attribute(self, name: str, node: ast.AST) -> None:
+        """Notes an attribute that no answer asks for."""
+        dunder = name.startswith("__") and name.endswith("__")
+        inside = name not in HONEST if dunder else name.startswith("_") and name not in self.private | PUBLIC
+        if inside or name in RESERVED:
+            self.note(name, LEADS, node)
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        for name in node.kwd_attrs:
+            self.attribute(name, node)
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and "module://" in node.value:
+            self.note("module://", MAKES, node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if _is_of_the_shell(node):
+            self.magic(node)
+            return
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if isinstance(node.func, ast.Name) and node.func.id in BY_TEXT and not self.is_own(node.func.id):
+            self.by_text(node.func.id, node)
+            if node.args and self.meant(node.args[0]):
+                self.visit_inner(given.pop(0))  # what is taken of it has a name
+        elif LOADERS.intersection(self.meant(node.func)) and _loads_numbers(node):
+            self.visit_inner(node.func)
+        elif not _is_farewell(node):
+            self.visit(node.func)
+        for each in given:
+            self.visit(each)
+
+    def by_text(self, reader: str, node: ast.Call) -> None:
+        """Reads a call of `getattr`, `setattr` or `open`, whose text should stand there."""
+        place = 0 if reader == "open" else 1
+        asked = node.args[place] if len(node.args) > place and not _is_starred(node.args) else None
+        text, whole = _beginning(asked) if asked else ("", False)
+        if not text or (not whole and any(name.startswith(text) for name in RESERVED)) or text == "_":
+            self.note(reader, LEADS if reader == "open" else MAKES, node)
+        elif reader != "open":
+            self.attribute(text, node)
+            for dotted in self.meant(node.args[0]):
+                if not whole or (outside := beyond(f"{dotted}.{text}")):
+                    self.note(outside if whole and outside else reader, LEADS if whole else MAKES, node)
+                elif reader == "setattr":
+                    self.note(f"{dotted}.{text}", CHANGES, node)
+
+    def magic(self, node: ast.Call) -> None:
+        """Reads a line that began with a sign of IPython's."""
+        assert isinstance(node.func, ast.Attribute)
+        if not node.func.attr.endswith("_magic"):
+            return
+        name, *texts = [_beginning(arg)[0] for arg in node.args] or [""]
+        if name not in MAGICS and [name, *texts] != ["load_ext", "autoreload"]:
+            self.note(f"%{name}", MAKES, node)
+        elif name in RUN_CODE:
+            for code in filter(str.strip, (OPTIONS.sub("", text) for text in texts)):
+                if not forbidden.statements(code):
+                    self.note(f"%{name}", MAKES, node)
+                for statement in forbidden.statements(code):
+                    self.visit(statement)
+
+
+def _is_of_the_shell(node: ast.Call) -> bool:
+    """Whether it is what IPython makes of a magic or of ``!ls``."""
+    func = node.func
+    return (
+        all(_beginning(arg)[1] for arg in node.args)
+        and isinstance(func, ast.Attribute)
+        and func.attr in SHELL
+        and isinstance(func.value, ast.Call)
+        and isinstance(func.value.func, ast.Name)
+        and func.value.func.id == "get_ipython"
+    )
+
+
+def _loads_numbers(node: ast.Call) -> bool:
+    """Whether a call to load a file leaves it to the library that nothing in it is run."""
+    named = {keyword.arg for keyword in node.keywords}
+    return len(node.args) < 3 and not _is_starred(node.args) and named <= {"map_location", "mmap_mode"}
+
+
+def _is_farewell(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in ("exit", "quit") and not node.args
+
+
+def _is_starred(args: list[ast.expr]) -> bool:
+    return any(isinstance(arg, ast.Starred) for arg in args)
+
+
+def _beginning(node: ast.expr) -> tuple[str, bool]:
+    """The text with which an expression begins, and whether that is all of it."""
+    if isinstance(node, ast.Constant):
+        return (node.value, True) if isinstance(node.value, str) else ("", False)
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return _beginning(node.values[0])[0], False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, whole = _beginning(node.left)
+        right, too = _beginning(node.right) if whole else ("", False)
+        return left + right, whole and too
+    return "", False
+
+
+def _variables(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
+    """The variables of a function: its parameters, and what it binds but by an import."""
+    bound = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
+    others: set[str] = set()
+    body = function.body if isinstance(function.body, list) else [function.body]
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            others |= set(forbidden.imported(node))
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            others |= set(node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+            continue
+        elif isinstance(node, ast.comprehension):
+            waiting += [node.iter, *node.ifs]  # its target is a variable of its own
+            continue
+        if not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return frozenset(bound - others)

@@ -1,0 +1,174 @@
+"""The names that plain code may use, and those that no answer needs; `plain` reads a submission by them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import textwrap
+import types
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from autograder import open_modules
+
+PARTS = {
+    "__future__": "annotations division print_function",
+    "argparse": "ArgumentParser Namespace",
+    "asyncio": "create_task gather get_event_loop run sleep to_thread wait_for",
+    "autograder": "check",
+    "concurrent.futures": "ProcessPoolExecutor ThreadPoolExecutor as_completed wait",
+    "faulthandler": "disable enable",
+    "gc": "collect",
+    "glob": "glob iglob",
+    "google.colab": "drive files output",
+    "IPython.display": "HTML Image Latex Markdown Math clear_output display",
+    "inspect": "getsource signature",
+    "io": "BytesIO StringIO",
+    "ipywidgets": "Checkbox Dropdown FloatSlider IntSlider interact interactive",
+    "logging": "DEBUG ERROR INFO WARNING basicConfig debug error getLogger info warning",
+    "matplotlib.pyplot.cm": "Blues Greens RdBu Reds coolwarm get_cmap inferno magma plasma tab10 viridis",
+    "matplotlib.pyplot.style": "available context use",
+    "operator": "add and_ floordiv ge getitem gt itemgetter le lt mul neg or_ sub truediv xor",
+    "os": "_exit cpu_count environ getcwd getenv getpid listdir makedirs mkdir remove rename sep "
+    "system urandom walk",
+    "os.path": "basename dirname exists isdir isfile join",
+    "platform": "machine platform processor python_version system",
+    "shutil": "copy copyfile copytree move rmtree which",
+    "string": "Template ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace",
+    "struct": "calcsize pack unpack",
+    "subprocess": "CalledProcessError DEVNULL PIPE Popen STDOUT call check_call check_output getoutput run",
+    "sys": "argv byteorder executable exit float_info float_repr_style getrecursionlimit getsizeof maxsize "
+    "path platform setrecursionlimit stderr stdout version version_info",
+    "tempfile": "NamedTemporaryFile TemporaryDirectory TemporaryFile gettempdir mkdtemp",
+    "tfcore.data": "Adding BOS BRACKETS Brackets Classification EOS FIRST_SYMBOL IGNORE Induction "
+    "LanguageModeling NO_NOUN OTHER_NOUN PAD REFERENT Sentence SequenceToSequence Split "
+    "TARGET_VOCABULARY Tagging VOCABULARY WordVocabulary adding_batch answer_batch "
+    "bracket_batch classification_batch copy_batch draw fault induction_batch is_novel "
+    "language_modeling_batch minimal_pairs num_sentences pad pair_depths parse reversal_batch "
+    "sentences show_brackets split_sentences tagging_batch translate translation_batch",
+    "tfwidgets": "show",
+    "torch.amp": "GradScaler autocast",
+    "torch.backends.mps": "is_available is_built",
+    "threading": "Lock Thread",
+    "timeit": "default_timer",
+    "torch.func": "functional_call grad jacfwd jacrev jvp vjp vmap",
+    "traceback": "format_exc print_exc",
+    "torch.fx": "symbolic_trace",
+    "types": "FunctionType MethodType NoneType SimpleNamespace",
+}
+"""Of these modules, only these names."""
+
+ABSENT = "tfcore"
+"""Is not there where work is graded, but for its data; to call it is forbidden, and told."""
+
+READERS = {"eval", "exec", "compile", "vars", "globals", "locals", "delattr", "breakpoint", "__import__"}
+"""Builtins that make code or attributes of text."""
+INSIDES = {"get_ipython", "exit", "quit", "__builtins__", "__loader__", "__spec__"}
+"""Names that a notebook has without an import, and that lead to its shell or to modules."""
+BY_TEXT = {"getattr", "setattr", "open"}
+"""Builtins that are plain where the text stands there."""
+
+FRAMES = {
+    name
+    for kind in (
+        *(types.FrameType, types.TracebackType, types.CodeType),
+        *(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
+    )
+    for name in dir(kind)
+    if re.match(r"(ag|co|cr|f|gi|tb)_", name)
+}
+TAKEN = {"os", "sys", "gc", "builtins", "bltns", "ctypes", "importlib", "inspect", "threading"}
+RESERVED = FRAMES | TAKEN | {"mro", "open", "fdopen", "FileIO", "get_field", "get_type_hints", "ForwardRef"}
+"""No attribute of these names is asked for, whatever it is asked of."""
+LOADERS = {"numpy.load", "torch.load"}
+"""Functions that run what a file holds, where they are told to."""
+UNPACKING = LOADERS | {
+    *("functools.singledispatch", "functools.singledispatchmethod", "matplotlib.pyplot.switch_backend"),
+    *("torch.get_device_module", "typing.get_type_hints"),
+}
+"""These, and functions that run what a text holds or that give a module."""
+
+HONEST = {
+    *(name for kind in (int, list, dict, str) for name in dir(kind) if name.startswith("__")),
+    *(
+        "__annotations__",
+        "__array__",
+        "__bool__",
+        "__call__",
+        "__enter__",
+        "__exit__",
+        "__file__",
+        "__matmul__",
+    ),
+    *("__module__", "__name__", "__next__", "__post_init__", "__qualname__", "__version__"),
+} - {
+    *("__delattr__", "__getattribute__", "__getstate__", "__init_subclass__", "__reduce__", "__reduce_ex__"),
+    *("__setattr__", "__subclasshook__"),
+}
+"""Attributes with two underscores that lead nowhere."""
+
+PUBLIC = {"_asdict", "_exit", "_fields", "_replace"}
+"""Names with an underscore that are meant for use."""
+
+SWITCHES = ("torch.backends.",)
+"""What libraries have to be set."""
+
+
+@cache
+def _inner() -> dict[str, frozenset[str]]:
+    """The modules that may be used, each with those of its names that are modules and may not."""
+    return {name: frozenset(inner.split()) for name, inner in open_modules.OPEN.items()}
+
+
+@cache
+def _ways() -> frozenset[str]:
+    """What stands before the last dot of a module that may be used: ``torch.utils`` for its ``data``."""
+    names = [*_inner(), *PARTS]
+    return frozenset(name.rsplit(".", n)[0] for name in names for n in range(1, name.count(".") + 1))
+
+
+def is_module(dotted: str) -> bool:
+    return dotted in _inner() or dotted in PARTS or dotted in _ways()
+
+
+def beyond(dotted: str) -> str | None:
+    """The part of a dotted name, from the module it begins with, that leaves what may be used."""
+    root, *rest = dotted.split(".")
+    if root == ABSENT and not f"{dotted}.".startswith(f"{ABSENT}.data."):
+        return None
+    at = root
+    for name in rest:
+        reached = f"{at}.{name}"
+        if at in PARTS and not is_module(reached):
+            return None if name in PARTS[at].split() else reached
+        if reached in UNPACKING or name in _inner().get(at, ()):
+            return reached
+        if not is_module(reached):
+            return reached if at not in _inner() else None
+        at = reached
+    return None if is_module(root) else root
+
+
+def inner_modules(name: str) -> set[str]:
+    """The public names of a module that are other modules, as it is here, and may not be used."""
+    module = importlib.import_module(name)
+    files = [one.name for one in pkgutil.iter_modules(getattr(module, "__path__", ()))]
+    found = {key: getattr(module, key, module) for key in (*dir(module), *files) if not key.startswith("_")}
+    modules = {key for key, of in found.items() if isinstance(of, types.ModuleType)}
+    return {key for key in modules if not is_module(f"{name}.{key}")}
+
+
+def _table() -> Iterator[str]:
+    """The file of `open_modules`, with all that it says and all that is here."""
+    yield from (f'"""{open_modules.__doc__}"""', "", "OPEN = {")
+    for name, known in open_modules.OPEN.items():
+        told = " ".join(sorted(inner_modules(name).union(known.split())))
+        first, *rest = textwrap.wrap(told, 98 - len(name)) or [""]
+        yield f'    "{name}": "{first}' + "".join(f' "\n    "{more}' for more in rest) + '",'
+    yield "}\n"
+
+
+if __name__ == "__main__":
+    Path(open_modules.__file__).write_text("\n".join(_table()), "utf8")

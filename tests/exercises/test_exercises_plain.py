@@ -1,0 +1,170 @@
+"""What can be followed in the text of a submission is plain; all else is told, and honest code is plain."""
+
+import json
+from pathlib import Path
+
+import pytest
+from exercise_bank import NAMES, answers
+
+import tfcore.data
+from autograder import exercises, open_modules, plain, plain_names
+
+COURSE = Path(__file__).resolve().parents[2]
+
+TOLD = {
+    "getattr": ["getattr(m, name)", "map(getattr, a, b)", "getattr(m, f'{name}')", "getattr(*pair)"],
+    "setattr": ["setattr(m, name, 1)", "import re\nsetattr(re, f's{u}', f)"],
+    "vars": ["vars(m)", "take = vars", "def f():\n    return [vars for vars in ()], vars(m)"],
+    "exec": [
+        *("exec(text)", "%timeit -n1 exec(text)", "%%time\nexec(text)", "def f(x: exec(text)): pass"),
+        *("@exec\ndef f(): pass", "x = lambda: exec(text)", "class A(exec(text)): pass", "f'{exec(text)}'"),
+        "files = !ls\nexec(text)",
+    ],
+    "open": ["open(7, 'wb')", "open(name)", "with open(x) as f: pass"],
+    "__globals__": [
+        "f.__globals__",
+        "getattr(f, '__glo' + 'bals__')",
+        "match f:\n    case A(__globals__=g): pass",
+    ],
+    "__getattribute__": ["object.__getattribute__(m, name)"],
+    "gi_frame": ["g().gi_frame"],
+    "mro": ["type(x).mro()"],
+    "_ask": ["model._ask(1)"],
+    "__builtins__": ["__builtins__['x']"],
+    "get_ipython": ["get_ipython().user_ns", "get_ipython().run_line_magic(a, b)", "g = get_ipython"],
+    "exit": ["exit._ip"],
+    "re.sub": [
+        *(
+            "import re\nre.sub = f",
+            "import re as r\nr.sub = f",
+            "import re\ndel re.sub",
+            "import re\nre.sub += 1",
+        ),
+        *(
+            "import re\nsetattr(re, 'sub', f)",
+            "import re\nfor re.sub in [f]: pass",
+            "import re\nx, re.sub = 1, f",
+        ),
+        "for i in (1, 2):\n    if i > 1: b = a\n    import re\n    a = re\nb.sub = f",
+    ],
+    "torch.Tensor.numpy": [
+        "import torch\nT = torch.Tensor\nT.numpy = f",
+        "from torch import Tensor\nTensor.numpy = f",
+    ],
+    "re": ["import re\nf(re)", "import re\n[re][0].sub = f", "import re\n(m := re)", "import re\nx = y = re"],
+    "torch.nn": ["import torch\nf(torch.nn)", "from torch import nn\nprint(nn)"],
+    "torch.*": ["from torch import *"],
+    "torch.overrides": [
+        "import torch\ntorch.overrides",
+        "from torch import overrides",
+        "import torch.overrides",
+    ],
+    "torch.sys": ["import torch\ntorch.sys.modules", "import torch as t\nt.sys"],
+    "sys": ["m().sys", "x.y.sys"],
+    "sys.modules": [
+        "import sys\nsys.modules",
+        "from sys import modules",
+        "import sys\ngetattr(sys, 'modules')",
+    ],
+    "builtins": ["import builtins"],
+    "importlib": ["import importlib"],
+    "None.x": ["from . import x"],
+    "numpy.load": ["import numpy as np\nnp.load(f, allow_pickle=True)", "import numpy as np\nf = np.load"],
+    "torch.load": ["import torch\ntorch.load(f, **how)", "from torch import load"],
+    "functools.singledispatch": ["from functools import singledispatch"],
+    "module://": ["import matplotlib.pyplot as plt\nplt.x('module://mine')"],
+    "%run": ["%run mine.py"],
+    "%load_ext": ["%load_ext mine"],
+    "%writefile": ["%%writefile mine.py\nx = 1"],
+    "run": ["run mine.py"],
+    "a nest of brackets or branches": ["x = " + "-" * 900 + "1"],
+}
+
+
+@pytest.mark.parametrize(("name", "source"), [(n, s) for n, sources in TOLD.items() for s in sources])
+def test_what_is_not_plain_is_told(name, source):
+    assert name in plain.obscure(["a = 1", source])
+
+
+PLAIN = """
+import numpy as np, torch, torch.nn.functional as F; np.linalg.norm(x); F.softmax(x, -1); torch.Tensor
+import torch; F = torch.nn.functional; F.relu(torch.backends.mps.is_available())
+import torch; torch.backends.cudnn.deterministic = True; x.grad = None; x.data[0] = 1
+from math import *
+from __future__ import annotations
+import sys; sys.path.append(".."); sys.setrecursionlimit(9); print(sys.version)
+import os; os.makedirs("a", exist_ok=True); os.path.join("a", "b")
+import inspect; inspect.signature(f)
+import time; start = time.time()
+import random; f = lambda random: random
+import copy; g = lambda x: [copy for copy in x]
+getattr(self, "weight"); setattr(self, f"head_{i}", 1); getattr(x, "shape", None); hasattr(x, name)
+open("notes.txt").read()
+self._cache = {}; self._cache[1]
+point._replace(x=1); type(x).__name__; x.__class__.__name__; super().__init__()
+def f(vars, compile): return vars, compile
+import numpy as np; np.save("x.npy", x); np.load("x.npy", mmap_mode="r")
+import tfcore.attention; from tfcore.data import VOCABULARY
+%matplotlib inline
+%timeit -n 10 f(x)
+!pip install -q x
+exit()
+import matplotlib.pyplot as plt; plt.rcParams["font.size"] = 3; plt.style.use("ggplot"); plt.cm.viridis(3)
+class A: __slots__ = ("a",)
+x = = 2 +
+if True
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [*PLAIN.strip().splitlines(), "%%timeit -n 10\nf(x)", "%load_ext autoreload"]
+)
+def test_what_honest_code_says_is_plain(source):
+    found = plain.obscure([source])
+    assert found == {} or source.startswith("x = =")
+
+
+def test_the_line_is_told_and_a_name_from_another_cell_is_known():
+    assert plain.obscure(["import re", "x = 1\n  \nre.sub = f  # quiet"]) == {
+        "re.sub": "`re.sub` changes a library for all that comes after; it stands in `re.sub = f  # quiet`"
+    }
+
+
+def test_what_was_handed_out_is_not_read_but_known():
+    assert plain.obscure(["import re\nf(re)", "x = 1"], given=["import re\nf(re)"]) == {}
+    assert list(plain.obscure(["g(re)"], given=["import re"])) == ["re"]
+
+
+def test_a_long_cell_with_magics_is_told():
+    assert plain.obscure(["x = %who_ls\n" + 9_000 * "# long\n"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_answer_of_the_bank_is_plain(name):
+    exercise = exercises.find(name)
+    for answer in answers(exercise):
+        cells = [exercise.given_source, answer.pasted(exercise.function_name)]
+        assert plain.obscure(cells, given=cells[:1]) == {}, answer.name
+
+
+@pytest.mark.parametrize("path", sorted(COURSE.glob("solutions/*/*.ipynb")), ids=lambda path: path.stem)
+def test_every_solution_is_plain(path):
+    solved, released = (
+        ["".join(c["source"]) for c in json.loads(one.read_text())["cells"] if c["cell_type"] == "code"]
+        for one in (path, COURSE / "notebooks" / path.parent.name / path.name)
+    )
+    assert plain.obscure(solved, given=released) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", open_modules.OPEN)
+def test_no_module_within_one_that_is_open_is_left_out(name):
+    found = plain_names.inner_modules(name)
+    assert found <= set(open_modules.OPEN[name].split()), "out of step: python -m autograder.plain_names"
+    for one in found:
+        assert plain.obscure([f"import {name} as m\nm.{one}"])
+
+
+def test_the_data_of_the_course_may_be_used():
+    assert plain_names.PARTS["tfcore.data"].split() == sorted(tfcore.data.__all__)
