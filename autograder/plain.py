@@ -17,9 +17,9 @@ from autograder import forbidden, open_modules
 from autograder.plain_names import (
     ABSENT,
     BY_TEXT,
+    CAREFUL,
     HONEST,
     INSIDES,
-    LOADERS,
     PUBLIC,
     READERS,
     RESERVED,
@@ -52,7 +52,9 @@ MAGICS = {
     ),
 }
 """Magics that run no text but what is read here."""
-RUN_CODE = {"capture", "config", "prun", "time", "timeit"}
+RUN_CODE = {"capture", "prun", "time", "timeit"}
+"""Of these, those that run what stands behind them. Elsewhere IPython fills in ``{what it computes}``."""
+OUTPUTS = re.compile(r"_{1,3}\d*|_i{1,3}\d*")
 OPTIONS = re.compile(r"^\s*(-\w+\s*\d*(\s+|$))+")
 SHELL = {"run_line_magic", "run_cell_magic", "system", "getoutput"}
 
@@ -141,6 +143,8 @@ def _read(source: str, imports: dict[str, frozenset[str]], private: frozenset[st
     statements = forbidden.statements(source)
     if not statements:
         yield from _unread(source)
+    if source.strip() == "pylab":
+        yield "pylab", HANDS, 1
     reader = _Reader(imports, private)
     try:
         for statement in statements:
@@ -168,6 +172,7 @@ class _Reader(ast.NodeVisitor):
         self.imports = imports
         self.private = private
         self.scopes: list[frozenset[str]] = []
+        self.in_class = False
         self.found: list[Found] = []
 
     def note(self, name: str, why: str, node: ast.AST) -> None:
@@ -202,9 +207,16 @@ class _Reader(ast.NodeVisitor):
     ) -> None:
         """Reads the body of a function, whose variables are its own."""
         self.scopes.append(_variables(node))
+        before, self.in_class = self.in_class, False
         for each in body:
             self.visit(each)
         self.scopes.pop()
+        self.in_class = before
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        before, self.in_class = self.in_class, True
+        self.generic_visit(node)
+        self.in_class = before
 
     def in_comprehension(self, node: Comprehension) -> None:
         """Reads a comprehension, which has variables of its own but where it first looks."""
@@ -218,8 +230,10 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for one in node.names:
-            if not is_module(one.name) and one.name.partition(".")[0] != ABSENT:
+            if not is_module(one.name) and one.name.partition(".")[0] not in ABSENT:
                 self.note(one.name, LEADS, node)
+            elif self.in_class:  # A.re
+                self.note(one.name, HANDS, node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for one in node.names:
@@ -228,11 +242,19 @@ class _Reader(ast.NodeVisitor):
                 self.note(name, HANDS, node)
             elif outside := beyond(name):
                 self.note(outside, LEADS, node)
+            elif name in CAREFUL or (self.in_class and is_module(name)):
+                self.note(name, HANDS, node)
             self.attribute(one.name, node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        named = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not self.scopes
-        if named and (meant := self.meant(node.value)) and all(map(is_module, meant)):
+        named = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        if (
+            named
+            and not self.scopes
+            and not self.in_class
+            and (meant := self.meant(node.value))
+            and all(map(is_module, meant))
+        ):
             self.visit_inner(node.value)  # another name for it
             return
         self.generic_visit(node)
@@ -242,10 +264,15 @@ class _Reader(ast.NodeVisitor):
             return
         if node.id in INSIDES or (node.id in RESERVED and node.id not in self.imports):
             self.note(node.id, LEADS, node)
+        elif node.id.startswith("_") and not OUTPUTS.fullmatch(node.id):
+            self.attribute(node.id, node)
         elif node.id in READERS or node.id in BY_TEXT:
             self.note(node.id, MAKES, node)
-        elif module := next(filter(is_module, self.imports.get(node.id, ())), None):
-            self.note(module, HANDS, node)
+        for dotted in self.imports.get(node.id, ()):
+            if is_module(dotted):
+                self.note(dotted, HANDS, node)
+            elif outside := beyond(dotted):
+                self.note(outside, LEADS, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         meant = self.meant(node)
@@ -254,8 +281,10 @@ class _Reader(ast.NodeVisitor):
                 self.note(outside, LEADS, node)
             elif isinstance(node.ctx, ast.Store | ast.Del) and not dotted.startswith(SWITCHES):
                 self.note(dotted, CHANGES, node)
-            elif is_module(dotted):
+            elif is_module(dotted) or dotted in CAREFUL:
                 self.note(dotted, HANDS, node)
+        if isinstance(node.ctx, ast.Store | ast.Del) and _is_dunder(node.attr):
+            self.note(node.attr, CHANGES, node)
         self.visit_inner(node)
 
     def visit_inner(self, node: ast.expr) -> None:
@@ -268,8 +297,11 @@ class _Reader(ast.NodeVisitor):
 
     def attribute(self, name: str, node: ast.AST) -> None:
         """Notes an attribute that no answer asks for."""
-        dunder = name.startswith("__") and name.endswith("__")
-        inside = name not in HONEST if dunder else name.startswith("_") and name not in self.private | PUBLIC
+        inside = (
+            name not in HONEST
+            if _is_dunder(name)
+            else name.startswith("_") and name not in self.private | PUBLIC
+        )
         if inside or name in RESERVED:
             self.note(name, LEADS, node)
 
@@ -291,7 +323,7 @@ class _Reader(ast.NodeVisitor):
             self.by_text(node.func.id, node)
             if node.args and self.meant(node.args[0]):
                 self.visit_inner(given.pop(0))  # what is taken of it has a name
-        elif LOADERS.intersection(self.meant(node.func)) and _loads_numbers(node):
+        elif any(_is_careful(node, dotted) for dotted in self.meant(node.func)):
             self.visit_inner(node.func)
         elif not _is_farewell(node):
             self.visit(node.func)
@@ -305,6 +337,8 @@ class _Reader(ast.NodeVisitor):
         text, whole = _beginning(asked) if asked else ("", False)
         if not text or (not whole and any(name.startswith(text) for name in RESERVED)) or text == "_":
             self.note(reader, LEADS if reader == "open" else MAKES, node)
+        elif reader == "setattr" and _is_dunder(text):
+            self.note(text, CHANGES, node)
         elif reader != "open":
             self.attribute(text, node)
             for dotted in self.meant(node.args[0]):
@@ -319,7 +353,9 @@ class _Reader(ast.NodeVisitor):
         if not node.func.attr.endswith("_magic"):
             return
         name, *texts = [_beginning(arg)[0] for arg in node.args] or [""]
-        if name not in MAGICS and [name, *texts] != ["load_ext", "autoreload"]:
+        known = name in MAGICS or [name, *texts] == ["load_ext", "autoreload"]
+        filled_in = name not in RUN_CODE and any(sign in text for sign in "{$" for text in texts[:1])
+        if not known or filled_in or (name == "config" and not texts[0].startswith("InlineBackend")):
             self.note(f"%{name}", MAKES, node)
         elif name in RUN_CODE:
             for code in filter(str.strip, (OPTIONS.sub("", text) for text in texts)):
@@ -342,10 +378,16 @@ def _is_of_the_shell(node: ast.Call) -> bool:
     )
 
 
-def _loads_numbers(node: ast.Call) -> bool:
-    """Whether a call to load a file leaves it to the library that nothing in it is run."""
-    named = {keyword.arg for keyword in node.keywords}
-    return len(node.args) < 3 and not _is_starred(node.args) and named <= {"map_location", "mmap_mode"}
+def _is_careful(node: ast.Call, function: str) -> bool:
+    """Whether a function that can run text is called so that it runs none."""
+    if function not in CAREFUL or _is_starred(node.args):
+        return False
+    most, names = CAREFUL[function]
+    return len(node.args) <= most and {keyword.arg for keyword in node.keywords} <= names
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _is_farewell(node: ast.Call) -> bool:

@@ -2,66 +2,108 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
+import operator
 import pkgutil
 import re
 import textwrap
 import types
+import typing
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from autograder import open_modules
 
 PARTS = {
+    "IPython.display": "HTML Image Latex Markdown Math clear_output display",
     "__future__": "annotations division print_function",
-    "argparse": "ArgumentParser Namespace",
+    "abc": "ABC abstractmethod",
     "asyncio": "create_task gather get_event_loop run sleep to_thread wait_for",
     "autograder": "check",
+    "bisect": "bisect bisect_left bisect_right insort",
+    "collections": "ChainMap Counter OrderedDict UserDict UserList defaultdict deque namedtuple",
+    "collections.abc": "Callable Generator Hashable Iterable Iterator Mapping MutableMapping Sequence Set "
+    "Sized",
     "concurrent.futures": "ProcessPoolExecutor ThreadPoolExecutor as_completed wait",
+    "contextlib": "ExitStack closing contextmanager nullcontext redirect_stderr redirect_stdout suppress",
+    "copy": "copy deepcopy",
+    "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
+    "datetime": "date datetime timedelta timezone",
+    "decimal": "Decimal getcontext",
+    "einops": "einsum pack rearrange reduce repeat unpack",
+    "enum": "Enum Flag IntEnum IntFlag auto unique",
     "faulthandler": "disable enable",
+    "fractions": "Fraction",
+    "functools": "cache cached_property cmp_to_key lru_cache partial partialmethod reduce total_ordering "
+    "wraps",
     "gc": "collect",
     "glob": "glob iglob",
     "google.colab": "drive files output",
-    "IPython.display": "HTML Image Latex Markdown Math clear_output display",
+    "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
     "inspect": "getsource signature",
     "io": "BytesIO StringIO",
     "ipywidgets": "Checkbox Dropdown FloatSlider IntSlider interact interactive",
+    "json": "JSONDecodeError dump dumps load loads",
     "logging": "DEBUG ERROR INFO WARNING basicConfig debug error getLogger info warning",
     "matplotlib.pyplot.cm": "Blues Greens RdBu Reds coolwarm get_cmap inferno magma plasma tab10 viridis",
     "matplotlib.pyplot.style": "available context use",
+    "numbers": "Integral Number Rational Real",
+    "numpy.lib.stride_tricks": "sliding_window_view",
+    "numpy.testing": "assert_allclose assert_almost_equal assert_array_equal assert_equal",
     "operator": "add and_ floordiv ge getitem gt itemgetter le lt mul neg or_ sub truediv xor",
-    "os": "_exit cpu_count environ getcwd getenv getpid listdir makedirs mkdir remove rename sep "
-    "system urandom walk",
+    "os": "_exit cpu_count environ getcwd getenv getpid listdir makedirs mkdir remove rename sep system "
+    "urandom walk",
     "os.path": "basename dirname exists isdir isfile join",
+    "pathlib": "Path PurePath",
     "platform": "machine platform processor python_version system",
+    "pprint": "pformat pprint",
+    "random": "Random choice choices gauss getrandbits normalvariate randint random randrange sample seed "
+    "shuffle uniform",
+    "re": "DOTALL IGNORECASE MULTILINE Match Pattern VERBOSE compile escape findall finditer fullmatch "
+    "match search split sub",
+    "scipy.stats": "chi2 entropy kstest norm t uniform",
     "shutil": "copy copyfile copytree move rmtree which",
+    "statistics": "fmean mean median pstdev pvariance stdev variance",
     "string": "Template ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace",
     "struct": "calcsize pack unpack",
     "subprocess": "CalledProcessError DEVNULL PIPE Popen STDOUT call check_call check_output getoutput run",
-    "sys": "argv byteorder executable exit float_info float_repr_style getrecursionlimit getsizeof maxsize "
-    "path platform setrecursionlimit stderr stdout version version_info",
+    "sys": "argv byteorder executable exit float_info float_repr_style getrecursionlimit getsizeof "
+    "maxsize path platform setrecursionlimit stderr stdout version version_info",
     "tempfile": "NamedTemporaryFile TemporaryDirectory TemporaryFile gettempdir mkdtemp",
+    "textwrap": "dedent fill indent shorten wrap",
     "tfcore.data": "Adding BOS BRACKETS Brackets Classification EOS FIRST_SYMBOL IGNORE Induction "
     "LanguageModeling NO_NOUN OTHER_NOUN PAD REFERENT Sentence SequenceToSequence Split "
     "TARGET_VOCABULARY Tagging VOCABULARY WordVocabulary adding_batch answer_batch "
     "bracket_batch classification_batch copy_batch draw fault induction_batch is_novel "
-    "language_modeling_batch minimal_pairs num_sentences pad pair_depths parse reversal_batch "
-    "sentences show_brackets split_sentences tagging_batch translate translation_batch",
+    "language_modeling_batch minimal_pairs num_sentences pad pair_depths parse "
+    "reversal_batch sentences show_brackets split_sentences tagging_batch translate "
+    "translation_batch",
     "tfwidgets": "show",
-    "torch.amp": "GradScaler autocast",
-    "torch.backends.mps": "is_available is_built",
     "threading": "Lock Thread",
     "timeit": "default_timer",
+    "torch.amp": "GradScaler autocast",
+    "torch.backends.mps": "is_available is_built",
     "torch.func": "functional_call grad jacfwd jacrev jvp vjp vmap",
-    "traceback": "format_exc print_exc",
     "torch.fx": "symbolic_trace",
+    "torch.testing": "assert_close",
+    "tqdm": "tqdm trange",
+    "tqdm.auto": "tqdm trange",
+    "tqdm.notebook": "tqdm trange",
+    "traceback": "format_exc print_exc",
     "types": "FunctionType MethodType NoneType SimpleNamespace",
+    "typing": "Any Callable ClassVar Dict Final Generator Generic Iterable Iterator List Literal Mapping "
+    "NamedTuple Optional Protocol Sequence Set TYPE_CHECKING Tuple Type TypeAlias TypeVar Union "
+    "cast overload",
+    "warnings": "catch_warnings filterwarnings simplefilter warn",
 }
 """Of these modules, only these names."""
 
-ABSENT = "tfcore"
-"""Is not there where work is graded, but for its data; to call it is forbidden, and told."""
+ABSENT = ("autograder", "tfcore")
+"""Not there where work is graded, but for `check` and the data; to call them is forbidden, and told."""
 
 READERS = {"eval", "exec", "compile", "vars", "globals", "locals", "delattr", "breakpoint", "__import__"}
 """Builtins that make code or attributes of text."""
@@ -80,15 +122,35 @@ FRAMES = {
     if re.match(r"(ag|co|cr|f|gi|tb)_", name)
 }
 TAKEN = {"os", "sys", "gc", "builtins", "bltns", "ctypes", "importlib", "inspect", "threading"}
-RESERVED = FRAMES | TAKEN | {"mro", "open", "fdopen", "FileIO", "get_field", "get_type_hints", "ForwardRef"}
+RESERVED = (
+    FRAMES
+    | TAKEN
+    | {
+        *(
+            "FileIO",
+            "ForwardRef",
+            "cffi",
+            "fdopen",
+            "func",
+            "get_field",
+            "get_type_hints",
+            "mro",
+            "obj",
+            "open",
+        ),
+    }
+)
 """No attribute of these names is asked for, whatever it is asked of."""
-LOADERS = {"numpy.load", "torch.load"}
-"""Functions that run what a file holds, where they are told to."""
-UNPACKING = LOADERS | {
-    *("functools.singledispatch", "functools.singledispatchmethod", "matplotlib.pyplot.switch_backend"),
-    *("torch.get_device_module", "typing.get_type_hints"),
+CAREFUL: dict[str, tuple[int, set[str | None]]] = {
+    "functools.wraps": (1, set()),
+    "inspect.signature": (1, set()),
+    "numpy.load": (2, {"mmap_mode"}),
+    "torch.load": (2, {"map_location"}),
 }
-"""These, and functions that run what a text holds or that give a module."""
+"""Functions that run a text, or what a file holds, where they are told to: they are called at once, with so
+many arguments and those by name."""
+UNPACKING = {"matplotlib.pyplot.switch_backend", "torch.get_device_module"}
+"""Functions that run what a text names, or give a module."""
 
 HONEST = {
     *(name for kind in (int, list, dict, str) for name in dir(kind) if name.startswith("__")),
@@ -136,7 +198,7 @@ def is_module(dotted: str) -> bool:
 def beyond(dotted: str) -> str | None:
     """The part of a dotted name, from the module it begins with, that leaves what may be used."""
     root, *rest = dotted.split(".")
-    if root == ABSENT and not f"{dotted}.".startswith(f"{ABSENT}.data."):
+    if root in ABSENT and not dotted.startswith("tfcore.data"):
         return None
     at = root
     for name in rest:
@@ -151,13 +213,22 @@ def beyond(dotted: str) -> str | None:
     return None if is_module(root) else root
 
 
+GADGETS: tuple[Any, ...] = (
+    *(operator.attrgetter, operator.methodcaller, functools.wraps, functools.update_wrapper),
+    *(functools.singledispatch, functools.partial, typing.get_type_hints, inspect.signature),
+    *(importlib.import_module, getattr, setattr, eval, exec, compile, vars, globals, __import__),
+)
+"""Whoever has one asks for attributes by a text, or runs it."""
+
+
 def inner_modules(name: str) -> set[str]:
-    """The public names of a module that are other modules, as it is here, and may not be used."""
+    """The public names of a module that are other modules, as it is here, or gadgets, and may not be used."""
     module = importlib.import_module(name)
     files = [one.name for one in pkgutil.iter_modules(getattr(module, "__path__", ()))]
     found = {key: getattr(module, key, module) for key in (*dir(module), *files) if not key.startswith("_")}
     modules = {key for key, of in found.items() if isinstance(of, types.ModuleType)}
-    return {key for key in modules if not is_module(f"{name}.{key}")}
+    gadgets = {key for key, of in found.items() if any(of is gadget for gadget in GADGETS)}
+    return gadgets | {key for key in modules if not is_module(f"{name}.{key}")}
 
 
 def _table() -> Iterator[str]:

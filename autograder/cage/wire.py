@@ -27,6 +27,9 @@ DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float3
 NAMES = {np.dtype(name): name for name in DTYPES}
 """The names by their dtypes, since numpy works each out anew; another order of bytes is no such dtype."""
 TORCH_DTYPES = tuple(f"torch.{name}" for name in (*DTYPES, "bfloat16"))
+_encode, _encode_as_it_is = json.JSONEncoder().encode, json.JSONEncoder(ensure_ascii=False).encode
+_decode = json.JSONDecoder().decode
+"""Ours, which stay as they are when a student changes `json.dumps`."""
 _CHUNK = 1 << 20
 _LENGTHS = struct.Struct(">II")
 _PLAIN, _NUMBERS, _NUMPY = (bool, str), (int, float), (np.ndarray, np.generic)  # asked of every value
@@ -55,7 +58,7 @@ def send(sock: socket.socket, message: Any) -> None:
     buffers: list[bytes] = []
     packed = _pack(message, buffers, 0)
     try:
-        header = json.dumps(packed).encode()
+        header = _encode(packed).encode()
     except ValueError as error:  # thousands of digits
         raise WireError("a number is too large to travel") from error
     payload = sum(map(len, buffers))
@@ -121,9 +124,9 @@ class _Buffers:
 
 def json_from_bytes(data: bytes | bytearray) -> Any:
     """JSON whose texts can be written: half of a pair of surrogates becomes a question mark."""
-    value = json.loads(data)
+    value = _decode(data.decode())
     if b"\\u" in data:
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        value = _decode(_encode_as_it_is(value).encode("utf-8", "replace").decode())
     return value
 
 
@@ -199,9 +202,9 @@ def _pack_tensor(value: Any, buffers: list[bytes]) -> dict[str, Any] | None:
     travels = name in (*DTYPES, "bfloat16") and value.layout == torch.strided
     if not travels or value.device.type == "meta":
         return None
-    plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    plain = plain.view(torch.int16) if name == "bfloat16" else plain
-    buffers.append(plain.numpy().tobytes())
+    base = torch._C.TensorBase  # what a student makes of torch.Tensor changes nothing here
+    plain = base.contiguous(base.resolve_neg(base.resolve_conj(base.cpu(base.detach(value)))))
+    buffers.append(base.numpy(base.view(plain, torch.int16) if name == "bfloat16" else plain).tobytes())
     layout = "C" if value.is_contiguous() else "strided"
     return {"$": "tensor", "dtype": name, "shape": list(value.shape), "layout": layout}
 
@@ -275,9 +278,7 @@ def _tensor(told: dict[str, Any], buffers: _Buffers) -> Any:
     half = told["dtype"] == "bfloat16"
     array = _array({**told, "dtype": "int16"} if half else told, buffers)
     plain = torch.from_numpy(array)
-    return (
-        torch._C.TensorBase.view(plain, torch.bfloat16) if half else plain
-    )  # a student may change torch.Tensor
+    return torch._C.TensorBase.view(plain, torch.bfloat16) if half else plain
 
 
 def _dtype(name: str) -> Any:

@@ -29,6 +29,9 @@ TOLD = {
     "__getattribute__": ["object.__getattribute__(m, name)"],
     "gi_frame": ["g().gi_frame"],
     "mro": ["type(x).mro()"],
+    "__enter__": ["def f(kind):\n    kind.__enter__ = g", "setattr(kind, '__enter__', g)", "del x.__enter__"],
+    "torch.utils._python_dispatch": ["from torch.utils._python_dispatch import TorchDispatchMode"],
+    "argparse": ["import argparse"],
     "_ask": ["model._ask(1)"],
     "__builtins__": ["__builtins__['x']"],
     "get_ipython": ["get_ipython().user_ns", "get_ipython().run_line_magic(a, b)", "g = get_ipython"],
@@ -51,7 +54,15 @@ TOLD = {
         "import torch\nT = torch.Tensor\nT.numpy = f",
         "from torch import Tensor\nTensor.numpy = f",
     ],
-    "re": ["import re\nf(re)", "import re\n[re][0].sub = f", "import re\n(m := re)", "import re\nx = y = re"],
+    "re": [
+        "import re\nf(re)",
+        "import re\n[re][0].sub = f",
+        "import re\n(m := re)",
+        "import re\nx = y = re",
+        "class A:\n    import re",
+        "import re\nclass A:\n    m = re",
+        "class A:\n    from torch import nn as re; import re",
+    ],
     "torch.nn": ["import torch\nf(torch.nn)", "from torch import nn\nprint(nn)"],
     "torch.*": ["from torch import *"],
     "torch.overrides": [
@@ -72,6 +83,20 @@ TOLD = {
     "numpy.load": ["import numpy as np\nnp.load(f, allow_pickle=True)", "import numpy as np\nf = np.load"],
     "torch.load": ["import torch\ntorch.load(f, **how)", "from torch import load"],
     "functools.singledispatch": ["from functools import singledispatch"],
+    "numpy.testing.runstring": ["import numpy as np\nnp.testing.runstring(text, {})"],
+    "functools.wraps": [
+        "from functools import wraps\nwraps(f, assigned=names)",
+        "import functools\nx = functools.wraps",
+    ],
+    "functools.update_wrapper": ["import functools\nfunctools.update_wrapper(a, b, names)"],
+    "inspect.signature": ["import inspect\ninspect.signature(f, eval_str=True)"],
+    "obj": ["try:\n    torch.x\nexcept AttributeError as e:\n    m = e.obj"],
+    "__builtin__": ["__builtin__.sub"],
+    "_sh": ["_sh.x"],
+    "pylab": ["pylab"],
+    "%pylab": ["%pylab"],
+    "%cd": ["%cd {take(x)}", "%cd $x"],
+    "%config": ["%config Shell.x = 1"],
     "module://": ["import matplotlib.pyplot as plt\nplt.x('module://mine')"],
     "%run": ["%run mine.py"],
     "%load_ext": ["%load_ext mine"],
@@ -94,10 +119,11 @@ from math import *
 from __future__ import annotations
 import sys; sys.path.append(".."); sys.setrecursionlimit(9); print(sys.version)
 import os; os.makedirs("a", exist_ok=True); os.path.join("a", "b")
-import inspect; inspect.signature(f)
+import inspect; inspect.signature(f); _ = 3; _, __, _i
 import time; start = time.time()
 import random; f = lambda random: random
 import copy; g = lambda x: [copy for copy in x]
+import functools; functools.wraps(f)(g)
 getattr(self, "weight"); setattr(self, f"head_{i}", 1); getattr(x, "shape", None); hasattr(x, name)
 open("notes.txt").read()
 self._cache = {}; self._cache[1]
@@ -133,6 +159,8 @@ def test_the_line_is_told_and_a_name_from_another_cell_is_known():
 def test_what_was_handed_out_is_not_read_but_known():
     assert plain.obscure(["import re\nf(re)", "x = 1"], given=["import re\nf(re)"]) == {}
     assert list(plain.obscure(["g(re)"], given=["import re"])) == ["re"]
+    modes = ["from torch.utils._python_dispatch import TorchDispatchMode as Mode"]
+    assert list(plain.obscure(["g(Mode)"], given=modes)) == ["torch.utils._python_dispatch"]
 
 
 def test_a_long_cell_with_magics_is_told():
