@@ -32,7 +32,7 @@ RETURNED = {
     "a nest of lists": ("nested()", NESTED),
     "a list that holds itself": ("loop", ITSELF),
     "a thousand million numbers": ("np.zeros(10**9, np.int8)",),
-    "a number of a million digits": ("10 ** 1_000_000",),
+    "a number of a million digits": ("long", "long = 10 ** 1_000_000"),
     "numbers that are none": ("x * np.nan",),
     "numbers without end": ("x * np.inf",),
     "texts for numbers": ("np.full(np.shape(x), '0.5')",),

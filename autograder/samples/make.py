@@ -24,7 +24,7 @@ from autograder.samples.notebooks import Notebook, Scores, as_bytes, handed_in
 EVERY_ACCIDENT = "ch02_qkv"
 SOME = 6
 """All accidents befall the class of one assignment, each sixth befalls that of any other."""
-RIGHT, WRONG = 2, 5
+RIGHT, WRONG = 2, 4
 """So many students have everything right, each in a style of their own; so many have a mistake everywhere."""
 
 
