@@ -310,6 +310,12 @@ class _Reader(ast.NodeVisitor):
             self.attribute(name, node)
         self.generic_visit(node)
 
+    def visit_Compare(self, node: ast.Compare) -> None:
+        self.visit(node.left)
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if not (isinstance(operator, ast.In | ast.NotIn) and self.meant(right) == ["sys.modules"]):
+                self.visit(right)  # "google.colab" in sys.modules
+
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and "module://" in node.value:
             self.note("module://", MAKES, node)

@@ -57,7 +57,7 @@ PARTS = {
     "operator": "add and_ floordiv ge getitem gt itemgetter le lt mul neg or_ sub truediv xor",
     "os": "_exit cpu_count environ getcwd getenv getpid listdir makedirs mkdir remove rename sep system "
     "urandom walk",
-    "os.path": "basename dirname exists isdir isfile join",
+    "os.path": "abspath basename dirname exists expanduser getsize isdir isfile join splitext",
     "pathlib": "Path PurePath",
     "platform": "machine platform processor python_version system",
     "pprint": "pformat pprint",

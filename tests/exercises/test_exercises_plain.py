@@ -115,6 +115,7 @@ PLAIN = """
 import numpy as np, torch, torch.nn.functional as F; np.linalg.norm(x); F.softmax(x, -1); torch.Tensor
 import torch; F = torch.nn.functional; F.relu(torch.backends.mps.is_available())
 import torch; torch.backends.cudnn.deterministic = True; x.grad = None; x.data[0] = 1
+import sys; IN_COLAB = "google.colab" in sys.modules
 from math import *
 from __future__ import annotations
 import sys; sys.path.append(".."); sys.setrecursionlimit(9); print(sys.version)
