@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -94,6 +94,15 @@ def _converted(course: Course, assignment: str) -> tuple[Files, Remember]:
             write_atomically(memory, json.dumps({"fingerprint": fingerprint, "files": told}).encode())
 
     return files, remember
+
+
+def notebook_names(course: Course, assignment: str) -> list[str]:
+    """The names of an assignment's notebooks, without ``.ipynb``."""
+    return sorted(path.stem for path in _sources(course, assignment))
+
+
+def _sources(course: Course, assignment: str) -> Iterable[Path]:
+    return (course.solutions / assignment).glob("*.ipynb")
 
 
 def notebooks(course: Course, assignment: str) -> Files:
@@ -267,7 +276,7 @@ def _convert(course: Course, assignment: str) -> Files:
     from nbgrader.converters import GenerateAssignment
     from nbgrader.converters.base import NbGraderException
 
-    sources = {path.name: path.read_bytes() for path in (course.solutions / assignment).glob("*.ipynb")}
+    sources = {path.name: path.read_bytes() for path in _sources(course, assignment)}
     for name, data in sources.items():
         _require_notebook(course.solutions / assignment / name, data)
     messages = _Messages()

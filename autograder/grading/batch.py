@@ -145,8 +145,8 @@ def grade(
     gradebook.require_usable(course)
     for output in (course.state, course.autograded):
         require_writable(output)
-    releases = {assignment: release.notebooks(course, assignment) for assignment in chosen}
-    found = submissions.find(folder, {a: list(r) for a, r in releases.items()}, names)
+    found = submissions.find(folder, {name: release.notebook_names(course, name) for name in chosen}, names)
+    releases = {name: release.notebooks(course, name) for name in chosen if name in found.assignments}
     course.make_private()
     tier = tier_of(executor, allow_unsafe)
     with only_one(course.state / "lock", "autograder grade"):

@@ -77,6 +77,11 @@ class Found:
     problems: list[Problem] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
+    @property
+    def assignments(self) -> set[str]:
+        """Of which anything was handed in, whether it can be graded or not."""
+        return {one.assignment for one in self.submissions} | {one.assignment for one in self.problems}
+
 
 def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Found:
     """The submissions in a folder, by student.
@@ -102,9 +107,8 @@ def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Fo
             continue
         for assignment, names in wanted.items():
             _look(found, entry.name, assignment, sorted(names), Path(entry.path) / assignment)
-    handed_in = {one.assignment for one in found.submissions} | {one.assignment for one in found.problems}
-    for assignment in named or ([] if handed_in else list(wanted)):
-        if assignment not in handed_in:
+    for assignment in named or ([] if found.assignments else list(wanted)):
+        if assignment not in found.assignments:
             raise BadInputError(
                 f"{folder} holds no submission of {assignment}: expected "
                 f"{folder}/<student>/{assignment}/{assignment}.ipynb. Name the folder that the students' "

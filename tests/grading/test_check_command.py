@@ -14,7 +14,6 @@ KEYS = ["exercise", "file", "passed", "score", "max_score", "diagnosis", "forbid
 SOFTMAX = exercises.find("softmax")
 RIGHT = SOFTMAX.styles[0].pasted("softmax")
 MISTAKEN = SOFTMAX.misconceptions[0].pasted("softmax")
-WORTH = worth(SOFTMAX, SOFTMAX.misconceptions[0])
 FORBIDDEN = (
     "import scipy.special as sp\n\nsoftmax = lambda x, axis=-1: getattr(sp, 'soft' + 'max')(x, axis=axis)\n"
 )
@@ -92,7 +91,7 @@ def test_verdicts(checked):
     assert {name: line["score"] for name, line in lines.items() if line["score"]} == {
         "right": 3.0,
         "prints": 3.0,
-        "mistaken": WORTH,
+        "mistaken": worth(SOFTMAX, SOFTMAX.misconceptions[0]),
     }
     assert {name: line["diagnosis"] for name, line in lines.items() if line["diagnosis"]} == {
         "mistaken": "no_maximum"
@@ -133,7 +132,7 @@ def test_for_a_person(tmp_path, kept):
     (tmp_path / "mine.py").write_text(MISTAKEN)
     done = in_process("check", "softmax", tmp_path / "mine.py")
     assert done.exit_code == 1
-    assert f"softmax: {WORTH:g} of 3 points" in done.stdout
+    assert f"softmax: {worth(SOFTMAX, SOFTMAX.misconceptions[0]):g} of 3 points" in done.stdout
     assert "exp overflows" in done.stdout
 
 
