@@ -51,7 +51,7 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
 
 RUN_AXE = """async () => {
-  const what = { resultTypes: ["violations"], preload: false, runOnly: ONLY }; // a page on a disk may load nothing
+  const what = { resultTypes: ["violations"], preload: false, runOnly: ONLY }; // from a disk nothing loads
   const found = await axe.run({ exclude: [[".katex"]] }, what);
   const formula = (node) => document.querySelector(node.target[0]).querySelector(".katex");
   return found.violations.flatMap(({ id, nodes }) =>

@@ -4,12 +4,13 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from scratch import ASSIGNMENT, FEW, SEED, command, graded, hand_in, new_course
+from scratch import ASSIGNMENT, FEW, OF_THE_CLASS, SECRET_SEED, SEED, command, graded, hand_in, new_course
 
 from autograder import exercises
-from autograder.grading import cages
+from autograder.grading import batch, cages
 from autograder.grading.executors import EXECUTORS
 from autograder.layout import Course
 from autograder.release import notebooks
@@ -82,9 +83,9 @@ def graded_class(template, tmp_path_factory):
     """The whole sample class, graded by the command line as a teacher would, with what it printed."""
     folder = tmp_path_factory.mktemp("class") / "course"
     shutil.copytree(template, folder)
-    sample = folder / "sample"
-    make.make(Course.at(folder), sample)
-    submitted = sample / "submitted"
-    done = command("grade", "--submissions", submitted, "--cell-limit", 3, "--json", cwd=folder, timeout=1200)
+    with mock.patch.object(batch.secrets, "randbits", return_value=SECRET_SEED):
+        batch.secret_seed(Course.at(folder))
+    make.make(Course.at(folder), folder / "sample")
+    done = command("grade", *OF_THE_CLASS, cwd=folder, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, json.loads(done.stdout)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from scratch import command, tree
+from scratch import OF_THE_CLASS, command, tree
 
 from autograder import exercises
 from autograder.grading import gradebook, written
@@ -53,9 +53,7 @@ def test_mistakes_are_named_in_the_students_reports(graded_class):
 def test_grading_again_grades_nothing(graded_class):
     folder, told = graded_class
     before = tree(folder)
-    again = command(
-        "grade", "--submissions", folder / "sample" / "submitted", "--cell-limit", 3, "--json", cwd=folder
-    )
+    again = command("grade", *OF_THE_CLASS, cwd=folder)
     assert again.returncode == 0, again.stderr
     figures = json.loads(again.stdout)
     assert (figures["graded"], figures["unchanged"]) == (0, told["graded"])
