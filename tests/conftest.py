@@ -1,3 +1,4 @@
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ collect_ignore_glob += ["recipes/*"]  # what test_recipes.py puts elsewhere
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 os.environ.setdefault("AUTOGRADER_WORKERS", "1")
 """pytest-xdist has a worker on each core, so no process of the tests computes on more than one."""
+
+gc.set_threshold(50_000, 20, 100)  # a twentieth of the time of the tests is else spent looking for garbage
 
 hypothesis.settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault
 hypothesis.settings.load_profile("unhurried")

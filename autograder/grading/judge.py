@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import importlib
 import os
 import resource
@@ -96,12 +97,14 @@ def _asked_for(asked: str) -> list[str]:
 @cache
 def _import_what_is_needed(asked: str, torch: bool) -> None:
     """Imports the exercises asked for, and torch, once for all forks: chapters 1 to 3 do without it."""
+    gc.disable()  # nearly a third of the time that torch takes is else spent looking for garbage in it
     with contextlib.suppress(Exception):  # the fork meets it again, and tells
         for name in _asked_for(asked):
             exercises.find(name)
         if torch:
             importlib.import_module("torch")
     pages.settle()
+    gc.enable()
 
 
 def explain_once() -> None:
