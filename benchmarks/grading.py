@@ -7,9 +7,9 @@ The class is a light one, three exercises of chapter 2 without its picture, or t
 run on one core, in turns, each by its own command. In each round a command grades one submission and then
 several, so that (long - short) / (how many more) is what one more submission costs; starting up is told
 apart. Stock and otter start a kernel for each notebook and run the public checks in it. We run the notebook
-in a caged fork and judge it from outside by hidden cases; since that is quick, we are given ten copies of
-everyone, each with a line of its own. What of our time is no overhead is found by running the same cells, but
-for the checks, in forks of a process that has everything imported.
+in a caged fork and judge it from outside by hidden cases, of one seed, so that every run is alike. Since that
+is quick, we are given ten copies of everyone, each with a line of its own. What of our time is no overhead is
+found by running the same cells, but for the checks, in forks of a process that has everything imported.
 
 otter-grader is installed in an environment of its own; where that fails it is left out. ``--points`` compares
 only points, ours and stock's, of all honest students in the sample classes of the assignments that are named,
@@ -46,6 +46,7 @@ from autograder.grading.gradebook import Row
 from autograder.layout import Course
 from autograder.samples import accidents, make
 from autograder.student import PUBLIC_SEED
+from autograder.verify import HIDDEN_SEED
 
 Notebook = dict[str, Any]
 Class = dict[str, Notebook]
@@ -215,7 +216,8 @@ class Ours(Grader):
         course(self.folder, lesson, (ROOT / "nbgrader_config.py").read_text())
 
     def grade(self, turn: str) -> None:
-        told = run(self.folder, "-m", "autograder.cli", "grade", self.assignment, "-s", turn, "-j1", "--json")
+        how = ("-s", turn, "-j1", "--json", "--seed", str(HIDDEN_SEED))
+        told = run(self.folder, "-m", "autograder.cli", "grade", self.assignment, *how)
         if problems := json.loads(told)["problems"]:
             raise SystemExit(f"autograder grade: {problems}")
 

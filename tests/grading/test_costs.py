@@ -83,7 +83,16 @@ def costs(count, course, students, executor):
 
 
 @pytest.fixture
-def both_costs(template, tmp_path, students, at_once):
+def default_collector():
+    """Garbage is looked for as often as in any process, and not as rarely as in the other tests."""
+    rarely = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*rarely)
+
+
+@pytest.fixture
+def both_costs(template, tmp_path, students, at_once, default_collector):
     """The costs of a small class and of a large one."""
     import shutil
 
