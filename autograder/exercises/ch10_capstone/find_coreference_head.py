@@ -191,7 +191,7 @@ def plan(rng: np.random.Generator, num_sentences: int, at_once: bool = True) -> 
 
 def plain(rng: np.random.Generator) -> Iterator[Case]:
     smallest = Plan(rng, 1, 2, [4])
-    smallest.costs[:] = [[[0.0, 0.2]]]  # the referent stays the likeliest: counting wrong answers finds none
+    smallest.costs[:] = [[[-0.1, 0.2]]]  # the referent stays the likeliest: counting wrong answers finds none
     yield smallest.case("one layer, 2 heads, one sentence")
     for says, num_sentences, at_once in (
         ("one sentence", 1, True),
