@@ -29,7 +29,7 @@ OPEN = {
     "scipy.special": "add_newdocs basic cython_special orthogonal sf_error specfun spfun_stats tests",
     "time": "",
     "torch": "accelerator ao builtins classes compiler contrib cpp cpu ctypes distributed export functional "
-    "functools futures glob hub importlib inspect jit library masked math monitor mps mtia "
+    "functools futures fx glob hub importlib inspect jit library masked math monitor mps mtia "
     "multiprocessing nativert nested numa onnx ops os overrides package platform profiler "
     "quantization quasirandom return_types serialization signal sparse storage sys textwrap "
     "threading torch torch_version types warnings windows xpu",

@@ -18,8 +18,10 @@ from autograder.plain_names import (
     ABSENT,
     BY_TEXT,
     CAREFUL,
+    GIVEN,
     HONEST,
     INSIDES,
+    MIXED_IN,
     PUBLIC,
     READERS,
     RESERVED,
@@ -32,6 +34,7 @@ MAKES = "makes names of text while it runs"
 CHANGES = "changes a library for all that comes after"
 HANDS = "hands a whole library on, so that what is taken of it has no name"
 LEADS = "leads to Python's or a library's own insides"
+MAKES_KINDS = "makes a class otherwise than from one other, with what stands in it"
 
 MAGICS = {
     *("autoreload", "capture", "cd", "conda", "config", "env", "ls", "lsmagic", "mamba", "matplotlib"),
@@ -191,6 +194,7 @@ class _Reader(ast.NodeVisitor):
         return [] if own else _meant(node, self.imports)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.given(node.name, node)
         for outside in (*node.decorator_list, node.args, node.returns):
             if outside:
                 self.visit(outside)
@@ -213,8 +217,16 @@ class _Reader(ast.NodeVisitor):
         self.scopes.pop()
         self.in_class = before
 
+    def given(self, name: str, node: ast.AST) -> None:
+        """Notes a name that Python or a library asks for, where the submission gives it a meaning."""
+        if _is_dunder(name) and name not in GIVEN:
+            self.note(name, CHANGES, node)
+
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         before, self.in_class = self.in_class, True
+        bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+        if node.keywords or sum(not MIXED_IN.intersection(self.meant(base)) for base in bases) > 1:
+            self.note(node.name, MAKES_KINDS, node)
         self.generic_visit(node)
         self.in_class = before
 
@@ -260,8 +272,13 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if not isinstance(node.ctx, ast.Load) or self.is_own(node.id):
+        if not isinstance(node.ctx, ast.Load):
+            self.given(node.id, node)
             return
+        if self.is_own(node.id):
+            return
+        if node.id == "type":
+            self.note("type", MAKES_KINDS, node)
         if node.id in INSIDES or (node.id in RESERVED and node.id not in self.imports):
             self.note(node.id, LEADS, node)
         elif node.id.startswith("_") and not OUTPUTS.fullmatch(node.id):
@@ -311,10 +328,11 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        self.visit(node.left)
-        for operator, right in zip(node.ops, node.comparators, strict=True):
-            if not (isinstance(operator, ast.In | ast.NotIn) and self.meant(right) == ["sys.modules"]):
-                self.visit(right)  # "google.colab" in sys.modules
+        operators = [None, *node.ops]
+        for operator, each in zip(operators, [node.left, *node.comparators], strict=True):
+            looked_up = isinstance(operator, ast.In | ast.NotIn) and self.meant(each) == ["sys.modules"]
+            if not (looked_up or _is_type(each)):  # "google.colab" in sys.modules, kind is type
+                self.visit(each)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and "module://" in node.value:
@@ -325,7 +343,13 @@ class _Reader(ast.NodeVisitor):
             self.magic(node)
             return
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if isinstance(node.func, ast.Name) and node.func.id in BY_TEXT and not self.is_own(node.func.id):
+        if _makes_a_class(node):
+            self.note("type", MAKES_KINDS, node)
+        if _is_type(node.func):
+            pass
+        elif isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+            given = [each for each in given if not _is_type(each)]
+        elif isinstance(node.func, ast.Name) and node.func.id in BY_TEXT and not self.is_own(node.func.id):
             self.by_text(node.func.id, node)
             if node.args and self.meant(node.args[0]):
                 self.visit_inner(given.pop(0))  # what is taken of it has a name
@@ -390,6 +414,18 @@ def _is_careful(node: ast.Call, function: str) -> bool:
         return False
     most, names = CAREFUL[function]
     return len(node.args) <= most and {keyword.arg for keyword in node.keywords} <= names
+
+
+def _is_type(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "type"
+
+
+def _makes_a_class(node: ast.Call) -> bool:
+    """Whether `type`, or what it gives for a class, may be called with a name, bases and attributes."""
+    kind = isinstance(node.func, ast.Attribute) and node.func.attr == "__class__"
+    kind = kind or (isinstance(node.func, ast.Call) and _is_type(node.func.func))
+    several = len(node.args) == 3 or _is_starred(node.args)
+    return (kind and several) or (_is_type(node.func) and (len(node.args) != 1 or _is_starred(node.args)))
 
 
 def _is_dunder(name: str) -> bool:

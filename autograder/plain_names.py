@@ -31,11 +31,10 @@ PARTS = {
     "concurrent.futures": "ProcessPoolExecutor ThreadPoolExecutor as_completed wait",
     "contextlib": "ExitStack closing contextmanager nullcontext redirect_stderr redirect_stdout suppress",
     "copy": "copy deepcopy",
-    "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
+    "dataclasses": "asdict astuple dataclass is_dataclass replace",
     "datetime": "date datetime timedelta timezone",
     "decimal": "Decimal getcontext",
     "einops": "einsum pack rearrange reduce repeat unpack",
-    "enum": "Enum Flag IntEnum IntFlag auto unique",
     "faulthandler": "disable enable",
     "fractions": "Fraction",
     "functools": "cache cached_property cmp_to_key lru_cache partial partialmethod reduce total_ordering "
@@ -48,7 +47,6 @@ PARTS = {
     "io": "BytesIO StringIO",
     "ipywidgets": "Checkbox Dropdown FloatSlider IntSlider interact interactive",
     "json": "JSONDecodeError dump dumps load loads",
-    "logging": "DEBUG ERROR INFO WARNING basicConfig debug error getLogger info warning",
     "matplotlib.pyplot.cm": "Blues Greens RdBu Reds coolwarm get_cmap inferno magma plasma tab10 viridis",
     "matplotlib.pyplot.style": "available context use",
     "numbers": "Integral Number Rational Real",
@@ -88,13 +86,12 @@ PARTS = {
     "torch.amp": "GradScaler autocast",
     "torch.backends.mps": "is_available is_built",
     "torch.func": "functional_call grad jacfwd jacrev jvp vjp vmap",
-    "torch.fx": "symbolic_trace",
     "torch.testing": "assert_close",
     "tqdm": "tqdm trange",
     "tqdm.auto": "tqdm trange",
     "tqdm.notebook": "tqdm trange",
     "traceback": "format_exc print_exc",
-    "types": "FunctionType MethodType NoneType SimpleNamespace",
+    "types": "FunctionType MethodType NoneType",
     "typing": "Any Callable ClassVar Dict Final Generator Generic Iterable Iterator List Literal Mapping "
     "NamedTuple Optional Protocol Sequence Set TYPE_CHECKING Tuple Type TypeAlias TypeVar Union "
     "cast overload",
@@ -145,6 +142,7 @@ CAREFUL: dict[str, tuple[int, set[str | None]]] = {
     "functools.wraps": (1, set()),
     "inspect.signature": (1, set()),
     "numpy.load": (2, {"mmap_mode"}),
+    "torch.compile": (1, {"dynamic", "fullgraph", "mode"}),
     "torch.load": (2, {"map_location"}),
 }
 """Functions that run a text, or what a file holds, where they are told to: they are called at once, with so
@@ -155,7 +153,6 @@ UNPACKING = {"matplotlib.pyplot.switch_backend", "torch.get_device_module"}
 HONEST = {
     *(name for kind in (int, list, dict, str) for name in dir(kind) if name.startswith("__")),
     *(
-        "__annotations__",
         "__array__",
         "__bool__",
         "__call__",
@@ -170,6 +167,11 @@ HONEST = {
     *("__setattr__", "__subclasshook__"),
 }
 """Attributes with two underscores that lead nowhere."""
+GIVEN = HONEST | {"__all__", "__author__", "__del__", "__slots__"}
+"""Those that a notebook may give to something of its own. Others speak to a library: numpy takes what is said
+by ``__array_interface__``, or by ``__getattr__`` for it, for a place in the memory."""
+MIXED_IN = {"abc.ABC", "typing.Generic", "typing.Protocol"}
+"""What a class may have beside another base. With more it may be two things at once, a module and a dict."""
 
 PUBLIC = {"_asdict", "_exit", "_fields", "_replace"}
 """Names with an underscore that are meant for use."""

@@ -95,6 +95,26 @@ TOLD = {
     "_sh": ["_sh.x"],
     "pylab": ["pylab"],
     "%pylab": ["%pylab"],
+    "__array_interface__": [
+        "class A: __array_interface__ = {'data': (id(x), False)}",
+        "class A:\n    def __array_interface__(self): pass",
+        "class A: __array_interface__: dict = x",
+    ],
+    "__getattr__": ["class A:\n    def __getattr__(self, name): return {'data': (id(x), False)}"],
+    "__annotations__": ["class A: __annotations__ = {text: int}", "class A: __annotations__[text] = int"],
+    "__dataclass_fields__": ["class A: __dataclass_fields__ = {}"],
+    "__reduce__": ["class A:\n    def __reduce__(self): return B, (), {name: {}}"],
+    "A": ["class A(nn.Module, dict): pass", "class A(metaclass=f): pass"],
+    "type": [
+        *("type('A', (), {name: {}})", "type(*how)", "map(type, names, bases, dicts)", "T = type"),
+        *("class M(type): pass", "type(A)('A', (), {name: {}})", "A.__class__('A', (), {name: {}})"),
+    ],
+    "dataclasses.field": ["from dataclasses import field\nf = field(); f.name = text"],
+    "dataclasses.fields": ["import dataclasses\ndataclasses.fields(A)[0].name = text"],
+    "types.SimpleNamespace": ["from types import SimpleNamespace as N\nN(**{name: {}})"],
+    "enum": ["import enum\nenum.Enum('A', {name: {}})"],
+    "torch.fx": ["import torch\ntorch.fx.symbolic_trace(f)"],
+    "torch.compile": ["import torch\ntorch.compile(f, backend=g)"],
     "%cd": ["%cd {take(x)}", "%cd $x"],
     "%config": ["%config Shell.x = 1"],
     "module://": ["import matplotlib.pyplot as plt\nplt.x('module://mine')"],
@@ -138,6 +158,9 @@ import tfcore.attention; from tfcore.data import VOCABULARY
 exit()
 import matplotlib.pyplot as plt; plt.rcParams["font.size"] = 3; plt.style.use("ggplot"); plt.cm.viridis(3)
 class A: __slots__ = ("a",)
+class A(Generic[T]): pass; type(self)(3, x, eps=1e-5); type(x) is type; isinstance(x, type); x.__class__(3)
+from abc import ABC; class_ = 1
+import torch; torch.compile(f, mode="default")
 x = = 2 +
 if True
 """
