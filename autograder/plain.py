@@ -22,6 +22,7 @@ from autograder.plain_names import (
     HONEST,
     INSIDES,
     MIXED_IN,
+    OVER_MEMORY,
     PUBLIC,
     READERS,
     RESERVED,
@@ -57,6 +58,8 @@ MAGICS = {
 """Magics that run no text but what is read here."""
 RUN_CODE = {"capture", "prun", "time", "timeit"}
 """Of these, those that run what stands behind them. Elsewhere IPython fills in ``{what it computes}``."""
+ASKING = {"isinstance", "issubclass", "print", "repr", "str"}
+"""Builtins that are told a class and neither keep nor call it."""
 OUTPUTS = re.compile(r"_{1,3}\d*|_i{1,3}\d*")
 OPTIONS = re.compile(r"^\s*(-\w+\s*\d*(\s+|$))+")
 SHELL = {"run_line_magic", "run_cell_magic", "system", "getoutput"}
@@ -116,7 +119,7 @@ def _imports(sources: tuple[str, ...]) -> dict[str, frozenset[str]]:
 
 
 def _is_class(dotted: str) -> bool:
-    return dotted.rpartition(".")[2][:1].isupper()
+    return dotted in OVER_MEMORY or dotted.rpartition(".")[2][:1].isupper()
 
 
 def _meant(node: ast.AST, imports: Mapping[str, Set[str]]) -> list[str]:
@@ -195,9 +198,9 @@ class _Reader(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.given(node.name, node)
-        for outside in (*node.decorator_list, node.args, node.returns):
-            if outside:
-                self.visit(outside)
+        for outside in (*node.decorator_list, node.args):
+            self.visit(outside)
+        self.annotated(node.returns)
         self.inside(node, node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -265,7 +268,7 @@ class _Reader(ast.NodeVisitor):
             and not self.scopes
             and not self.in_class
             and (meant := self.meant(node.value))
-            and all(map(is_module, meant))
+            and all(is_module(dotted) or dotted in OVER_MEMORY for dotted in meant)
         ):
             self.visit_inner(node.value)  # another name for it
             return
@@ -290,6 +293,8 @@ class _Reader(ast.NodeVisitor):
                 self.note(dotted, HANDS, node)
             elif outside := beyond(dotted):
                 self.note(outside, LEADS, node)
+            elif dotted in OVER_MEMORY:
+                self.note(dotted, LEADS, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         meant = self.meant(node)
@@ -300,6 +305,10 @@ class _Reader(ast.NodeVisitor):
                 self.note(dotted, CHANGES, node)
             elif is_module(dotted) or dotted in CAREFUL:
                 self.note(dotted, HANDS, node)
+            elif dotted in OVER_MEMORY:
+                self.note(dotted, LEADS, node)
+        if _is_kind(node):
+            self.note(node.attr, MAKES_KINDS, node)
         if isinstance(node.ctx, ast.Store | ast.Del) and _is_dunder(node.attr):
             self.note(node.attr, CHANGES, node)
         self.visit_inner(node)
@@ -309,7 +318,7 @@ class _Reader(ast.NodeVisitor):
         while isinstance(node, ast.Attribute):
             self.attribute(node.attr, node)
             node = node.value
-        if not (isinstance(node, ast.Name) and node.id in self.imports):
+        if not (isinstance(node, ast.Name) and node.id in self.imports) and not self.is_asked_about(node):
             self.visit(node)
 
     def attribute(self, name: str, node: ast.AST) -> None:
@@ -331,8 +340,46 @@ class _Reader(ast.NodeVisitor):
         operators = [None, *node.ops]
         for operator, each in zip(operators, [node.left, *node.comparators], strict=True):
             looked_up = isinstance(operator, ast.In | ast.NotIn) and self.meant(each) == ["sys.modules"]
-            if not (looked_up or _is_type(each)):  # "google.colab" in sys.modules, kind is type
+            if not (looked_up or self.is_asked_about(each)):  # "google.colab" in sys.modules
                 self.visit(each)
+
+    def is_asked_about(self, node: ast.expr) -> bool:
+        """Reads an expression that gives a class where nobody can keep it; False if it is no such."""
+        if _is_type(node) or ((meant := self.meant(node)) and OVER_MEMORY.issuperset(meant)):
+            return True
+        if isinstance(node, ast.Tuple | ast.List):
+            for each in node.elts:
+                if not self.is_asked_about(each):
+                    self.visit(each)
+            return True
+        if _is_kind(node):
+            self.visit(node.value if isinstance(node, ast.Attribute) else node.args[0])  # type: ignore[attr-defined]
+            return True
+        return False
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
+        if not self.is_asked_about(node.value):
+            self.visit(node.value)
+        if node.format_spec:
+            self.visit(node.format_spec)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        self.annotated(node.annotation)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.target)
+        self.annotated(node.annotation)
+        if node.value:
+            self.visit(node.value)
+
+    def annotated(self, node: ast.expr | None) -> None:
+        """Reads an annotation; the classes in it are kept where nobody gets at them."""
+        if isinstance(node, ast.BinOp | ast.Subscript | ast.Tuple | ast.List):
+            for part in ast.iter_child_nodes(node):
+                if isinstance(part, ast.expr):
+                    self.annotated(part)
+        elif node and not self.is_asked_about(node):
+            self.visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and "module://" in node.value:
@@ -343,12 +390,14 @@ class _Reader(ast.NodeVisitor):
             self.magic(node)
             return
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if _makes_a_class(node):
-            self.note("type", MAKES_KINDS, node)
         if _is_type(node.func):
-            pass
-        elif isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
-            given = [each for each in given if not _is_type(each)]
+            self.note("type", MAKES_KINDS, node)  # where it is not asked about
+        elif _is_kind(node.func):
+            if len(node.args) > 2 or _is_starred(node.args) or not all(k.arg for k in node.keywords):
+                self.note("type", MAKES_KINDS, node)
+            self.is_asked_about(node.func)
+        elif isinstance(node.func, ast.Name) and node.func.id in ASKING:
+            given = [each for each in given if not self.is_asked_about(each)]
         elif isinstance(node.func, ast.Name) and node.func.id in BY_TEXT and not self.is_own(node.func.id):
             self.by_text(node.func.id, node)
             if node.args and self.meant(node.args[0]):
@@ -359,6 +408,9 @@ class _Reader(ast.NodeVisitor):
             self.visit(node.func)
         for each in given:
             self.visit(each)
+        for keyword in node.keywords:
+            if keyword.arg in ("buf", "buffer"):
+                self.note(keyword.arg, LEADS, node)
 
     def by_text(self, reader: str, node: ast.Call) -> None:
         """Reads a call of `getattr`, `setattr` or `open`, whose text should stand there."""
@@ -420,12 +472,11 @@ def _is_type(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "type"
 
 
-def _makes_a_class(node: ast.Call) -> bool:
-    """Whether `type`, or what it gives for a class, may be called with a name, bases and attributes."""
-    kind = isinstance(node.func, ast.Attribute) and node.func.attr == "__class__"
-    kind = kind or (isinstance(node.func, ast.Call) and _is_type(node.func.func))
-    several = len(node.args) == 3 or _is_starred(node.args)
-    return (kind and several) or (_is_type(node.func) and (len(node.args) != 1 or _is_starred(node.args)))
+def _is_kind(node: ast.expr) -> bool:
+    """Whether it is ``type(x)`` or ``x.__class__``."""
+    if isinstance(node, ast.Call):
+        return _is_type(node.func) and len(node.args) == 1 and not _is_starred(node.args)
+    return isinstance(node, ast.Attribute) and node.attr == "__class__"
 
 
 def _is_dunder(name: str) -> bool:

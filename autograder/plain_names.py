@@ -126,6 +126,8 @@ RESERVED = (
         *(
             "FileIO",
             "ForwardRef",
+            "annotation",
+            "return_annotation",
             "cffi",
             "fdopen",
             "func",
@@ -170,6 +172,8 @@ HONEST = {
 GIVEN = HONEST | {"__all__", "__author__", "__del__", "__slots__"}
 """Those that a notebook may give to something of its own. Others speak to a library: numpy takes what is said
 by ``__array_interface__``, or by ``__getattr__`` for it, for a place in the memory."""
+OVER_MEMORY = {f"numpy.{name}" for name in ("chararray", "memmap", "ndarray", "recarray")}
+"""Classes that take bytes for what they are told, also for places of objects: asked about, never called."""
 MIXED_IN = {"abc.ABC", "typing.Generic", "typing.Protocol"}
 """What a class may have beside another base. With more it may be two things at once, a module and a dict."""
 

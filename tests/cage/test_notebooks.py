@@ -251,6 +251,22 @@ def test_an_honest_line_does_not_end_its_cell(grade_notebook, line):
     assert scores(verdict)["softmax"] == 3
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plt.rcParams['figure.hooks'] = ['mine:f']; plt.figure()",
+        "plt.savefig('a', backend='module' + '://mine')",
+    ],
+)
+def test_matplotlib_imports_nothing_of_a_students(grade_notebook, line):
+    notebook = submission()
+    written = "open('mine.py', 'w').write('print(3 * 4)'); import matplotlib.pyplot as plt"
+    notebook["cells"].insert(1, cell("code", f"{written}; {line}"))
+    outputs = json.dumps(grade_notebook(notebook).notebook["cells"][1]["outputs"])
+    assert "matplotlib may not import mine" in outputs
+    assert "12" not in outputs
+
+
 @pytest.mark.parametrize("first", ["%%bash\nls", "%%writefile mine.py\nx = 1"])
 def test_an_honest_cell_is_gone_over(grade_notebook, first):
     notebook = submission()

@@ -106,9 +106,22 @@ TOLD = {
     "__reduce__": ["class A:\n    def __reduce__(self): return B, (), {name: {}}"],
     "A": ["class A(nn.Module, dict): pass", "class A(metaclass=f): pass"],
     "type": [
+        "raise TypeError('not', type(x))",
         *("type('A', (), {name: {}})", "type(*how)", "map(type, names, bases, dicts)", "T = type"),
+        *("kind = type(x)", "f(type(x))", "type(x)((1,), object, text)", "x.__class__(*how)"),
         *("class M(type): pass", "type(A)('A', (), {name: {}})", "A.__class__('A', (), {name: {}})"),
     ],
+    "numpy.ndarray": [
+        "import numpy as np\nnp.ndarray((1,), object, text)",
+        "import numpy as np\nkind = np.ndarray\nkind((1,), object, text)",
+        "import numpy as np\nkinds = [np.ndarray]",
+        "import numpy as np\nlist[np.ndarray]",
+        "from numpy import ndarray\nclass A(ndarray): pass",
+    ],
+    "numpy.memmap": ["import numpy as np\nnp.memmap(f, object)"],
+    "buffer": ["kind((1,), object, buffer=text)", "type(x)((1,), object, buffer=text)"],
+    "__class__": ["kind = x.__class__", "f(x.__class__)"],
+    "annotation": ["inspect.signature(f).parameters['x'].annotation"],
     "dataclasses.field": ["from dataclasses import field\nf = field(); f.name = text"],
     "dataclasses.fields": ["import dataclasses\ndataclasses.fields(A)[0].name = text"],
     "types.SimpleNamespace": ["from types import SimpleNamespace as N\nN(**{name: {}})"],
@@ -158,7 +171,9 @@ import tfcore.attention; from tfcore.data import VOCABULARY
 exit()
 import matplotlib.pyplot as plt; plt.rcParams["font.size"] = 3; plt.style.use("ggplot"); plt.cm.viridis(3)
 class A: __slots__ = ("a",)
-class A(Generic[T]): pass; type(self)(3, x, eps=1e-5); type(x) is type; isinstance(x, type); x.__class__(3)
+import numpy as np; isinstance(x, (np.ndarray, float)); f"{type(x)}"; type(x).__name__; print(type(x))
+import numpy as np; f = lambda: type(x) in (int, np.ndarray); x: np.ndarray | None = None
+class A(Generic[T]): pass; type(self)(3, eps=1e-5); type(x) is type; isinstance(x, type); x.__class__(3)
 from abc import ABC; class_ = 1
 import torch; torch.compile(f, mode="default")
 x = = 2 +
@@ -166,9 +181,14 @@ if True
 """
 
 
-@pytest.mark.parametrize(
-    "source", [*PLAIN.strip().splitlines(), "%%timeit -n 10\nf(x)", "%load_ext autoreload"]
+PLAIN_CELLS = (
+    "%%timeit -n 10\nf(x)",
+    "%load_ext autoreload",
+    "import numpy as np\nArray = np.ndarray\ndef f(x: Array, y: dict[str, list[Array]]) -> Array: return x",
 )
+
+
+@pytest.mark.parametrize("source", [*PLAIN.strip().splitlines(), *PLAIN_CELLS])
 def test_what_honest_code_says_is_plain(source):
     found = plain.obscure([source])
     assert found == {} or source.startswith("x = =")
