@@ -197,6 +197,11 @@ def _ways() -> frozenset[str]:
     return frozenset(name.rsplit(".", n)[0] for name in names for n in range(1, name.count(".") + 1))
 
 
+def roots() -> list[str]:
+    """The packages that may be used."""
+    return sorted({name.partition(".")[0] for name in (*_inner(), *PARTS)})
+
+
 def is_module(dotted: str) -> bool:
     return dotted in _inner() or dotted in PARTS or dotted in _ways()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib
 import io
 import os
 import signal
@@ -21,8 +20,6 @@ import torch
 from IPython.core.displayhook import CapturingDisplayHook
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
-from matplotlib import backend_bases
-from matplotlib.backends import registry
 from traitlets.config import Config
 
 from . import calling, meters, probes, served, stand_ins, watch, wire  # noqa: F401  meters: imported once
@@ -89,16 +86,6 @@ class Shell(InteractiveShell):
         return []
 
 
-class Drawing:
-    """Imports what matplotlib is told to by name in its settings, if that is matplotlib's own."""
-
-    @staticmethod
-    def import_module(name: str) -> Any:
-        if name.partition(".")[0] not in ("matplotlib", "matplotlib_inline"):
-            raise ImportError(f"matplotlib may not import {name} here")
-        return importlib.import_module(name)
-
-
 def make_shell() -> InteractiveShell:
     """The shell that every child inherits, without history and its thread."""
     torch.set_num_threads(1)
@@ -109,8 +96,6 @@ def make_shell() -> InteractiveShell:
     shell: InteractiveShell = Shell.instance(config=config)
     torch.rand(8).half()  # what looks the processor up must do so before the walls stand
     _draw_once()
-    for module in (plt, backend_bases, registry):
-        vars(module)["importlib"] = Drawing
     watch.note_switches()
     watch.copy_alike()
     stand_ins.put_up(shell)

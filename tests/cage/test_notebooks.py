@@ -252,19 +252,26 @@ def test_an_honest_line_does_not_end_its_cell(grade_notebook, line):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("name", "line"),
     [
-        "plt.rcParams['figure.hooks'] = ['mine:f']; plt.figure()",
-        "plt.savefig('a', backend='module' + '://mine')",
+        ("mine", "plt.rcParams['figure.hooks'] = ['mine:f']; plt.figure()"),
+        ("mine", "plt.savefig('a', backend='module' + '://mine')"),
+        ("mine/__init__", "plt.style.use('mine.x')"),
+        ("ipywidgets", "import ipywidgets"),
+        (
+            "wave",
+            "import sys; sys.path.insert(0, '.'); from IPython.display import Audio; Audio([0.1], rate=8000)",
+        ),
     ],
 )
-def test_matplotlib_imports_nothing_of_a_students(grade_notebook, line):
+def test_no_library_imports_a_students_file(grade_notebook, name, line):
+    """Nobody reads what the file says, as long as its name stands in no import."""
     notebook = submission()
-    written = "open('mine.py', 'w').write('print(3 * 4)'); import matplotlib.pyplot as plt"
-    notebook["cells"].insert(1, cell("code", f"{written}; {line}"))
+    write = f"import pathlib; at = pathlib.Path('{name}.py'); at.parent.mkdir(exist_ok=True)"
+    write += "; at.write_text('print(3 * 4)')"
+    notebook["cells"].insert(1, cell("code", f"{write}; import matplotlib.pyplot as plt; {line}"))
     outputs = json.dumps(grade_notebook(notebook).notebook["cells"][1]["outputs"])
-    assert "matplotlib may not import mine" in outputs
-    assert "12" not in outputs
+    assert "12\\n" not in outputs
 
 
 @pytest.mark.parametrize("first", ["%%bash\nls", "%%writefile mine.py\nx = 1"])
