@@ -17,7 +17,7 @@ from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.session import Limits
 
 COURSE = Path(__file__).resolve().parents[2]
-LIMITS = Limits(cell_seconds=0.5, call_seconds=0.5, total_seconds=30, memory_bytes=1 << 30)
+LIMITS = Limits(cell_seconds=1, call_seconds=0.5, total_seconds=30, memory_bytes=1 << 29)
 ANSWER = 2
 
 
