@@ -26,6 +26,16 @@ OFFLINE = [
 
 
 @pytest.fixture(scope="session")
+def packages() -> None:
+    """What the extensions use of npm, installed where no book has been built yet."""
+    import build
+
+    book = build.Book(ROOT)
+    with build.alone(book):
+        build.install_packages(book)
+
+
+@pytest.fixture(scope="session")
 def html() -> Path:
     """The folder of the built book, brought up to date."""
     run = subprocess.run([sys.executable, ROOT / "book" / "build.py"], capture_output=True, text=True)

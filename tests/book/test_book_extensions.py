@@ -57,7 +57,7 @@ Build = Callable[[str], tuple[int, str, str]]
 
 
 @pytest.fixture
-def build_page(tmp_path: Path) -> Build:
+def build_page(tmp_path: Path, packages: None) -> Build:
     """Builds one page by the book's extensions, warnings as errors: exit code, warnings, HTML."""
     (tmp_path / "widgets").mkdir()
     (tmp_path / "widgets" / "dial.js").write_text(WIDGET_JS)
