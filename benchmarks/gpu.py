@@ -30,7 +30,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from tfcore.attention import attention
-from tfcore.generate import generate
+from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.generate import CompiledDecoder, generate
 from tfcore.models import Decoder
 from tfcore.models.presets import preset
 from tfcore.train import decay_groups
@@ -123,22 +124,44 @@ def training(batch: int = 12, length: int = 1024) -> Iterator[Contest]:
 
 
 def generation(prompt_len: int = 16, new: int = 256) -> Iterator[Contest]:
-    """Greedy text of one sequence, from GPT-2 124M with drawn weights."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+    """Greedy text of one sequence, with drawn weights: GPT-2 124M, and a Llama of 0.85B."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-    prompt = torch.randint(50_000, (1, prompt_len), device=DEVICE)
-    ours = Decoder(preset("gpt2")).to(DEVICE, DTYPE).eval()
-    theirs = GPT2LMHeadModel(GPT2Config(eos_token_id=None)).to(DEVICE, DTYPE).eval()
-    mask = torch.ones_like(prompt)
+    gpt2 = GPT2LMHeadModel(GPT2Config(eos_token_id=None))
+    yield texts("GPT-2 124M", Decoder(preset("gpt2")), gpt2, prompt_len, new)
+    sizes = {"vocab_size": 32_000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 16}
+    shape = LlamaConfig(**sizes, num_attention_heads=16, num_key_value_heads=4, eos_token_id=None)
+    block = BlockConfig(
+        AttentionConfig(2048, 16, num_kv_heads=4, bias=False),
+        d_ff=5632,
+        gated=True,
+        activation="silu",
+        norm="rms",
+        ffn_bias=False,
+    )
+    llama = Decoder(ModelConfig(32_000, 16, block, PositionConfig("rope"), tied=False))
+    yield texts("Llama 0.85B", llama, LlamaForCausalLM(shape), prompt_len, new)
+
+
+def texts(name: str, ours: Decoder, theirs: nn.Module, prompt_len: int, new: int) -> Contest:
+    """What a user would call to have a text written; only lengths are compared, as weights differ."""
+    prompt = torch.randint(30_000, (1, prompt_len), device=DEVICE)
+    ours, theirs = ours.to(DEVICE, DTYPE).eval(), theirs.to(DEVICE, DTYPE).eval()
+    compiled = CompiledDecoder(ours)
+
+    def transformers(**options: str) -> Callable[[], torch.Size]:
+        fixed = {"max_new_tokens": new, "do_sample": False, "pad_token_id": 0}
+        mask = torch.ones_like(prompt)
+        return lambda: theirs.generate(prompt, attention_mask=mask, **fixed, **options).shape
+
     runs = {
-        "transformers, dynamic cache": lambda: (
-            theirs.generate(
-                prompt, attention_mask=mask, max_new_tokens=new, do_sample=False, pad_token_id=0
-            ).shape
-        ),
-        "tfcore": lambda: generate(ours, prompt, new).shape,  # texts differ, as weights do
+        "transformers, dynamic cache": transformers(),
+        "transformers, static cache, compiled": transformers(cache_implementation="static"),
+        "tfcore": lambda: generate(ours, prompt, new).shape,
+        "tfcore, compiled": lambda: generate(compiled, prompt, new).shape,
     }
-    yield Contest(f"{new} new tokens", runs, new / 1e3, "k tokens/s")
+    rivals = {"tfcore, compiled": "transformers, static cache, compiled"}
+    return Contest(f"{new} new tokens, {name}", runs, new / 1e3, "k tokens/s", rivals)
 
 
 GROUPS: dict[str, Callable[[], Iterator[Contest]]] = {

@@ -4,7 +4,8 @@ A layer's cache takes the keys and values of the new tokens and gives back those
 to, oldest first, the new ones last: so attention's default positions are right whatever kind of cache it is.
 
 Read the files in this order: ``protocol.py`` (what a cache must do), ``growing.py`` (the simplest),
-``preallocated.py`` (the usual), ``sliding.py``, ``quantized.py``, ``model.py`` (the caches of all layers).
+``preallocated.py`` (the usual), ``sliding.py``, ``quantized.py``, ``model.py`` (the caches of all layers),
+``static.py`` (what a compiled step makes of the usual one).
 """
 
 from tfcore.cache.growing import GrowingCache
@@ -13,6 +14,7 @@ from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import KeysAndValues, LayerCache
 from tfcore.cache.quantized import QuantizedCache, dequantize_kv, quantize_kv
 from tfcore.cache.sliding import SlidingWindowCache
+from tfcore.cache.static import StaticCache, StaticLayer
 
 __all__ = [
     "Cache",
@@ -22,6 +24,8 @@ __all__ = [
     "LayerCache",
     "QuantizedCache",
     "SlidingWindowCache",
+    "StaticCache",
+    "StaticLayer",
     "dequantize_kv",
     "make_cache",
     "quantize_kv",

@@ -55,6 +55,12 @@ class Cache:
             )
         return min(layer.visible(num_new) for layer in self.layers)
 
+    def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " T"], Int[Tensor, " T_k"]]:
+        """Say where this many new tokens will stand, and the keys that they will see."""
+        end = self.length + num_new
+        begin = end - self.visible(num_new)
+        return torch.arange(self.length, end, device=device), torch.arange(begin, end, device=device)
+
     def note_padding(
         self, padding: Bool[Tensor, "B T"] | None, batch: int, num_new: int, device: torch.device
     ) -> Bool[Tensor, "B length"] | None:

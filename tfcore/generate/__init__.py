@@ -2,16 +2,18 @@
 
 Read the files in this order: ``sampling.py`` (from logits to a token), ``reader.py`` (each token is read
 once), ``loop.py`` (token by token), ``beam.py`` (several texts side by side), ``speculative.py`` (several
-tokens per call), ``translate.py`` (from a source).
+tokens per call), ``compiled.py`` (a step as one program), ``translate.py`` (from a source).
 """
 
 from tfcore.generate.beam import beam_search
+from tfcore.generate.compiled import CompiledDecoder
 from tfcore.generate.loop import generate
 from tfcore.generate.sampling import filter_logits, token_probabilities
 from tfcore.generate.speculative import speculative_accept, speculative_generate
 from tfcore.generate.translate import Conditioned, translate
 
 __all__ = [
+    "CompiledDecoder",
     "Conditioned",
     "beam_search",
     "filter_logits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache import Cache
+from tfcore.cache import Cache, StaticCache
 from tfcore.config import ModelConfig
 from tfcore.models.stack import Head, Stack
 
@@ -37,7 +37,7 @@ class Decoder(nn.Module):
     def forward(
         self,
         tokens: Int[Tensor, "B T"],
-        cache: Cache | None = None,
+        cache: Cache | StaticCache | None = None,
         padding: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T V"]:
         """Compute the logits of the next token at every place.

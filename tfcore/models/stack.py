@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache import Cache, KeysAndValues, make_cache
+from tfcore.cache import Cache, KeysAndValues, StaticCache, make_cache
 from tfcore.config import ModelConfig
 from tfcore.layers import DecoderBlock, TransformerBlock, make_norm
+from tfcore.looking import can_look
 from tfcore.positions import Positions
 
 GAPS_ALLOWED = ("none", "sinusoidal", "learned", "rope")  # positions that are counted by real tokens
@@ -58,7 +59,7 @@ class Stack(nn.Module):
         segments: Int[Tensor, "B T"] | None = None,
         memory: Sequence[Tensor | KeysAndValues] | None = None,
         memory_padding: Bool[Tensor, "B T_k"] | None = None,
-        cache: Cache | None = None,
+        cache: Cache | StaticCache | None = None,
     ) -> Float[Tensor, "B T d_model"]:
         """Run the blocks one after the other.
 
@@ -74,17 +75,17 @@ class Stack(nn.Module):
         Returns:
             Hidden states, (B, T, d_model).
         """
-        batch, num_new = _check_tokens(tokens, self.config.vocab_size)
+        batch, num_new = check_tokens(tokens, self.config.vocab_size)
         _check_padding("padding", padding, (batch, num_new))
         self._check_beside(tokens, segments, memory, memory_padding, cache)
-        start = 0 if cache is None else cache.length
-        num_keys = num_new if cache is None else cache.visible(num_new)
-        q_pos = torch.arange(start, start + num_new, device=tokens.device)
-        k_pos = torch.arange(start + num_new - num_keys, start + num_new, device=tokens.device)
+        if cache is None:
+            q_pos = k_pos = torch.arange(num_new, device=tokens.device)
+        else:
+            q_pos, k_pos = cache.places(num_new, tokens.device)
         real = padding if cache is None else cache.note_padding(padding, batch, num_new, tokens.device)
         self._check_gaps(real)
         positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]
-        mask = None if real is None else real[:, None, None, -num_keys:]
+        mask = None if real is None else real[:, None, None, -len(k_pos) :]
         memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]
 
         x = self.embedding(tokens)
@@ -122,8 +123,8 @@ class Stack(nn.Module):
     def _check_gaps(self, real: Tensor | None) -> None:
         """Refuse padding between real tokens where distances are counted, which would count it too."""
         kind, window = self.config.positions.kind, self.config.block.attention.window
-        if real is None or real.device.type != "cpu" or (window is None and kind in GAPS_ALLOWED):
-            return  # on other devices a look would wait
+        if real is None or not can_look(real) or (window is None and kind in GAPS_ALLOWED):
+            return
         begins = real & ~F.pad(real, (1, 0))[:, :-1]
         if (begins.sum(dim=1) > 1).any():
             raise ValueError(
@@ -137,7 +138,7 @@ class Stack(nn.Module):
         segments: Tensor | None,
         memory: Sequence[Tensor | KeysAndValues] | None,
         memory_padding: Tensor | None,
-        cache: Cache | None,
+        cache: Cache | StaticCache | None,
     ) -> None:
         """Hold what comes beside the tokens against the blocks: none of it may go unused or be made up."""
         layers = self.config.num_layers
@@ -219,13 +220,18 @@ def _initialise(stack: Stack) -> None:
             nn.init.zeros_(parameter)
 
 
-def _check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
+def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
+    """Refuse what are no token ids (B, T); else give B and T.
+
+    >>> check_tokens(torch.tensor([[7, 1, 4]]), vocab_size=50)
+    (1, 3)
+    """
     if tokens.ndim != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
         raise ValueError(
             f"expected token ids as whole numbers of shape (B, T) with T of 1 or more, got {tokens.dtype} "
             f"{tuple(tokens.shape)}; a single sequence goes in as tokens[None]"
         )
-    if tokens.device.type == "cpu" and tokens.numel():
+    if tokens.numel() and can_look(tokens):
         low, high = int(tokens.min()), int(tokens.max())
         if low < 0 or high >= vocab_size:
             raise ValueError(

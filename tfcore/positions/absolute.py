@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tfcore.config import Layout
+from tfcore.looking import can_look
 from tfcore.positions.rotary import inverse_frequencies
 
 
@@ -51,7 +52,7 @@ def look_up(table: Float[Tensor, "max_len d"], positions: Int[Tensor, "*batch T"
     >>> print(look_up(torch.eye(3), torch.tensor([2])))
     tensor([[0., 0., 1.]])
     """
-    if positions.numel() and positions.device.type == "cpu":  # elsewhere a look would wait for the device
+    if positions.numel() and can_look(positions):
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= table.shape[0]:
             raise ValueError(

@@ -1,0 +1,139 @@
+"""The usual cache as a compiled step sees it: no shape changes, and where it stands is a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from tfcore.cache.model import Cache
+from tfcore.cache.preallocated import KVCache
+from tfcore.cache.protocol import KeysAndValues
+
+
+class StaticLayer(nn.Module):
+    r"""Room for the keys and values of one layer, of which attention sees all at every step.
+
+    $K_\ell \leftarrow k$; what is not filled yet a mask has to hide.
+
+    Args:
+        keys: (B, H_kv, max_len, d_head).
+        values: likewise.
+        place: where the new token goes, (1,).
+
+    >>> layer = StaticLayer(torch.zeros(2, 3, 8, 4), torch.zeros(2, 3, 8, 4), torch.tensor([5]))
+    >>> k, v = layer.update(torch.ones(2, 3, 1, 4), torch.ones(2, 3, 1, 4))
+    >>> print(k.shape, k[0, 0, :, 0])
+    torch.Size([2, 3, 8, 4]) tensor([0., 0., 0., 0., 0., 1., 0., 0.])
+    """
+
+    keys: Tensor
+    values: Tensor
+    place: Tensor
+
+    def __init__(self, keys: Tensor, values: Tensor, place: Int[Tensor, " 1"]) -> None:
+        super().__init__()
+        self.register_buffer("keys", keys)
+        self.register_buffer("values", values)
+        self.register_buffer("place", place)
+
+    def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Write the keys and values of one new token, (B, H_kv, 1, d_head), to its place."""
+        self.keys.index_copy_(2, self.place, k)
+        self.values.index_copy_(2, self.place, v)
+        return self.keys, self.values
+
+
+class StaticCache(nn.Module):
+    """Static layers for steps of one token, and which of their places may be seen.
+
+    A number that changes from step to step would be compiled into the program, and compiled anew each time;
+    so would a view that grows. Here both are the same at every step. A module's buffers also stay where they
+    are, as a CUDA graph needs.
+
+    Args:
+        like: a preallocated cache, whose shape this one has.
+
+    Raises:
+        ValueError: another kind of cache.
+
+    From: the static caches of gpt-fast and transformers.
+
+    >>> cache = Cache([KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)])
+    >>> static = StaticCache(cache)
+    >>> static.take(cache)
+    >>> static.real[1, 0] = False
+    >>> print(static.place.fill_(2), static.note_padding(None, 2, 1, torch.device("cpu")).int()[1])
+    tensor([2]) tensor([0, 1, 1, 0, 0, 0, 0, 0], dtype=torch.int32)
+    """
+
+    place: Tensor
+    real: Tensor
+
+    def __init__(self, like: Cache) -> None:
+        super().__init__()
+        layers = preallocated_layers(like)
+        batch, _, max_len, _ = layers[0].keys.shape
+        device = layers[0].keys.device
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long, device=device))
+        self.register_buffer("real", torch.ones(batch, max_len, dtype=torch.bool, device=device))
+        self.layers = nn.ModuleList(
+            StaticLayer(torch.zeros_like(layer.keys), torch.zeros_like(layer.values), self.place)
+            for layer in layers
+        )
+
+    def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " 1"], Int[Tensor, " max_len"]]:
+        """Say where the new token stands, and each key."""
+        return self.place, torch.arange(self.real.shape[1], device=device)
+
+    def note_padding(
+        self, padding: Bool[Tensor, "B 1"] | None, batch: int, num_new: int, device: torch.device
+    ) -> Bool[Tensor, "B max_len"]:
+        """Say which tokens are real: none that is still to come."""
+        return self.real & (self.places(num_new, device)[1] <= self.place)
+
+    def _pairs(self, cache: Cache) -> Iterator[tuple[StaticLayer, KVCache]]:
+        return zip(cast(Iterable[StaticLayer], self.layers), preallocated_layers(cache), strict=True)
+
+    def fits(self, cache: Cache) -> bool:
+        """Tell whether a cache has the shape of this one."""
+        return all(_kind(ours.keys) == _kind(theirs.keys) for ours, theirs in self._pairs(cache))
+
+    def holds(self, cache: Cache) -> bool:
+        """Tell whether what a cache keeps is kept here."""
+        pairs = self._pairs(cache)
+        return all(ours.keys is theirs.keys and ours.values is theirs.values for ours, theirs in pairs)
+
+    def take(self, cache: Cache) -> None:
+        """Keep from now on what a cache keeps: both read and write the same tensors."""
+        for ours, theirs in self._pairs(cache):
+            theirs.keys, theirs.values = ours.keys.copy_(theirs.keys), ours.values.copy_(theirs.values)
+
+    @staticmethod
+    def leave(cache: Cache) -> None:
+        """Give a cache tensors of its own again, so that another one can be taken."""
+        for layer in preallocated_layers(cache):
+            layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
+
+
+def preallocated_layers(cache: Cache) -> list[KVCache]:
+    """Give the layers of a cache whose room was made at once, or say that it is of another kind.
+
+    >>> print(len(preallocated_layers(Cache([KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)]))))
+    1
+    """
+    layers = [layer for layer in cache.layers if isinstance(layer, KVCache)]
+    if len(layers) < len(cache.layers):
+        kinds = ", ".join(sorted({type(layer).__name__ for layer in cache.layers}))
+        raise ValueError(
+            f"expected a cache whose shape does not change, a KVCache for each layer, got {kinds}; "
+            "make one with new_cache of the compiled model"
+        )
+    return layers
+
+
+def _kind(x: Float[Tensor, "*shape"]) -> tuple[torch.Size, torch.dtype, torch.device]:
+    return x.shape, x.dtype, x.device
