@@ -25,7 +25,7 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
         sources: the submission's code, cell by cell; one that does not parse hides no other.
         function: the name of the exercise's function.
         forbidden: dotted names; ``scipy.special.softmax`` forbids any ``softmax`` of the package ``scipy``, a
-            bare ``tfcore`` the whole package.
+            bare ``tfcore`` the whole package, ``torch.distributions.*`` all that begins so.
     """
     definitions, imports = _read(sources)
     for name, own, dotted_names in _reached(definitions, function):
@@ -216,6 +216,8 @@ def _is_getattr(call: ast.Call) -> bool:
 def _hit(dotted: str, forbidden: tuple[str, ...]) -> str | None:
     package, last = dotted.split(".")[0], dotted.split(".")[-1]
     for name in forbidden:
+        if name.endswith(".*") and dotted.startswith(name[:-1]):
+            return dotted
         if package == name or (
             package == name.split(".")[0] and last == name.split(".")[-1] and "." in dotted
         ):

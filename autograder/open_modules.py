@@ -20,13 +20,13 @@ OPEN = {
     "threading time",
     "matplotlib.ticker": "cbook itertools locale logging math mpl mtransforms np string",
     "numpy": "char conftest core ctypeslib distutils dtypes emath exceptions f2py matlib matrixlib "
-    "polynomial rec strings tests version",
-    "numpy.fft": "tests",
-    "numpy.linalg": "lapack_lite tests",
-    "numpy.ma": "core extras mrecords tests testutils",
-    "numpy.random": "bit_generator mtrand tests",
+    "polynomial rec strings test tests version",
+    "numpy.fft": "test tests",
+    "numpy.linalg": "lapack_lite test tests",
+    "numpy.ma": "core extras mrecords test tests testutils",
+    "numpy.random": "bit_generator mtrand test tests",
     "numpy.typing": "mypy_plugin tests",
-    "scipy.special": "add_newdocs basic cython_special orthogonal sf_error specfun spfun_stats tests",
+    "scipy.special": "add_newdocs basic cython_special orthogonal sf_error specfun spfun_stats test tests",
     "time": "",
     "torch": "accelerator ao builtins classes compiler contrib cpp cpu ctypes distributed export functional "
     "functools futures fx glob hub importlib inspect jit library masked math monitor mps mtia "

@@ -18,14 +18,18 @@ from autograder.plain_names import (
     ABSENT,
     BY_TEXT,
     CAREFUL,
+    DECORATES,
+    ENVIRONMENT,
     GIVEN,
     HONEST,
+    INHERITED,
     INSIDES,
     MIXED_IN,
     OVER_MEMORY,
     PUBLIC,
     READERS,
     RESERVED,
+    SETTINGS,
     SWITCHES,
     beyond,
     is_module,
@@ -64,6 +68,9 @@ OUTPUTS = re.compile(r"_{1,3}\d*|_i{1,3}\d*")
 OPTIONS = re.compile(r"^\s*(-\w+\s*\d*(\s+|$))+")
 SHELL = {"run_line_magic", "run_cell_magic", "system", "getoutput"}
 
+MOST_MEANINGS = 20
+"""Of one name. What has more is told."""
+
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Found = tuple[str, str, int]
 """A name, what it does, and the number of its line."""
@@ -80,6 +87,9 @@ def obscure(sources: list[str], given: Iterable[str] = ()) -> dict[str, str]:
     everything = tuple(dict.fromkeys([*sources, *ours]))
     imports, private = _imports(everything), _private(everything)
     found: dict[str, str] = {}
+    for name, meant in imports.items():
+        if len(meant) >= MOST_MEANINGS:
+            found[name] = f"`{name}` stands for {len(meant)} things that were imported"
     for source in sources:
         if source in ours:
             continue
@@ -109,17 +119,30 @@ def _imports(sources: tuple[str, ...]) -> dict[str, frozenset[str]]:
         for node in nodes
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     ]
-    before = -1
-    while before != (before := sum(map(len, imports.values()))):  # F = torch.nn.functional; f = F
-        for name, value in aliases:
-            meant = {dotted for dotted in _meant(value, imports) if is_module(dotted) or _is_class(dotted)}
-            if meant:
-                imports.setdefault(name, set()).update(meant)
+    of_root: dict[str, list[tuple[str, ast.expr]]] = {}
+    for name, value in aliases:
+        of_root.setdefault(_root(value), []).append((name, value))
+    waiting = list(imports)
+    while waiting:  # F = torch.nn.functional; f = F
+        for name, value in of_root.get(waiting.pop(), ()):
+            meant = {d for d in _meant(value, imports) if is_module(d) or _is_class(d)}
+            known = imports.setdefault(name, set())
+            if len(known) < MOST_MEANINGS and not meant <= known:
+                known |= meant
+                waiting.append(name)
     return {name: frozenset(meant) for name, meant in imports.items()}
 
 
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def _is_class(dotted: str) -> bool:
-    return dotted in OVER_MEMORY or dotted.rpartition(".")[2][:1].isupper()
+    """Whether a name reads like that of a class; ``torch.Tensor.T`` is an attribute of one."""
+    *before, last = dotted.split(".")
+    return dotted in OVER_MEMORY or (last[:1].isupper() and not any(name[:1].isupper() for name in before))
 
 
 def _meant(node: ast.AST, imports: Mapping[str, Set[str]]) -> list[str]:
@@ -198,8 +221,13 @@ class _Reader(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.given(node.name, node)
-        for outside in (*node.decorator_list, node.args):
-            self.visit(outside)
+        for decorator in node.decorator_list:
+            wraps = isinstance(decorator, ast.Call) and DECORATES in self.meant(decorator.func)
+            if wraps and len(decorator.args) == 1 and not decorator.keywords:  # type: ignore[attr-defined]
+                self.visit(decorator.args[0])  # type: ignore[attr-defined]
+            else:
+                self.visit(decorator)
+        self.visit(node.args)
         self.annotated(node.returns)
         self.inside(node, node.body)
 
@@ -228,7 +256,12 @@ class _Reader(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         before, self.in_class = self.in_class, True
         bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-        if node.keywords or sum(not MIXED_IN.intersection(self.meant(base)) for base in bases) > 1:
+        library = [dotted for base in bases for dotted in self.meant(base)]
+        if (
+            node.keywords
+            or sum(not MIXED_IN.intersection(self.meant(base)) for base in bases) > 1
+            or not all(dotted.startswith(INHERITED) for dotted in library)
+        ):
             self.note(node.name, MAKES_KINDS, node)
         self.generic_visit(node)
         self.in_class = before
@@ -257,7 +290,7 @@ class _Reader(ast.NodeVisitor):
                 self.note(name, HANDS, node)
             elif outside := beyond(name):
                 self.note(outside, LEADS, node)
-            elif name in CAREFUL or (self.in_class and is_module(name)):
+            elif name == ENVIRONMENT or name in CAREFUL or (self.in_class and is_module(name)):
                 self.note(name, HANDS, node)
             self.attribute(one.name, node)
 
@@ -295,6 +328,8 @@ class _Reader(ast.NodeVisitor):
                 self.note(outside, LEADS, node)
             elif dotted in OVER_MEMORY:
                 self.note(dotted, LEADS, node)
+            elif dotted == DECORATES:
+                self.note(dotted, CHANGES, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         meant = self.meant(node)
@@ -305,8 +340,12 @@ class _Reader(ast.NodeVisitor):
                 self.note(dotted, CHANGES, node)
             elif is_module(dotted) or dotted in CAREFUL:
                 self.note(dotted, HANDS, node)
+            elif f"{dotted}.".startswith(f"{ENVIRONMENT}."):
+                self.note(ENVIRONMENT, HANDS, node)
             elif dotted in OVER_MEMORY:
                 self.note(dotted, LEADS, node)
+            elif dotted == DECORATES:
+                self.note(dotted, CHANGES, node)
         if _is_kind(node):
             self.note(node.attr, MAKES_KINDS, node)
         if isinstance(node.ctx, ast.Store | ast.Del) and _is_dunder(node.attr):
@@ -316,7 +355,8 @@ class _Reader(ast.NodeVisitor):
     def visit_inner(self, node: ast.expr) -> None:
         """Reads a chain of attributes name by name; the module that it begins with is not handed on."""
         while isinstance(node, ast.Attribute):
-            self.attribute(node.attr, node)
+            if not any(map(is_module, self.meant(node))):
+                self.attribute(node.attr, node)
             node = node.value
         if not (isinstance(node, ast.Name) and node.id in self.imports) and not self.is_asked_about(node):
             self.visit(node)
@@ -339,7 +379,8 @@ class _Reader(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         operators = [None, *node.ops]
         for operator, each in zip(operators, [node.left, *node.comparators], strict=True):
-            looked_up = isinstance(operator, ast.In | ast.NotIn) and self.meant(each) == ["sys.modules"]
+            table = self.meant(each) in (["sys.modules"], [ENVIRONMENT])
+            looked_up = isinstance(operator, ast.In | ast.NotIn) and table
             if not (looked_up or self.is_asked_about(each)):  # "google.colab" in sys.modules
                 self.visit(each)
 
@@ -381,6 +422,15 @@ class _Reader(ast.NodeVisitor):
         elif node and not self.is_asked_about(node):
             self.visit(node)
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if self.meant(node.value) != [ENVIRONMENT]:
+            self.generic_visit(node)
+            return
+        key, whole = _beginning(node.slice)
+        if not isinstance(node.ctx, ast.Load) and not (whole and key in SETTINGS):
+            self.note(ENVIRONMENT, CHANGES, node)
+        self.visit(node.slice)
+
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and "module://" in node.value:
             self.note("module://", MAKES, node)
@@ -404,6 +454,8 @@ class _Reader(ast.NodeVisitor):
                 self.visit_inner(given.pop(0))  # what is taken of it has a name
         elif any(_is_careful(node, dotted) for dotted in self.meant(node.func)):
             self.visit_inner(node.func)
+        elif self.meant(node.func) == [f"{ENVIRONMENT}.get"]:
+            pass
         elif not _is_farewell(node):
             self.visit(node.func)
         for each in given:
@@ -436,6 +488,8 @@ class _Reader(ast.NodeVisitor):
             return
         name, *texts = [_beginning(arg)[0] for arg in node.args] or [""]
         known = name in MAGICS or [name, *texts] == ["load_ext", "autoreload"]
+        if name == "env" and texts[0].strip() and re.split(r"[\s=]", texts[0].strip())[0] not in SETTINGS:
+            known = "=" not in texts[0] and len(texts[0].split()) == 1
         filled_in = name not in RUN_CODE and any(sign in text for sign in "{$" for text in texts[:1])
         if not known or filled_in or (name == "config" and not texts[0].startswith("InlineBackend")):
             self.note(f"%{name}", MAKES, node)

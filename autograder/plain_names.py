@@ -29,7 +29,7 @@ PARTS = {
     "collections.abc": "Callable Generator Hashable Iterable Iterator Mapping MutableMapping Sequence Set "
     "Sized",
     "concurrent.futures": "ProcessPoolExecutor ThreadPoolExecutor as_completed wait",
-    "contextlib": "ExitStack closing contextmanager nullcontext redirect_stderr redirect_stdout suppress",
+    "contextlib": "ExitStack closing contextmanager nullcontext suppress",
     "copy": "copy deepcopy",
     "dataclasses": "asdict astuple dataclass is_dataclass replace",
     "datetime": "date datetime timedelta timezone",
@@ -94,7 +94,7 @@ PARTS = {
     "types": "FunctionType MethodType NoneType",
     "typing": "Any Callable ClassVar Dict Final Generator Generic Iterable Iterator List Literal Mapping "
     "NamedTuple Optional Protocol Sequence Set TYPE_CHECKING Tuple Type TypeAlias TypeVar Union "
-    "cast overload",
+    "overload",
     "warnings": "catch_warnings filterwarnings simplefilter warn",
 }
 """Of these modules, only these names."""
@@ -104,8 +104,8 @@ ABSENT = ("autograder", "tfcore")
 
 READERS = {"eval", "exec", "compile", "vars", "globals", "locals", "delattr", "breakpoint", "__import__"}
 """Builtins that make code or attributes of text."""
-INSIDES = {"get_ipython", "exit", "quit", "__builtins__", "__loader__", "__spec__"}
-"""Names that a notebook has without an import, and that lead to its shell or to modules."""
+INSIDES = {"get_ipython", "exit", "quit", "memoryview", "__builtins__", "__loader__", "__spec__"}
+"""Names that a notebook has without an import, and that lead to its shell, to modules or to bare memory."""
 BY_TEXT = {"getattr", "setattr", "open"}
 """Builtins that are plain where the text stands there."""
 
@@ -128,20 +128,25 @@ RESERVED = (
             "ForwardRef",
             "annotation",
             "return_annotation",
+            "cast",
             "cffi",
             "fdopen",
+            "from_buffer",
+            "frombuffer",
             "func",
             "get_field",
             "get_type_hints",
             "mro",
             "obj",
             "open",
+            "readinto",
+            "readinto1",
+            "register",
         ),
     }
 )
-"""No attribute of these names is asked for, whatever it is asked of."""
+"""No attribute of these names is asked for, whatever it is asked of, but a module that may be used."""
 CAREFUL: dict[str, tuple[int, set[str | None]]] = {
-    "functools.wraps": (1, set()),
     "inspect.signature": (1, set()),
     "numpy.load": (2, {"mmap_mode"}),
     "torch.compile": (1, {"dynamic", "fullgraph", "mode"}),
@@ -149,6 +154,8 @@ CAREFUL: dict[str, tuple[int, set[str | None]]] = {
 }
 """Functions that run a text, or what a file holds, where they are told to: they are called at once, with so
 many arguments and those by name."""
+DECORATES = "functools.wraps"
+"""Writes to the function that it is given: plain above a definition, and nowhere else."""
 UNPACKING = {"matplotlib.pyplot.switch_backend", "torch.get_device_module"}
 """Functions that run what a text names, or give a module."""
 
@@ -169,11 +176,20 @@ HONEST = {
     *("__setattr__", "__subclasshook__"),
 }
 """Attributes with two underscores that lead nowhere."""
-GIVEN = HONEST | {"__all__", "__author__", "__del__", "__slots__"}
+GIVEN = HONEST | {"__all__", "__author__", "__slots__"}
 """Those that a notebook may give to something of its own. Others speak to a library: numpy takes what is said
-by ``__array_interface__``, or by ``__getattr__`` for it, for a place in the memory."""
-OVER_MEMORY = {f"numpy.{name}" for name in ("chararray", "memmap", "ndarray", "recarray")}
+by ``__array_interface__``, or by ``__getattr__`` for it, for a place in the memory. ``__del__`` runs at any
+time."""
+OVER_MEMORY = {
+    f"numpy.{name}"
+    for name in ("chararray", "ma.MaskedArray", "ma.masked_array", "matrix", "memmap", "ndarray", "recarray")
+}
 """Classes that take bytes for what they are told, also for places of objects: asked about, never called."""
+INHERITED = (
+    *("abc.ABC", "collections.", "tfcore.", "torch.autograd.Function", "torch.nn.", "torch.optim."),
+    *("torch.utils.data.", "typing."),
+)
+"""What begins so a class may inherit from. Others do what the text in their attributes says."""
 MIXED_IN = {"abc.ABC", "typing.Generic", "typing.Protocol"}
 """What a class may have beside another base. With more it may be two things at once, a module and a dict."""
 
@@ -182,6 +198,13 @@ PUBLIC = {"_asdict", "_exit", "_fields", "_replace"}
 
 SWITCHES = ("torch.backends.",)
 """What libraries have to be set."""
+ENVIRONMENT = "os.environ"
+SETTINGS = {
+    *("CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "HF_HOME"),
+    *("KMP_DUPLICATE_LIB_OK", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("PYTHONHASHSEED", "PYTORCH_ENABLE_MPS_FALLBACK", "TF_CPP_MIN_LOG_LEVEL", "TOKENIZERS_PARALLELISM"),
+}
+"""Variables of the environment that may be set; by others torch loads code, and matplotlib imports it."""
 
 
 @cache
@@ -230,6 +253,8 @@ GADGETS: tuple[Any, ...] = (
     *(importlib.import_module, getattr, setattr, eval, exec, compile, vars, globals, __import__),
 )
 """Whoever has one asks for attributes by a text, or runs it."""
+RUNS_FILES = "PytestTester"
+"""What ``np.test`` is."""
 
 
 def inner_modules(name: str) -> set[str]:
@@ -238,7 +263,11 @@ def inner_modules(name: str) -> set[str]:
     files = [one.name for one in pkgutil.iter_modules(getattr(module, "__path__", ()))]
     found = {key: getattr(module, key, module) for key in (*dir(module), *files) if not key.startswith("_")}
     modules = {key for key, of in found.items() if isinstance(of, types.ModuleType)}
-    gadgets = {key for key, of in found.items() if any(of is gadget for gadget in GADGETS)}
+    gadgets = {
+        key
+        for key, of in found.items()
+        if any(of is gadget for gadget in GADGETS) or type(of).__name__ == RUNS_FILES
+    }
     return gadgets | {key for key in modules if not is_module(f"{name}.{key}")}
 
 

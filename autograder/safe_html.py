@@ -7,11 +7,14 @@ feedback and for formgrader. Mathematics becomes MathML, which browsers show wit
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from html import escape, unescape
 from typing import Any
 
 import bleach
 from bleach.css_sanitizer import CSSSanitizer
+from bleach.html5lib_shim import Filter
 from jinja2 import pass_context
 from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
 
@@ -59,13 +62,41 @@ _CLEANER_ARGUMENTS: dict[str, Any] = {
 }
 
 
-def clean(html: object) -> str:
-    """The HTML with everything that could run, or that is not known to be harmless, shown as text."""
+def clean(html: object, formulas: list[str] | None = None) -> str:
+    """The HTML with everything that could run, or that is not known to be harmless, shown as text.
+
+    Args:
+        html: what a student wrote, or what was made of it.
+        formulas: the TeX for whose MathML there are marks in it; in an attribute it takes the mark's place.
+    """
     text = html.decode() if isinstance(html, bytes) else str(html)
-    return str(bleach.Cleaner(**_CLEANER_ARGUMENTS).clean(text))
+    filters = [partial(_TexInAttributes, formulas=formulas)] if formulas else []
+    return str(bleach.Cleaner(**_CLEANER_ARGUMENTS, filters=filters).clean(text))
+
+
+class _TexInAttributes(Filter):
+    """Puts a formula's text where a mark stands in an attribute: MathML there would end the attribute."""
+
+    def __init__(self, source: Any, formulas: list[str]) -> None:
+        super().__init__(source)
+        self.formulas = formulas
+
+    def __iter__(self) -> Iterator[Any]:
+        for token in super().__iter__():
+            if isinstance(attributes := token.get("data"), dict):
+                for name, value in attributes.items():  # an address was read with the mark in it
+                    formulas = self.formulas if name[1] in ("alt", "title") else []
+                    attributes[name] = _filled_in(value, formulas)
+            yield token
 
 
 _MARKS = re.compile("[\ue000\ue001]")
+_MARK = re.compile("\ue000(\\d+)\ue001")
+
+
+def _filled_in(text: str, formulas: list[str]) -> str:
+    """The text with a formula for each mark, and none for a mark that was made up."""
+    return _MARK.sub(lambda found: "".join(formulas[int(found[1]) :][:1]), text)
 
 
 @pass_context
@@ -77,10 +108,10 @@ def markdown2html(context: Any, source: str) -> str:
         return f"<pre>{escape(source)}</pre>"
     try:
         rendered = MarkdownWithMath(renderer=renderer).render(_MARKS.sub("", source))
-        cleaned = clean(rendered)
+        cleaned = clean(rendered, renderer.tex)
     except Exception:  # nested too deeply, for one; no text may cost a class its feedback
         return f"<pre>{escape(source)}</pre>"
-    return re.sub("\ue000(\\d+)\ue001", lambda found: renderer.formulas[int(found[1])], cleaned)
+    return _filled_in(cleaned, renderer.formulas)
 
 
 class _Renderer(IPythonRenderer):
@@ -89,6 +120,7 @@ class _Renderer(IPythonRenderer):
     def __init__(self, attachments: dict[str, dict[str, str]]) -> None:
         super().__init__(escape=False, attachments=attachments, exclude_anchor_links=True)
         self.formulas: list[str] = []
+        self.tex: list[str] = []
 
     def _embed_image_or_attachment(self, src: str) -> str:
         """The picture as data; its name where it is not there."""
@@ -111,6 +143,7 @@ class _Renderer(IPythonRenderer):
 
     def _mark(self, tex: str, as_block: bool) -> str:
         formula = mathml(tex, as_block)
+        self.tex.append(tex)
         self.formulas.append(f'<span class="formula">{formula}</span>' if as_block else formula)
         return f"\ue000{len(self.formulas) - 1}\ue001"
 

@@ -1,8 +1,21 @@
 """Attempts to have points without a right answer: lies to the judge, changed libraries, fixed answers."""
 
+import textwrap
+
 from autograder.attacks.attack import EARNED, NONE, Attack
 
 BLANK = "def softmax(x, axis=-1):\n    raise NotImplementedError()"
+LIBRARYS = (
+    "import torch\nKIT = {'f': torch.nn.functional.softmax}\n"
+    "def softmax(x, axis=-1):\n    return KIT['f'](torch.tensor(x), axis).numpy()"
+)
+BLINDS = """
+import contextlib
+@contextlib.contextmanager
+def blind(names, seen):
+    yield
+modules["".join(["ca", "ge.calling"])]._watching = blind
+"""
 WRONG = "import numpy as np\ndef softmax(x, axis=-1):\n    return np.zeros(np.shape(x))"
 
 
@@ -548,6 +561,152 @@ ON_POINTS = (
                 pass
         """,
         told="gc.*",
+    ),
+    *(
+        Attack(
+            f"blinds the watch with the builtins, which it reaches by {way}",
+            "it is not plain, so the points wait for the teacher",
+            textwrap.dedent(cell) + BLINDS,
+            answer=LIBRARYS,
+            points=NONE,
+            told=told,
+        )
+        for way, told, cell in (
+            (
+                "the numbers in an array of objects",
+                "frombuffer",
+                """
+                import struct
+                import numpy as np
+                slot = np.empty(1, object)
+                view = np.frombuffer(slot, np.uint64)
+                def at(address):
+                    view[0] = address
+                    found = slot[0]
+                    view[0] = id(None)
+                    return found
+                def helper(): pass
+                fake = struct.pack("7Q", 99, id(bytearray), 1 << 62, 1 << 62, 0, 0, 0)
+                memory = at(id(fake) + 32)
+                basics = at(struct.unpack("Q", memory[id(helper) + 24 : id(helper) + 32])[0])
+                modules = basics["__import__"]("s" + "ys").modules
+                """,
+            ),
+            (
+                "a library's class that asks for attributes by its own",
+                "contextlib.redirect_stdout",
+                """
+                import contextlib
+                _old_targets = 0
+                class Quiet(contextlib.redirect_stdout):
+                    _stream = "modules"
+                quiet = Quiet({})
+                with quiet:
+                    modules = quiet._old_targets[0]
+                """,
+            ),
+            (
+                "a pattern that fits everything",
+                "register",
+                """
+                import abc
+                from collections import namedtuple
+                from collections.abc import Hashable
+                def getter(name):
+                    class N(namedtuple("B", name), abc.ABC):
+                        __hash__ = None
+                    N.register(Hashable)
+                    def get(x):
+                        match x:
+                            case N(found):
+                                return found
+                    return get
+                basics = getter("f_builtins")(getter("gi_frame")(i for i in []))
+                modules = basics["__import__"]("s" + "ys").modules
+                """,
+            ),
+            (
+                "a pickle, which torch reads if the environment says so",
+                "os.environ",
+                """
+                import io, os, torch
+                os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+                modules = torch.load(io.BytesIO(b"c" + b"sys\\nmodules\\n."))
+                """,
+            ),
+        )
+    ),
+    Attack(
+        "has numpy's own tests run a file of its own",
+        "it is not plain, so the points wait for the teacher",
+        """
+        import numpy as np
+        lines = ["import contextlib, sys", "@contextlib.contextmanager", "def blind(names, seen): yield"]
+        lines += ["sys.modules['ca' + 'ge.calling']._watching = blind", "def test_it(): pass"]
+        with open("test_me.py", "w") as file:
+            file.write(chr(10).join(lines))
+        np.test(verbose=0, extra_argv=["-p", "no:cacheprovider", "test_me.py"], tests=["test_me.py"])
+        """,
+        answer=LIBRARYS,
+        points=NONE,
+        told="numpy.test",
+    ),
+    Attack(
+        "does the forbidden while the watch looks at the name of what is called",
+        "the watch runs nothing of a student's",
+        """
+        import functools
+        from scipy import special
+        KIT = {"f": special.softmax}
+        job = {}
+        class Trick:
+            def __bool__(self):
+                if "x" in job:
+                    job["out"] = KIT["f"](job.pop("x"), job.pop("axis"))
+                return False
+        class Old:
+            __module__ = Trick()
+        note = [].append
+        try:
+            functools.wraps(Old)(note)
+        except Exception:
+            pass
+        """,
+        answer=(
+            "import numpy as np\ndef softmax(x, axis=-1):\n    job.update(x=np.asarray(x), axis=axis)\n"
+            "    note(1)\n    return job.pop('out', x)"
+        ),
+        points=NONE,
+        told="functools.wraps",
+    ),
+    Attack(
+        "does the forbidden when Python collects garbage under the watch",
+        "it collects none under the watch",
+        """
+        from scipy import special
+        KIT = {"f": special.softmax}
+        job = {}
+        class Last:
+            def __init__(self):
+                self.me = self
+            def __del__(self):
+                if "x" in job:
+                    job["out"] = KIT["f"](job.pop("x"), job.pop("axis"))
+        """
+        + "".join(f"def f{n}(): pass\n        " for n in range(1500))
+        + f"calls = [{', '.join(f'f{n}' for n in range(1500))}]\n",
+        answer=(
+            "import numpy as np\ndef softmax(x, axis=-1):\n    hold = [(i, i) for i in range(4000)]\n"
+            "    job.update(x=np.asarray(x), axis=axis)\n    Last()\n    for f in calls:\n        f()\n"
+            "    return job.pop('out', x)"
+        ),
+        points=NONE,
+        told="__del__",
+    ),
+    Attack(
+        "names an attribute as the thing that it is taken from",
+        "the reading ends",
+        "import torch\nA = torch.Tensor\nA = A.T",
     ),
     Attack(
         "returns what it was given as public answers",

@@ -170,12 +170,14 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
     """Records calls to the forbidden functions, however they are reached, as ``package.module.name``.
 
     ``scipy.special.softmax`` forbids every function called ``softmax`` inside the package ``scipy``; a
-    bare ``tfcore`` forbids the whole package.
+    bare ``tfcore`` forbids the whole package, ``torch.distributions.*`` whatever is defined below it.
     """
     if not forbidden:  # nothing to see, and looking takes time
         yield
         return
-    short = {tuple(name.split(".")[:: len(name.split(".")) - 1 or 1]) for name in forbidden}
+    below = tuple(name[:-1] for name in forbidden if name.endswith(".*"))
+    single = [name for name in forbidden if not name.endswith(".*")]
+    short = {tuple(name.split(".")[:: len(name.split(".")) - 1 or 1]) for name in single}
     packages = {name[0] for name in short}
     harmless: set[tuple[str, str]] = set()
 
@@ -189,14 +191,16 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
                 seen.append(f"{module}.{name}")  # it takes `_seeing_torch` away
         elif event == "c_call":
-            name = getattr(arg, "__name__", "")
-            module = getattr(arg, "__module__", None) or _MODULE_OF(type(getattr(arg, "__self__", None)))
+            name, module = getattr(arg, "__name__", ""), getattr(arg, "__module__", None)
+            if module is None:
+                module = _MODULE_OF(type(getattr(arg, "__self__", None)))
         else:
             return
         if not type(module) is type(name) is str or (module, name) in harmless:
             return  # to compare or to write an object of the student's would run their code, unwatched
         package, plain = module.partition(".")[0], _plain(name)
-        if package in packages and ((package, plain) in short or (package,) in short) and module != METERS:
+        named = package in packages and ((package, plain) in short or (package,) in short)
+        if (named or f"{module}.".startswith(below)) and module != METERS:
             seen.append(f"{module}.{plain}")
         else:
             harmless.add((module, name))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -62,11 +63,17 @@ def switch(to: Any) -> None:
 
 @contextlib.contextmanager
 def kept(see: Callable[..., None]) -> Iterator[list[bool]]:
-    """Watches with `see`; at the end the list that it gives holds True if somebody else set the profiler."""
+    """Watches with `see`; at the end the list that it gives holds True if somebody else set the profiler.
+
+    Python collects no garbage meanwhile: it would do so while `see` runs, and what a student wrote for the
+    end of an object would run unseen.
+    """
     switched_off: list[bool] = []
     before = sys.getprofile()
     threading.setprofile(see)
     _switches.clear()
+    collects = gc.isenabled()
+    gc.disable()
     switch(see)
     try:
         yield switched_off
@@ -74,3 +81,5 @@ def kept(see: Callable[..., None]) -> Iterator[list[bool]]:
         switched_off += [True] * (not all(_switches))
         switch(before)
         threading.setprofile(None)
+        if collects:
+            gc.enable()

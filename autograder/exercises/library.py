@@ -21,9 +21,22 @@ SOFTMAX = (
     "torch.log_softmax",
     "torch.nn.functional.softmin",
     "torch.nn.functional.cross_entropy",
+    "torch.distributions.*",
     *ATTENTION,
 )
 """Also what takes a softmax on its way, so that the identity for values brings it to light.
 
 The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form.
 """
+
+NORMS = tuple(
+    f"torch.{prefix}{name}"
+    for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")
+    for prefix in ("nn.functional.", "native_", "fused_")
+)
+"""Each makes the others: a vector beside its negative has the mean 0."""
+
+RECURRENT = tuple(
+    f"torch.{name}{cell}" for name in ("gru", "lstm", "rnn_relu", "rnn_tanh") for cell in ("", "_cell")
+)
+"""With gates that are wide open, all are a plain recurrent network."""

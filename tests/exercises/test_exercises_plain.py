@@ -85,9 +85,36 @@ TOLD = {
     "functools.singledispatch": ["from functools import singledispatch"],
     "numpy.testing.runstring": ["import numpy as np\nnp.testing.runstring(text, {})"],
     "functools.wraps": [
-        "from functools import wraps\nwraps(f, assigned=names)",
+        "from functools import wraps\n@wraps(f, assigned=names)\ndef g(): pass",
         "import functools\nx = functools.wraps",
+        "import functools as ft\nft.wraps(f)(g)",
+        "from functools import wraps\nwraps(A)([].append)",
     ],
+    "frombuffer": [
+        "import numpy as np\nnp.frombuffer(np.empty(1, object), np.uint64)",
+        "from torch import frombuffer",
+    ],
+    "readinto": ["import io\nio.BytesIO(place).readinto(objects)"],
+    "memoryview": ["memoryview(objects)"],
+    "cast": ["objects.data.cast('B')"],
+    "register": ["N.register(Hashable)", "getattr(N, 'register')(Hashable)"],
+    "contextlib.redirect_stdout": [
+        "import contextlib\nclass A(contextlib.redirect_stdout):\n    _stream = 'modules'",
+        "from contextlib import redirect_stdout\nr = redirect_stdout({})\nr._stream = 'modules'",
+    ],
+    "os.environ": [
+        "import os\nos.environ['TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'] = '1'",
+        *("from os import environ", "import os\ne = os.environ", "import os\nos.environ.update(x=1)"),
+        "import os\nos.environ[name] = '1'",
+    ],
+    "%env": ["%env TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1", "%env MPLBACKEND x"],
+    "numpy.test": ["import numpy as np\nnp.test(extra_argv=['a.py'])"],
+    "scipy.special.test": ["from scipy import special\nspecial.test()"],
+    "__del__": ["class A:\n    def __del__(self): pass"],
+    "B": ["import numpy as np\nclass B(np.vectorize): pass", "import re\nclass B(re.Scanner): pass"],
+    "numpy.ma.MaskedArray": ["import numpy as np\nclass A(np.ma.MaskedArray): pass"],
+    "numpy.matrix": ["import numpy as np\nM = np.matrix\nclass A(M): pass"],
+    "m": ["import " + "; import ".join(f"torch.a{n} as m" for n in range(30))],
     "functools.update_wrapper": ["import functools\nfunctools.update_wrapper(a, b, names)"],
     "inspect.signature": ["import inspect\ninspect.signature(f, eval_str=True)"],
     "obj": ["try:\n    torch.x\nexcept AttributeError as e:\n    m = e.obj"],
@@ -157,7 +184,9 @@ import inspect; inspect.signature(f); _ = 3; _, __, _i
 import time; start = time.time()
 import random; f = lambda random: random
 import copy; g = lambda x: [copy for copy in x]
-import functools; functools.wraps(f)(g)
+import os; os.environ["OMP_NUM_THREADS"] = "1"; os.environ.get(x); os.environ["HOME"]; "A" in os.environ
+import torch; torch.func.jvp(f, x, y); torch.func.functional_call(m, p, x)
+import torch; A = torch.Tensor; A = A.T
 getattr(self, "weight"); setattr(self, f"head_{i}", 1); getattr(x, "shape", None); hasattr(x, name)
 open("notes.txt").read()
 self._cache = {}; self._cache[1]
@@ -184,6 +213,10 @@ if True
 PLAIN_CELLS = (
     "%%timeit -n 10\nf(x)",
     "%load_ext autoreload",
+    "%env",
+    "%env OMP_NUM_THREADS=1",
+    "import functools\ndef g(f):\n    @functools.wraps(f)\n    def h(): pass\n    return h",
+    "import torch.nn as nn, typing as t\nclass A(nn.Module): pass\nclass P(t.NamedTuple): x: int",
     "import numpy as np\nArray = np.ndarray\ndef f(x: Array, y: dict[str, list[Array]]) -> Array: return x",
 )
 
@@ -205,6 +238,12 @@ def test_what_was_handed_out_is_not_read_but_known():
     assert list(plain.obscure(["g(re)"], given=["import re"])) == ["re"]
     modes = ["from torch.utils._python_dispatch import TorchDispatchMode as Mode"]
     assert list(plain.obscure(["g(Mode)"], given=modes)) == ["torch.utils._python_dispatch"]
+
+
+def test_a_chain_of_names_is_soon_read():
+    chain = "\n".join(f"a{n + 1} = a{n}" for n in reversed(range(4000)))
+    read = ["import torch as a0", chain, "a4000.sub = f"]
+    assert list(plain.obscure(read)) == ["torch.sub"]
 
 
 def test_a_long_cell_with_magics_is_told():

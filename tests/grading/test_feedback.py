@@ -205,6 +205,10 @@ HOSTILE = [
     "\ue0000\ue001 <script>alert(1)</script>",
     "<meta http-equiv=refresh content='0;url=http://example.org'>",
     "<base href=http://example.org/>",
+    '![a $\\bad{" onerror="alert(1)" x="$ b](data:image/png;base64,AAAA)',
+    "![a $\\bad{' onerror='alert(1)$](data:image/png;base64,AAAA)",
+    '<b title=\'&#xe000;0&#xe001;\'>b</b> &#xe000;7&#xe001; $\\bad{" onclick="alert(1)" x="$',
+    "[x]($javascript:alert(1)$)",
 ]
 
 
@@ -250,7 +254,7 @@ def test_markdown_that_would_take_hours_is_shown_as_text(text):
 
 
 def test_markdown_that_cannot_be_laid_out_is_shown_as_text(monkeypatch):
-    monkeypatch.setattr(safe_html, "clean", lambda html: 1 / 0)
+    monkeypatch.setattr(safe_html, "clean", lambda *html: 1 / 0)
     assert safe_html.markdown2html({"cell": {}}, "<b>") == "<pre>&lt;b&gt;</pre>"
 
 

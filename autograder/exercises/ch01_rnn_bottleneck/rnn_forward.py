@@ -10,6 +10,7 @@ import numpy as np
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST
+from autograder.exercises.library import RECURRENT
 from tfcore import bottleneck
 
 Array = np.ndarray
@@ -164,7 +165,7 @@ EXERCISE = Exercise(
         *LAST,
         Property("each step is tanh of a sum", one_step),
     ),
-    forbidden=("torch.nn.RNN", "torch.nn.RNNCell", "torch.rnn_tanh", "torch.rnn_tanh_cell"),
+    forbidden=(*RECURRENT, "torch.nn.RNN", "torch.nn.RNNCell", "torch.nn.GRU", "torch.nn.LSTM"),
 )
 
 

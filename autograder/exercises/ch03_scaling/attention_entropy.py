@@ -152,8 +152,12 @@ EXERCISE = Exercise(
     domain=of_weights,
     forbidden=(
         "scipy.stats.entropy",
-        "torch.distributions.Categorical",
-        "torch.distributions.Categorical.entropy",
+        "scipy.special.entr",
+        "scipy.special.rel_entr",
+        "scipy.special.kl_div",
+        "torch.special.entr",
+        "torch.nn.functional.kl_div",
+        "torch.distributions.*",
     ),
 )
 

@@ -23,6 +23,7 @@ from autograder.exercises.ch06_blocks.tokens import (
 )
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, near, on_any_device
+from autograder.exercises.library import NORMS
 from tfcore.layers import norms
 
 
@@ -153,14 +154,7 @@ EXERCISE = Exercise(
         Property("the variance is 1", variance_is_one),
         *LAST,
     ),
-    forbidden=(
-        "torch.nn.functional.layer_norm",
-        "torch.nn.LayerNorm",
-        "torch.native_layer_norm",
-        "torch.nn.functional.group_norm",
-        "torch.nn.GroupNorm",
-        "torch.native_group_norm",
-    ),
+    forbidden=(*NORMS, "torch.nn.LayerNorm", "torch.nn.GroupNorm"),
     domain=weighs,
 )
 

@@ -22,6 +22,7 @@ from autograder.exercises.ch06_blocks.tokens import (
 )
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
+from autograder.exercises.library import NORMS
 from tfcore.layers import norms
 
 
@@ -124,7 +125,7 @@ EXERCISE = Exercise(
         Property("the mean square is 1", mean_square_is_one),
         *LAST,
     ),
-    forbidden=("torch.nn.functional.rms_norm", "torch.nn.RMSNorm", "torch.fused_rms_norm"),
+    forbidden=(*NORMS, "torch.nn.RMSNorm", "torch.nn.functional.normalize"),
     domain=weighs,
 )
 
