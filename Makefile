@@ -53,6 +53,8 @@ serve: $(SETUP) book ## the book on http://localhost:8000
 lab: $(SETUP) release ## JupyterLab on your own copies of the notebooks, in my_notebooks/ (NOTEBOOK=ch02_qkv opens one)
 	@$(BIN)/python -c 'import os, shutil; shutil.copytree("notebooks", "my_notebooks", dirs_exist_ok=True, \
 	  copy_function=lambda ours, yours: os.path.exists(yours) or shutil.copy(ours, yours))'
+	@mkdir -p .venv/share/jupyter/lab/settings && echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}' \
+	  > .venv/share/jupyter/lab/settings/overrides.json
 	@$(BIN)/jupyter lab --ServerApp.root_dir=my_notebooks --LabApp.news_url=None $(foreach name,$(NOTEBOOK),my_notebooks/$(name)/$(name).ipynb)
 
 setup: $(SETUP) ## .venv only

@@ -177,6 +177,8 @@ def release(
 ) -> None:
     """Makes the students' notebooks from the solutions; only what changed is written.
 
+    Ends with 2 if one was kept because somebody worked in it.
+
     With --variant the release goes to variants/NAME/ instead, with other numbers in the worked examples and
     the written questions; the answers that go with them are put in .autograder/variants/NAME/.
     """
@@ -197,13 +199,14 @@ def release(
         print_json(
             [{"assignment": d.assignment, "status": d.status, "files": d.files, "note": d.note} for d in done]
         )
-        return
-    for one in done:
+    for one in () if as_json else done:
         colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[one.status]
         note = f": {one.note}" if one.note else ""
         beside = [name for name in one.files if not name.endswith(".ipynb")]
         files = f" (with {', '.join(beside)})" if beside else ""
         out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
+    if any(one.status == "kept" for one in done):
+        raise typer.Exit(2)
 
 
 @app.command(epilog=_examples("autograder audit", "autograder audit variants/spring bundle.zip"))

@@ -176,11 +176,14 @@ def _bound(node: ast.AST) -> dict[str, str | None]:
 def _callables(node: ast.AST) -> Iterator[str]:
     """The names that a definition may call later: all of a function's, none of a value that was computed.
 
-    ``e = f(x)`` holds a number, ``g = f`` and ``g = partial(f)`` hold code.
+    ``e = f(x)`` holds a number, ``g = f``, ``g = partial(f)`` and ``g = {"f": f}`` hold code.
     """
     if isinstance(node, ast.Call):
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
             yield from _callables(argument)
+    elif isinstance(node, ast.Dict | ast.List | ast.Set | ast.Tuple):
+        for inner in ast.iter_child_nodes(node):
+            yield from _callables(inner)
     elif isinstance(node, ast.IfExp):
         yield from _callables(node.body)
         yield from _callables(node.orelse)

@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -186,17 +187,28 @@ def publish(course: Course, assignments: list[str], force: bool = False) -> list
     published = []
     course.make_private()
     for assignment, files in every.items():
-        record = course.state / "published" / f"{assignment}.json"
-        done = _put(course.notebooks / assignment, files, force, json.loads(_read(record) or b"{}"))
+        record = course.state / "releases" / f"{assignment}.json"
+        ours: dict[str, list[str]] = json.loads(_read(record) or b"{}")
+        done = _put(course.notebooks / assignment, files, force, ours)
         published.append(done)
         if done.status != "kept":
-            told = json.dumps({name: hashlib.sha256(data).hexdigest() for name, data in files.items()})
-            write_if_changed(record, told.encode())
+            for name, data in files.items():
+                before = [known for known in ours.get(name, []) if known != _digest(data)]
+                ours[name] = [*before, _digest(data)][-MOST_RELEASES:]
+            write_if_changed(record, json.dumps(ours).encode())
     return published
 
 
-def _put(folder: Path, files: Files, force: bool, ours: dict[str, str]) -> Published:
-    """Puts a release in its folder, unless somebody worked there since `ours`, the hashes of the last."""
+MOST_RELEASES = 100
+"""Of a file, that are known as the course's own: who goes back to one by git has not worked in it."""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _put(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) -> Published:
+    """Puts a release in its folder, unless somebody worked there since `ours`, the hashes of all before."""
     there = {name: _read(folder / name) for name in files}
     names = tuple(sorted(files))
     if there == files:
@@ -204,7 +216,7 @@ def _put(folder: Path, files: Files, force: bool, ours: dict[str, str]) -> Publi
     worked_in = [
         name
         for name, data in there.items()
-        if data and data != files[name] and _is_work(name, data, ours.get(name))
+        if data and data != files[name] and _is_work(folder / name, data, ours.get(name, []))
     ]
     if worked_in and not force:
         note = f"{', '.join(worked_in)} holds somebody's work; --force replaces it and keeps a copy"
@@ -236,15 +248,17 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _is_work(name: str, data: bytes, ours: str | None) -> bool:
-    """Whether somebody worked in a file: it is not the one that was put there.
-
-    Where that is not known: it is a notebook with outputs, or with an answer that is not as it was released.
-    """
-    if ours is not None:
-        return hashlib.sha256(data).hexdigest() != ours
-    if not name.endswith(".ipynb"):
+def _is_work(path: Path, data: bytes, ours: list[str]) -> bool:
+    """Whether somebody worked in a file, which then was never put there as it is, nor committed."""
+    if _digest(data) in ours:
         return False
+    if path.suffix == ".ipynb" and _has_answers(data):
+        return True
+    return bool(ours) and not _is_committed(path)
+
+
+def _has_answers(data: bytes) -> bool:
+    """Whether a notebook has outputs, or an answer that is not as it was released."""
     import nbformat
     from nbgrader.utils import compute_checksum
 
@@ -256,6 +270,18 @@ def _is_work(name: str, data: bytes, ours: str | None) -> bool:
         )
     except Exception:  # whatever it is, it is not ours to overwrite
         return True
+
+
+def _is_committed(path: Path) -> bool:
+    """Whether git has the file as it is."""
+    command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", "--", path.name]
+    try:
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return False
+        command[3:] = ["diff", "--quiet", "HEAD", "--", path.name]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:  # there is no git
+        return False
 
 
 def _fingerprint(course: Course, assignment: str) -> str:

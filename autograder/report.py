@@ -159,7 +159,7 @@ class Report:
             told = "".join(f"<p style='margin:0'>{marked_up(line)}</p>" for line in details)
             rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{told}</div></li>")
         note = f"<p>{marked_up(self.note)}</p>" if self.note else ""
-        listed = f"<ul style='list-style:none;padding-left:0'>{''.join(rows)}</ul>" if rows else ""
+        listed = f"<ul style='list-style-type:none;padding-left:1em'>{''.join(rows)}</ul>" if rows else ""
         return (
             f"<div class='report' style='border-left:4px solid {colour};padding-left:1em'>"
             f"<b class='report-title'>{html.escape(self.title)}</b>{note}{listed}</div>"

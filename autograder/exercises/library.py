@@ -29,10 +29,10 @@ SOFTMAX = (
 The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form.
 """
 
-NORMS = tuple(
-    f"torch.{prefix}{name}"
-    for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")
-    for prefix in ("nn.functional.", "native_", "fused_")
+NORMS = (
+    *(f"torch.nn.functional.{kind}_norm" for kind in ("batch", "group", "instance", "layer", "rms")),
+    *("torch.native_batch_norm", "torch.native_group_norm", "torch.native_layer_norm"),
+    "torch.fused_rms_norm",
 )
 """Each makes the others: a vector beside its negative has the mean 0."""
 

@@ -17,6 +17,8 @@ MAX_CELLS = 2000
 MAX_TEXT = 2 << 20
 """Characters of all cells, but for pictures in Markdown: reading them takes its time."""
 SIMILAR_ENOUGH = 0.5
+NEARLY, PART = 0.8, 5_000
+"""How much of a text's first characters must be those of another to be the same with a word changed."""
 
 
 class UnreadableError(ValueError):
@@ -208,11 +210,16 @@ def _by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell
             known.add(best)
 
 
+def _is_given(text: str, given: set[str]) -> bool:
+    """Whether a text was handed out, as it is or in an earlier release with other words here and there."""
+    return text in given or any(fuzz.ratio(text[:PART], one[:PART]) > 100 * NEARLY for one in given)
+
+
 def _written_elsewhere(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[str]:
     """A remark where the cell of a written answer was left as it is, and there is text of the student's."""
     given = {cell["source"].strip() for cell in released} | {""}
     other = [c for i, c in enumerate(submitted) if i not in pairs and c["cell_type"] != "code"]
-    texts = [c for c in other if c["source"].strip() not in given]
+    texts = [c for c in other if not _is_given(c["source"].strip(), given)]
     written = {id(c): submitted[i]["source"].strip() for i, c in pairs.items()}
     empty = [
         c
@@ -221,8 +228,9 @@ def _written_elsewhere(released: list[Cell], submitted: list[Cell], pairs: dict[
         and c["metadata"].get("nbgrader", {}).get("solution")
         and written.get(id(c), "") in given
     ]
+    cells = "a cell" if len(texts) == 1 else f"{len(texts)} cells"
     return [
-        f"the written answer {_id(c)!r} is empty, and text stands in {len(texts)} cells beside it: look there"
+        f"the written answer {_id(c)!r} is empty, and text stands in {cells} beside it: look there"
         for c in empty
         if texts
     ]

@@ -388,10 +388,16 @@ def test_of_two_answers_the_last_counts_and_the_teacher_is_told(grade_notebook, 
     assert told in verdict.remarks
 
 
+def test_what_an_earlier_release_said_is_not_the_students(grade_notebook):
+    notebook = submission()
+    notebook["cells"][0]["source"] = "# Softmaxx"
+    assert grade_notebook(notebook).remarks == ()
+
+
 def test_an_answer_written_beside_its_cell_is_looked_for(grade_notebook):
     notebook = submission()
     notebook["cells"].append(cell("markdown", "The rows sum to one."))
     (remark,) = grade_notebook(notebook).remarks
-    assert remark == "the written answer 'explain' is empty, and text stands in 1 cells beside it: look there"
+    assert remark == "the written answer 'explain' is empty, and text stands in a cell beside it: look there"
     notebook["cells"][-2]["source"] = "Each row is a set of weights."
     assert grade_notebook(notebook).remarks == ()

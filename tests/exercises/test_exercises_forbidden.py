@@ -13,7 +13,11 @@ from exercise_bank import NAMES, report_on
 
 from autograder import exercises, forbidden
 
-FORBIDDEN = [(name, call) for name in NAMES for call in exercises.find(name).forbidden]
+FORBIDDEN = [
+    (name, call.replace("distributions.*", "distributions.kl_divergence"))
+    for name in NAMES
+    for call in exercises.find(name).forbidden
+]
 
 SAMPLES = {
     "scipy.special.softmax": (np.ones(3),),
@@ -26,6 +30,7 @@ SAMPLES = {
     "torch.autograd.grad": (torch.ones(1, requires_grad=True).sum(), torch.ones(1)),
     "torch.rnn_tanh": (None,),
     "torch.rnn_tanh_cell": (None,),
+    "torch.special.entr": (torch.ones(3),),
 }
 """Arguments to call them with; what is written in Python may be called with None."""
 
@@ -65,6 +70,8 @@ def test_seen_when_it_is_called_through_an_alias(name, call):
     alias = imported(call)
     if inspect.isclass(alias):
         pytest.skip("a class is found in the source, and by the functions inside it")
+    if isinstance(alias, np.ufunc):
+        pytest.skip("Python tells nobody of a ufunc's call; it is found in the source")
     given = arguments(call, alias)
 
     def answer(*args, **kwargs):
@@ -87,6 +94,8 @@ def test_found_in_the_source_under_another_name(name, call):
         f"from {module} import {last} as mine\ndef {exercise.function_name}(*a):\n    return mine(*a)",
         f"import {module} as m\ndef {exercise.function_name}(*a):\n    return m.{last}(*a)",
         f"import {call.split('.')[0]}\nf = {call}\ndef {exercise.function_name}(*a):\n    return f(*a)",
+        f"import {module} as m\nKIT = {{'f': [m.{last}]}}\n"
+        f"def {exercise.function_name}(*a):\n    return KIT['f'][0](*a)",
     ]
     for source in sources:
         assert forbidden.find([source], exercise.function_name, exercise.forbidden), source

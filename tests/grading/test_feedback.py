@@ -35,13 +35,16 @@ def given(few_template, tmp_path_factory):
     return course
 
 
+OVERFLOWS = "exp overflows for large scores, and is 0 for all of a very negative row:"
+
+
 def test_a_page_for_each_student(given):
     assert all(page(given, student).is_file() for student in FEW)
 
 
 def test_the_report_stands_under_each_test(given, students):
     text = told(given, "mistake-01")
-    assert "exp overflows for large scores: subtract each row's maximum first" in text
+    assert f"{OVERFLOWS} subtract each row's maximum first" in text
     assert "scores as large as 10,000" in text
     score = f"{students['mistake-01'][1]['softmax']:g}"
     assert f"softmax part of the points, {score} / 3" in " ".join(text.split())
@@ -61,7 +64,7 @@ def test_the_top_tells_points_verdicts_and_what_is_wrong(given, students):
     assert heading == f"{sum(points.values()):g} of 17 points so far"
     assert list(lines) == [*points, "explain the picture"]
     assert lines["softmax"] == (
-        "◐ softmax part of the points exp overflows for large scores: subtract each row's maximum first. "
+        f"◐ softmax part of the points {OVERFLOWS} subtract each row's maximum first. "
         f"{points['softmax']:g} / 3"
     )
     assert lines["project_qkv"] == "✗ project_qkv no points You return the key first. 0 / 2"

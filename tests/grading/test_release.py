@@ -1,6 +1,7 @@
 """The students' notebooks: nothing given away, nothing overwritten, the same each time."""
 
 import json
+import subprocess
 
 import pytest
 from scratch import ASSIGNMENT, ROOT, in_process, new_course, tree
@@ -107,6 +108,7 @@ def test_somebodys_work_is_kept(course, notebook, solution):
     change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))
     kept = in_process("release", ASSIGNMENT, "--json", cwd=course)
     assert json.loads(kept.stdout)[0]["status"] == "kept"
+    assert kept.exit_code == 2
     assert text(cells(notebook)[0]) == "my notes"
     forced = in_process("release", ASSIGNMENT, "--force", "--json", cwd=course)
     assert json.loads(forced.stdout)[0]["status"] == "written"
@@ -114,10 +116,43 @@ def test_somebodys_work_is_kept(course, notebook, solution):
     assert text(cells(notebook.with_name(f"{notebook.name}.orig"))[0]) == "my notes"
 
 
+def test_who_goes_back_to_an_earlier_release_has_not_worked_in_it(course, notebook, solution):
+    in_process("release", cwd=course)
+    first = notebook.read_bytes()
+    change(solution, lambda nb: nb["cells"][0].update(source="# Another title"))
+    in_process("release", cwd=course)
+    notebook.write_bytes(first)  # git checkout .
+    change(solution, lambda nb: nb["cells"][0].update(source="# A third title"))
+    again = in_process("release", ASSIGNMENT, "--json", cwd=course)
+    assert json.loads(again.stdout)[0]["status"] == "written"
+    assert text(cells(notebook)[0]) == "# A third title"
+
+
+def test_what_git_brought_is_nobodys_work_unless_an_answer_is_in_it(course, notebook, solution):
+    def commit():
+        for command in (["init", "-q"], ["add", str(notebook)], [*AS_SOMEBODY, "commit", "-qm", "pulled"]):
+            subprocess.run(["git", *command], cwd=notebook.parent, check=True)
+
+    in_process("release", cwd=course)
+    change(notebook, lambda nb: nb["cells"][0].update(source="# A colleague's title"))
+    commit()
+    change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))
+    pulled = in_process("release", ASSIGNMENT, "--json", cwd=course)
+    assert json.loads(pulled.stdout)[0]["status"] == "written"
+    change(notebook, lambda nb: solution_cell(nb).update(source="def softmax(x, axis=-1):\n    return x"))
+    commit()
+    change(solution, lambda nb: nb["cells"][0].update(source="# A title"))
+    kept = in_process("release", ASSIGNMENT, "--json", cwd=course)
+    assert json.loads(kept.stdout)[0]["status"] == "kept"
+
+
+AS_SOMEBODY = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+
+
 def test_work_is_recognised_without_a_record(course, notebook, solution):
     """As in a fresh clone, where nothing tells what was released before."""
     in_process("release", cwd=course)
-    for record in (course / ".autograder" / "published").iterdir():
+    for record in (course / ".autograder" / "releases").iterdir():
         record.unlink()
     change(notebook, lambda nb: solution_cell(nb).update(source="def softmax(x, axis=-1):\n    return x"))
     change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))

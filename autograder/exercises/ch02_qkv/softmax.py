@@ -108,8 +108,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "exp overflows for large scores: subtract each row's maximum first. The weights do not change, since "
-    "the factor exp(-max) cancels."
+    "exp overflows for large scores, and is 0 for all of a very negative row: subtract each row's maximum "
+    "first. The weights do not change, since the factor exp(-max) cancels."
 )
 def no_maximum(x, axis=-1):
     e = np.exp(x)
