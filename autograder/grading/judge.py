@@ -290,12 +290,17 @@ def _speaks_for_itself(report: Report) -> bool:
 
 
 def _inherited(report: Report, sources: list[str], before: dict[str, CellVerdict]) -> Report:
-    """Says of an unexplained failure that the function rests on an earlier answer which is not right."""
-    if report.passed or report.status != "examined" or report.diagnosis or report.note:
+    """Says of a failure that the function rests on an earlier answer, which is not right and may be why.
+
+    A mistake that the earlier answer does not make is the function's own.
+    """
+    if report.passed or report.status != "examined" or report.note:
         return report
     used = forbidden.uses(sources, report.exercise.split("/")[-1])
-    wrong = [name for name, v in before.items() if name in used and v.report and not v.report.passed]
-    if not wrong:
+    wrong = {
+        name: v.report for name, v in before.items() if name in used and v.report and not v.report.passed
+    }
+    if not wrong or report.diagnosis not in (None, *(one.diagnosis for one in wrong.values())):
         return report
     names = " and ".join(f"`{name}`" for name in wrong)
     return dataclasses.replace(report, note=f"{RESTS_ON} {names}, which is not right yet: mend that first.")

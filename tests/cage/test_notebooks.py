@@ -209,6 +209,29 @@ def test_a_failure_that_comes_from_an_earlier_answer_says_so(grade_notebook):
     assert "rests on your `softmax`" in report.message
 
 
+def test_a_mistake_of_an_earlier_answer_is_not_told_as_anothers(grade_notebook):
+    def tested(name, points):
+        return cell("code", "", grade_id=name, grade=True, solution=False, locked=True, points=points)
+
+    scores_of = (
+        "def attention_scores(query, key):\n    return query @ np.swapaxes(key, -1, -2) / query.shape[-1]"
+    )
+    attention = (
+        "def scaled_dot_product_attention(query, key, value, mask=None):\n"
+        "    scores = attention_scores(query, key)\n"
+        "    if mask is not None:\n        scores = np.where(mask, scores, -np.inf)\n"
+        "    return softmax(scores) @ value, softmax(scores)"
+    )
+    notebook, release = submission(), released()
+    tests = [tested("attention_scores", 3), tested("scaled_dot_product_attention", 6)]
+    release["cells"] += tests
+    notebook["cells"] += [cell("code", scores_of), tests[0], cell("code", attention), tests[1]]
+    reports = {c.grade_id: c.report for c in grade_notebook(notebook, release=release).cells}
+    assert reports["attention_scores"].diagnosis == "d_k_not_its_root"
+    assert reports["scaled_dot_product_attention"].diagnosis == "d_k_not_its_root"
+    assert "rests on your `attention_scores`" in reports["scaled_dot_product_attention"].message
+
+
 ENVIRONMENT = """!pip install -q nothing-of-the-kind
 %pip install nothing-of-the-kind
 import torch
