@@ -34,7 +34,7 @@ c.Autograde.autograde_preprocessors = [
 c.GenerateFeedback.exporter_class = "autograder.feedback_page.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [
     "autograder.feedback_page.Summarise",
-    "nbgrader.preprocessors.ClearHiddenTests",
+    "autograder.feedback_page.ClearHiddenTests",
 ]
 
 # What a student wrote is cleaned wherever nbgrader shows it as HTML, in formgrader too.
@@ -42,6 +42,7 @@ c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
     "markdown2html": "autograder.safe_html.markdown2html",
     "clean_html": "autograder.safe_html.clean",
+    "highlight_code": "autograder.safe_html.highlight_code",
 }
 
 # Formgrader asks no other host for a script that draws formulas: they are MathML already.

@@ -139,7 +139,7 @@ class _Source:
             raise BadInputError(f"{self.source} does not exist.")
         try:
             self.archive = zipfile.ZipFile(self.source)
-        except (zipfile.BadZipFile, OSError) as error:
+        except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise BadInputError(
                 f"{self.source} is no zip archive ({error}). Expected one, or a folder."
             ) from error
@@ -282,7 +282,7 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
                 )
             )
     for student in sorted(set(instead) - set(handed)):
-        there = ", ".join(sorted(instead[student]))
+        there = ", ".join(name if name.isprintable() else repr(name) for name in sorted(instead[student]))
         done.problems.append(f"{student}: no notebook that could be taken; there is {there}")
     return handed
 
@@ -296,8 +296,12 @@ def _named(platform: str, name: str, number: str) -> str:
     return f"{name}_{number}" if platform in ("canvas", "moodle", "gradescope") else name
 
 
+_SUBMISSION = re.compile(r"submission_\d+")
+
+
 def _odd(student: str) -> str | None:
-    fits = student.isprintable() and student.strip() == student and 0 < len(student) <= LONGEST_NAME
+    fits = student.isprintable() and student.strip() == student != ""
+    fits = fits and len(student.encode()) <= LONGEST_NAME
     if fits and not student.startswith(".") and not set(student) & set('/\\:*?"<>|'):
         return None
     return f"{student!r} cannot be a student's id here; put it in by hand under another"
@@ -309,12 +313,15 @@ def _people(platform: str, files: list[File]) -> dict[str, dict[str, Any]]:
         return {}
     import yaml
 
-    metadata = next((file for file in files if file.path.name == METADATA), None)
+    depths = [n for file in files for n, part in enumerate(file.path.parts) if _SUBMISSION.fullmatch(part)]
+    beside = min(depths, default=0)  # deeper lies what a student handed in by that name
+    told_by = (file for file in files if file.path.name == METADATA and len(file.path.parts) == beside + 1)
+    metadata = next(told_by, None)
     if metadata is None or metadata.size > MAX_BYTES:
         return {}
     try:
         told = yaml.safe_load(metadata.read())
-    except (yaml.YAMLError, OSError, zipfile.BadZipFile) as error:
+    except (yaml.YAMLError, OSError, zipfile.BadZipFile, ValueError, RecursionError) as error:
         raise BadInputError(f"{METADATA} cannot be read ({error}).") from error
     people: dict[str, dict[str, Any]] = {}
     try:
@@ -323,7 +330,7 @@ def _people(platform: str, files: list[File]) -> dict[str, dict[str, Any]]:
                 "students": [_person(one) for one in about.get(":submitters", ())],
                 "time": _iso(about.get(":created_at")),
             }
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise BadInputError(
             f"{METADATA} is not laid out as Gradescope lays it out ({error}). Take the archive as it came."
         ) from error

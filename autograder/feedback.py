@@ -173,7 +173,12 @@ def render(course: Course, page: Page) -> str:
             "db_url": course.db_url,
         },
     }
-    html, _ = _exporters[course].from_filename(str(page.source), resources=resources)
+    try:
+        html, _ = _exporters[course].from_filename(str(page.source), resources=resources)
+    except (OSError, SQLAlchemyError):
+        raise
+    except Exception as error:  # no notebook may cost the others their feedback
+        return f"it cannot be laid out: {type(error).__name__}: {error}"
     try:
         for path in _beside(page.source):
             write_if_changed(page.target.with_name(path.name), path.read_bytes())

@@ -14,8 +14,10 @@ from bs4 import BeautifulSoup
 from markupsafe import Markup
 from nbconvert.exporters import HTMLExporter
 from nbformat import NotebookNode
+from nbgrader import preprocessors
 from nbgrader.api import Grade, Gradebook, SubmittedNotebook
 from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import is_grade, is_solution
 from pygments.formatters import HtmlFormatter
 from traitlets.config import Config
 
@@ -187,6 +189,17 @@ def _say_once(reports: dict[str, Report], lines: dict[str, Line]) -> None:
         if line.says and name in reports and reports[name].status == "stopped":
             first = told.setdefault(line.says, name)
             line.says = line.says if first == name else f"The same as for `{first}`."
+
+
+class ClearHiddenTests(preprocessors.ClearHiddenTests):
+    """Takes hidden tests out of the tests, and out of nothing that a student wrote."""
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        if is_grade(cell) and not is_solution(cell):
+            cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        return cell, resources
 
 
 class FeedbackExporter(HTMLExporter):

@@ -137,15 +137,31 @@ def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports
             definitions.pop(name, None)
     elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
         definitions.setdefault(statement.name, []).append(statement)
-    elif isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            for bound in ast.walk(target):
-                if isinstance(bound, ast.Name):
-                    definitions.setdefault(bound.id, []).append(statement.value)
-    else:
+        return
+    for target, value in _given_names(statement):
+        for bound in ast.walk(target):
+            if isinstance(bound, ast.Name):
+                definitions.setdefault(bound.id, []).append(value)
+    if not isinstance(statement, ast.Import | ast.ImportFrom):
         for inner in ast.iter_child_nodes(statement):
             if isinstance(inner, ast.stmt):
                 _collect(inner, definitions, imports)
+
+
+def _given_names(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement gives names to, and what they then stand for: ``for f in [g]`` as ``f = g``."""
+    if isinstance(statement, ast.Assign):
+        yield from ((target, statement.value) for target in statement.targets)
+    elif isinstance(statement, ast.AnnAssign) and statement.value:
+        yield statement.target, statement.value
+    elif isinstance(statement, ast.For):
+        yield statement.target, statement.iter
+    elif isinstance(statement, ast.With):
+        yield from ((item.optional_vars, item.context_expr) for item in statement.items if item.optional_vars)
+    for part in ast.iter_child_nodes(statement):
+        if isinstance(part, ast.expr):
+            walrus = (inner for inner in ast.walk(part) if isinstance(inner, ast.NamedExpr))
+            yield from ((inner.target, inner.value) for inner in walrus)
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:

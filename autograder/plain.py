@@ -65,7 +65,7 @@ RUN_CODE = {"capture", "prun", "time", "timeit"}
 ASKING = {"isinstance", "issubclass", "print", "repr", "str"}
 """Builtins that are told a class and neither keep nor call it."""
 OUTPUTS = re.compile(r"_{1,3}\d*|_i{1,3}\d*")
-OPTIONS = re.compile(r"^\s*(-\w+\s*\d*(\s+|$))+")
+OPTIONS = re.compile(r"^\s*+(-\w++(\s++\d++(?!\S))?(\s++|$))+")
 SHELL = {"run_line_magic", "run_cell_magic", "system", "getoutput"}
 
 MOST_MEANINGS = 20
@@ -393,7 +393,7 @@ class _Reader(ast.NodeVisitor):
                 if not self.is_asked_about(each):
                     self.visit(each)
             return True
-        if _is_kind(node):
+        if _is_kind(node) or (isinstance(node, ast.Attribute) and node.attr == "grad_fn"):
             self.visit(node.value if isinstance(node, ast.Attribute) else node.args[0])  # type: ignore[attr-defined]
             return True
         return False

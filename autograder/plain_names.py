@@ -136,6 +136,7 @@ RESERVED = (
             "func",
             "get_field",
             "get_type_hints",
+            "grad_fn",
             "mro",
             "obj",
             "open",

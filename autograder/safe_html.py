@@ -7,6 +7,7 @@ feedback and for formgrader. Mathematics becomes MathML, which browsers show wit
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from html import escape, unescape
@@ -16,6 +17,7 @@ import bleach
 from bleach.css_sanitizer import CSSSanitizer
 from bleach.html5lib_shim import Filter
 from jinja2 import pass_context
+from nbconvert.filters.highlight import Highlight2HTML
 from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
 
 from autograder.grading.matching import without_pictures
@@ -50,6 +52,9 @@ _ATTRIBUTES: dict[str, Any] = {
 _STYLES = """
     border-left padding-left margin margin-left font-family white-space list-style-type text-align
 """
+MOST_TEX = 5_000
+MOST_CODE, MOST_SECONDS = 10_000, 2
+"""Characters of a cell that are shown in colours, and seconds of a page that go into them."""
 LONGEST = 20_000
 """Characters of Markdown that are laid out; for some texts the time grows with the square of the length."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -148,8 +153,29 @@ class _Renderer(IPythonRenderer):
         return f"\ue000{len(self.formulas) - 1}\ue001"
 
 
+def _without_colours(source: str) -> str:
+    return f'<div class="highlight"><pre>{escape(source)}</pre></div>'
+
+
+@pass_context
+def highlight_code(context: Any, source: str, language: str | None = None, metadata: Any = None) -> str:
+    """Code in colours, as long as that is quick: the time grows with the square of some texts."""
+    spent = context.get("resources", {}).setdefault("spent", {"seconds": 0.0})
+    if len(source) > MOST_CODE or spent["seconds"] > MOST_SECONDS:
+        return _without_colours(source)
+    start = time.perf_counter()
+    try:
+        return str(Highlight2HTML(pygments_lexer="python")(source, language, metadata))
+    except Exception:  # a lexer that is not there, for one
+        return _without_colours(source)
+    finally:
+        spent["seconds"] += time.perf_counter() - start
+
+
 def mathml(tex: str, as_block: bool = False) -> str:
     """MathML for a formula, or the formula itself where it cannot be read or docutils is not installed."""
+    if len(tex) > MOST_TEX:
+        return f"<code>{escape(tex)}</code>"
     plain = bleach.clean(tex, tags=set())
     try:
         from docutils.utils.math.latex2mathml import tex2mathml
@@ -157,7 +183,7 @@ def mathml(tex: str, as_block: bool = False) -> str:
         made = str(tex2mathml(_plainer(tex.strip()), as_block=as_block))
     except Exception:  # docutils raises many kinds; a formula must never cost a student the feedback
         return f"<code>{plain}</code>"
-    return made if len(tex) < 5000 and _only_mathml(made) else f"<code>{plain}</code>"
+    return made if _only_mathml(made) else f"<code>{plain}</code>"
 
 
 def _plainer(tex: str) -> str:

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from IPython.core.interactiveshell import InteractiveShell
 from torch.utils.data import DataLoader
 
@@ -108,6 +107,8 @@ def _not_run(line: str, cell: str = "") -> None:
 
 def put_up(shell: InteractiveShell) -> None:
     """Puts all of them in their places, in the zygote, before any child is forked."""
+    import torch._decomp.decompositions_for_jvp  # takes programs of torch.jit while it is imported
+
     vars(subprocess)["Popen"] = Done
     vars(faulthandler)["enable"] = lambda *args, **kwargs: None
     vars(shutil)["copymode"] = vars(shutil)["copystat"] = lambda *args, **kwargs: None

@@ -22,17 +22,21 @@ SOFTMAX = (
     "torch.nn.functional.softmin",
     "torch.nn.functional.cross_entropy",
     "torch.distributions.*",
+    "torch.autograd.grad",
+    "torch.autograd.backward",
     *ATTENTION,
 )
 """Also what takes a softmax on its way, so that the identity for values brings it to light.
 
-The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form.
+The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form. Its
+gradient is.
 """
 
 NORMS = (
     *(f"torch.nn.functional.{kind}_norm" for kind in ("batch", "group", "instance", "layer", "rms")),
     *("torch.native_batch_norm", "torch.native_group_norm", "torch.native_layer_norm"),
     "torch.fused_rms_norm",
+    "torch.nn.functional.local_response_norm",
 )
 """Each makes the others: a vector beside its negative has the mean 0."""
 

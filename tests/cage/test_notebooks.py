@@ -252,6 +252,7 @@ from concurrent.futures import ThreadPoolExecutor as P; assert list(P(3).map(abs
 import asyncio; assert await asyncio.to_thread(abs, -3) == 3
 from torch.utils.data import DataLoader; assert len(list(DataLoader(range(4), num_workers=2))) == 4
 import torch; torch.rand(64).half() + torch.zeros(3, dtype=torch.bfloat16).sum()
+import torch; one = torch.ones(2); assert torch.func.jvp(torch.sin, (one,), (one,))[1].shape == (2,)
 import torch; assert torch.compile(torch.nn.Linear(2, 2))(torch.ones(2)).shape == (2,)
 from tfcore.data import VOCABULARY; import tfcore.data.coreference
 from tfwidgets import show; show("sampling")

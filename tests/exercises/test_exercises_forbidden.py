@@ -94,6 +94,9 @@ def test_found_in_the_source_under_another_name(name, call):
         f"from {module} import {last} as mine\ndef {exercise.function_name}(*a):\n    return mine(*a)",
         f"import {module} as m\ndef {exercise.function_name}(*a):\n    return m.{last}(*a)",
         f"import {call.split('.')[0]}\nf = {call}\ndef {exercise.function_name}(*a):\n    return f(*a)",
+        f"import {module} as m\nfor f in [m.{last}]: pass\ndef {exercise.function_name}(*a): return f(*a)",
+        f"import {module} as m\nprint(f := m.{last})\ndef {exercise.function_name}(*a):\n    return f(*a)",
+        f"import {module} as m\nf: object = m.{last}\ndef {exercise.function_name}(*a):\n    return f(*a)",
         f"import {module} as m\nKIT = {{'f': [m.{last}]}}\n"
         f"def {exercise.function_name}(*a):\n    return KIT['f'][0](*a)",
     ]

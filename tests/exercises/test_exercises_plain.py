@@ -94,6 +94,7 @@ TOLD = {
         "import numpy as np\nnp.frombuffer(np.empty(1, object), np.uint64)",
         "from torch import frombuffer",
     ],
+    "grad_fn": ["y.grad_fn(torch.ones(3))", "nodes = [y.grad_fn]"],
     "readinto": ["import io\nio.BytesIO(place).readinto(objects)"],
     "memoryview": ["memoryview(objects)"],
     "cast": ["objects.data.cast('B')"],
@@ -185,7 +186,8 @@ import time; start = time.time()
 import random; f = lambda random: random
 import copy; g = lambda x: [copy for copy in x]
 import os; os.environ["OMP_NUM_THREADS"] = "1"; os.environ.get(x); os.environ["HOME"]; "A" in os.environ
-import torch; torch.func.jvp(f, x, y); torch.func.functional_call(m, p, x)
+import torch; print(y.grad_fn); y.grad_fn is None; torch.func.jvp(f, x, y)
+import torch; torch.func.functional_call(m, p, x)
 import torch; A = torch.Tensor; A = A.T
 getattr(self, "weight"); setattr(self, f"head_{i}", 1); getattr(x, "shape", None); hasattr(x, name)
 open("notes.txt").read()
@@ -244,6 +246,10 @@ def test_a_chain_of_names_is_soon_read():
     chain = "\n".join(f"a{n + 1} = a{n}" for n in reversed(range(4000)))
     read = ["import torch as a0", chain, "a4000.sub = f"]
     assert list(plain.obscure(read)) == ["torch.sub"]
+
+
+def test_the_options_of_a_magic_are_soon_read():
+    assert plain.obscure([f"%time -{100_000 * '1'}!"])
 
 
 def test_a_long_cell_with_magics_is_told():

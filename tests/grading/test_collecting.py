@@ -105,6 +105,34 @@ def test_every_platform_is_tested():
     assert set(HANDED_OUT) == set(PLATFORMS)
 
 
+def test_who_is_who_is_not_what_a_student_says(course, tmp_path):
+    """Their file lies before the platform's own in an archive that is in alphabetical order."""
+    names, others = HANDED_OUT["gradescope"]
+    own = {
+        "export/submission_11/submission_metadata.yml": GRADESCOPE.replace("s1", "s3").replace("bob", "eve")
+    }
+    source = zipped(tmp_path / "a.zip", own | dict.fromkeys(names, "x") | others)
+    collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+    assert set(collected(tmp_path / "s")) == {"s1", "bob", "s3"}
+
+
+def test_a_name_that_no_folder_can_have_is_told_and_the_others_are_taken(course, tmp_path):
+    members = {f"{name}_{n}_{n}_{NAME}": "{}" for n, name in enumerate(["ada", 100 * "文", "bob"], 101)}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert set(collected(tmp_path / "s")) == {"ada_101", "bob_103"}
+    assert "cannot be a student's id" in done.problems[0]
+
+
+def test_no_name_writes_to_the_terminal(course, tmp_path):
+    (tmp_path / "a" / "eve").mkdir(parents=True)
+    (tmp_path / "a" / "ada").mkdir()
+    (tmp_path / "a" / "ada" / NAME).write_text("{}")
+    (tmp_path / "a" / "eve" / "\x1b]0;x\x07.txt").write_text("")
+    done = collect(Course.at(course), ASSIGNMENT, tmp_path / "a", tmp_path / "s")
+    assert "\x1b" not in done.problems[0]
+    assert "there is" in done.problems[0]
+
+
 def test_times_are_kept_where_they_are_told(course, tmp_path):
     names, others = HANDED_OUT["gradescope"]
     source = zipped(tmp_path / "a.zip", dict.fromkeys(names, "x") | others)
@@ -335,6 +363,14 @@ def test_an_encrypted_notebook_is_told_and_the_others_are_taken(course, tmp_path
             {f"e/submission_1/{NAME}": "{}", "e/submission_metadata.yml": "submission_1: ada"},
             "gradescope",
             "submission_metadata.yml is not laid out as Gradescope lays it out",
+        ),
+        *(
+            (
+                {f"e/submission_1/{NAME}": "{}", "e/submission_metadata.yml": text},
+                "gradescope",
+                "submission_metadata.yml (cannot be read|is not laid out)",
+            )
+            for text in ("a: 2024-99-99", 20_000 * "[", f"a: {{':created_at': {5_000 * '9'}}}")
         ),
     ],
 )

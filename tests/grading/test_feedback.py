@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from scratch import ASSIGNMENT, FEW, ROOT, SEED, graded, hand_in, in_process, tree
 
 from autograder import safe_html
-from autograder.feedback_page import summary
+from autograder.feedback_page import FeedbackExporter, summary
 from autograder.grading.written import NOTE
 from autograder.report import Report
 
@@ -249,6 +249,51 @@ def test_a_pasted_picture_is_shown_and_none_costs_the_class_its_feedback(few):
     html = page(few, "blank").read_text()
     assert f"data:image/png;base64,{DOT}" in html
     assert "onload" not in html
+
+
+def test_code_and_formulas_that_would_take_hours_are_shown_plainly():
+    page = {"resources": {}}
+    zeros = f"s = '%{9_900 * '0'}'"
+    shown = [safe_html.highlight_code(page, zeros) for _ in range(40)]
+    assert "<span" in shown[0]
+    assert "<span" not in shown[-1]
+    assert "<span" not in safe_html.highlight_code({"resources": {}}, zeros * 2)
+    assert "&lt;b&gt;" in safe_html.highlight_code(page, "'<b>'")
+    picture = f"data:image/png;base64,{1_000_000 * 'A'}"
+    assert safe_html.mathml(f"{picture}<b>") == f"<code>{picture}&lt;b&gt;</code>"
+
+
+MARKS = {
+    "an-answer": "x = 1\n### BEGIN HIDDEN TESTS\ny = 1\n### END HIDDEN TESTS",
+    "half": "### BEGIN HIDDEN TESTS",
+}
+
+
+def test_marks_of_hidden_tests_in_a_students_cell_cost_nobody_the_feedback(few, monkeypatch):
+    for name, source in MARKS.items():
+        notebook = json.loads((few / "submitted" / "blank" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_text())
+        code = {"cell_type": "code", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        notebook["cells"].append(code)
+        hand_in(few, name, notebook)
+    graded(few)
+    assert in_process("feedback", cwd=few).exit_code == 0
+    assert all("BEGIN HIDDEN TESTS" in page(few, name).read_text() for name in MARKS)
+
+
+def test_a_page_that_cannot_be_laid_out_is_told_and_costs_nobody_else_theirs(few, monkeypatch):
+    graded(few)
+    laid_out = FeedbackExporter.from_filename
+
+    def fails(exporter, filename, **resources):
+        if "/blank/" in filename:
+            raise RuntimeError("odd")
+        return laid_out(exporter, filename, **resources)
+
+    monkeypatch.setattr(FeedbackExporter, "from_filename", fails)
+    done = in_process("feedback", "--force", cwd=few)
+    assert done.exit_code == 2
+    assert "it cannot be laid out: RuntimeError: odd" in " ".join(done.stderr.split())
+    assert page(few, "style-01").is_file()
 
 
 @pytest.mark.parametrize("text", ["\\\\[" * 20_000, "<b>" * 30_000])

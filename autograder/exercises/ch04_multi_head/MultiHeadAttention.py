@@ -394,6 +394,7 @@ EXERCISE = Exercise(
     forbidden=(
         "torch.nn.MultiheadAttention",
         "torch.nn.functional.multi_head_attention_forward",
+        "torch.native_multi_head_attention",
         "torch.nn.TransformerEncoderLayer",
         "torch.nn.TransformerDecoderLayer",
         "torch.nn.TransformerEncoder",

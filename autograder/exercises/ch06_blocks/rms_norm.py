@@ -125,7 +125,7 @@ EXERCISE = Exercise(
         Property("the mean square is 1", mean_square_is_one),
         *LAST,
     ),
-    forbidden=(*NORMS, "torch.nn.RMSNorm", "torch.nn.functional.normalize"),
+    forbidden=(*NORMS, "torch.nn.RMSNorm", "torch.nn.functional.normalize", "torch.cosine_similarity"),
     domain=weighs,
 )
 
