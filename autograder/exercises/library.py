@@ -22,14 +22,12 @@ SOFTMAX = (
     "torch.nn.functional.softmin",
     "torch.nn.functional.cross_entropy",
     "torch.distributions.*",
-    "torch.autograd.grad",
-    "torch.autograd.backward",
     *ATTENTION,
 )
 """Also what takes a softmax on its way, so that the identity for values brings it to light.
 
-The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form. Its
-gradient is.
+The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form, and
+who differentiates it knows what softmax is.
 """
 
 NORMS = (

@@ -1,5 +1,6 @@
 """A teacher grades by hand in nbgrader's formgrader, in a real browser: it shows, it counts, and it stays."""
 
+import contextlib
 import csv
 import io
 import os
@@ -76,11 +77,14 @@ def page(do_without, request):
     browser.close()
 
 
+@contextlib.contextmanager
 def saving(page, what):
-    """Waits until formgrader has stored a grade or a comment."""
-    return page.expect_response(
+    """Waits until formgrader has stored a grade or a comment and shows it: what is typed before is lost."""
+    with page.expect_response(
         lambda answer: f"/api/{what}/" in answer.url and answer.request.method == "PUT" and answer.ok
-    )
+    ):
+        yield
+    page.wait_for_function("!document.querySelector('.glyphicon-refresh')")
 
 
 def grade_by_hand(page, address, token):

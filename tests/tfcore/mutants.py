@@ -147,8 +147,8 @@ ROWS = [
     (
         "positions from 1",
         "models.stack:Stack.forward",
-        "q_pos = torch.arange(start, start + num_new, device=tokens.device)",
-        "q_pos = torch.arange(start + 1, start + num_new + 1, device=tokens.device)",
+        "q_pos if positions is None else positions)",
+        "(q_pos if positions is None else positions) + 1)",
     ),
     (
         "padding counted as positions",
@@ -258,9 +258,9 @@ ROWS = [
     # caches and generation
     (
         "cache offset forgotten",
-        "models.stack:Stack.forward",
-        "start = 0 if cache is None else cache.length",
-        "start = 0",
+        "cache.model:Cache.places",
+        "torch.arange(self.length, end, device=device)",
+        "torch.arange(num_new, device=device)",
     ),
     (
         "prefill not masked",
