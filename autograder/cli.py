@@ -199,12 +199,13 @@ def release(
         print_json(
             [{"assignment": d.assignment, "status": d.status, "files": d.files, "note": d.note} for d in done]
         )
-    for one in () if as_json else done:
-        colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[one.status]
-        note = f": {one.note}" if one.note else ""
-        beside = [name for name in one.files if not name.endswith(".ipynb")]
-        files = f" (with {', '.join(beside)})" if beside else ""
-        out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
+    else:
+        for one in done:
+            colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[one.status]
+            note = f": {one.note}" if one.note else ""
+            beside = [name for name in one.files if not name.endswith(".ipynb")]
+            files = f" (with {', '.join(beside)})" if beside else ""
+            out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
     if any(one.status == "kept" for one in done):
         raise typer.Exit(2)
 

@@ -296,15 +296,15 @@ def _named(platform: str, name: str, number: str) -> str:
     return f"{name}_{number}" if platform in ("canvas", "moodle", "gradescope") else name
 
 
-_SUBMISSION = re.compile(r"submission_\d+")
-
-
 def _odd(student: str) -> str | None:
     fits = student.isprintable() and student.strip() == student != ""
     fits = fits and len(student.encode()) <= LONGEST_NAME
     if fits and not student.startswith(".") and not set(student) & set('/\\:*?"<>|'):
         return None
     return f"{student!r} cannot be a student's id here; put it in by hand under another"
+
+
+_SUBMISSION = re.compile(r"submission_\d+")
 
 
 def _people(platform: str, files: list[File]) -> dict[str, dict[str, Any]]:
