@@ -16,10 +16,10 @@ typeshed-client docstring-parser`` and put that folder on PYTHONPATH.
 from __future__ import annotations
 
 import argparse
-import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import peer
@@ -27,6 +27,10 @@ import torch
 import torch.nn.functional as F
 import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 from torch import Tensor, nn
+
+from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.generate import CompiledDecoder, generate
+from tfcore.models import Decoder
 
 LAYERS, D_MODEL, HEADS, VOCAB, CONTEXT, BATCH = 4, 256, 4, 512, 256, 8
 PROMPT, NEW = 16, 256
@@ -62,10 +66,6 @@ def fused_adamw(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def tfcore() -> Contender:
-    from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
-    from tfcore.generate import generate
-    from tfcore.models import Decoder
-
     block = BlockConfig(AttentionConfig(D_MODEL, HEADS), d_ff=4 * D_MODEL)
     model = Decoder(ModelConfig(VOCAB, LAYERS, block, PositionConfig("learned", max_len=MAX_LEN)))
     return Contender(
@@ -173,18 +173,16 @@ def peer_at(path: str) -> Contender:
     )
 
 
-def rounds(
-    contenders: dict[str, Contender], work: Callable[[Contender], Any], num_rounds: int
-) -> Iterator[tuple[str, float]]:
-    """Let the contenders take turns, and yield the best time of each."""
-    best = dict.fromkeys(contenders, float("inf"))
+def rounds(works: dict[str, Callable[[], Any]], num_rounds: int) -> dict[str, float]:
+    """Let the contenders take turns, and give the best time of each."""
+    best = dict.fromkeys(works, float("inf"))
     for turn in range(num_rounds + 1):  # the first turn warms up
-        for name, contender in contenders.items():
+        for name, work in works.items():
             start = time.perf_counter()
-            work(contender)
+            work()
             if turn:
                 best[name] = min(best[name], time.perf_counter() - start)
-    yield from best.items()
+    return best
 
 
 def main() -> None:
@@ -205,7 +203,7 @@ def main() -> None:
         "litgpt": litgpt,
     }
     if args.peer:
-        builders[args.peer.rpartition(":")[2]] = functools.partial(peer_at, args.peer)
+        builders[args.peer.rpartition(":")[2]] = partial(peer_at, args.peer)
     contenders = {}
     for name, build in builders.items():
         try:
@@ -218,18 +216,28 @@ def main() -> None:
         print(f"{name:16}{count:12,} parameters")
 
     tokens = torch.randint(VOCAB, (BATCH, CONTEXT + 1))
-    measures = {
+    measures: dict[str, Callable[[Contender], Any]] = {
         f"forward, {BATCH} x {CONTEXT}": lambda c: c.forward(tokens),
         f"training step, {BATCH} x {CONTEXT}": lambda c: c.train(tokens),
-        f"{NEW} new tokens, one sequence": lambda c: c.generate(tokens[:1, :PROMPT]),
-        f"{NEW} new tokens, eight sequences": lambda c: c.generate(tokens[:8, :PROMPT]),
     }
     for heading, work in measures.items():
-        times = dict(rounds(contenders, work, args.rounds))
-        print(f"\n{heading:36}{'ms':>10}" + "".join(f"{'x ' + name:>18}" for name in times))
-        for name, own in times.items():
-            ratios = "".join(f"{other / own:18.2f}" for other in times.values())
-            print(f"{name:36}{own * 1e3:10.1f}{ratios}")
+        report(heading, {name: partial(work, c) for name, c in contenders.items()}, args.rounds)
+    compiled = CompiledDecoder(contenders["tfcore"].model)
+    writers = {"tfcore compiled": lambda prompt: generate(compiled, prompt, NEW)}
+    writers |= {name: contender.generate for name, contender in contenders.items()}
+    for heading, batch in (("one sequence", 1), ("eight sequences", 8)):
+        prompt = tokens[:batch, :PROMPT]
+        works = {name: partial(write, prompt) for name, write in writers.items()}
+        report(f"{NEW} new tokens, {heading}", works, args.rounds)
+
+
+def report(heading: str, works: dict[str, Callable[[], Any]], num_rounds: int) -> None:
+    """Print the time of each and its speed over that of every other one."""
+    times = rounds(works, num_rounds)
+    print(f"\n{heading:36}{'ms':>10}" + "".join(f"{'x ' + name:>18}" for name in times))
+    for name, own in times.items():
+        ratios = "".join(f"{other / own:18.2f}" for other in times.values())
+        print(f"{name:36}{own * 1e3:10.1f}{ratios}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tfcore.models import Decoder
 from tfcore.testing import raise_weights
 
 B, T, N = 3, 5, 7
+EXPERTS = {"num_experts": 5, "top_k": 2, "activation": "silu", "gated": True, "ffn_bias": False}
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++ on a CPU")
 
@@ -23,16 +24,20 @@ def _no_program_of_before():
     torch.compiler.reset()
 
 
-def traced(model):
+either_step = pytest.mark.parametrize("static", [False, True], ids=["packed", "recorded"])
+
+
+def traced(model, static):
     """The program as torch traces it, whole, but run without a compiler."""
-    return CompiledDecoder(model, backend="eager")
+    return CompiledDecoder(model, static, backend="eager")
 
 
+@either_step
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("position", EACH_POSITION)
-def test_each_step_gives_the_logits_of_the_model(position, padded):
+def test_each_step_gives_the_logits_of_the_model(position, padded, static):
     model, tokens = decoder(position), draw_tokens(B, T + N)
-    compiled = traced(model)
+    compiled = traced(model, static)
     padding = left_padding([T, 2, 4], T) if padded else None
     ours, theirs = compiled.new_cache(B, 13), model.new_cache(B, T + N)
     for begin, end in [(0, T), *((t, t + 1) for t in range(T, T + N))]:
@@ -42,26 +47,44 @@ def test_each_step_gives_the_logits_of_the_model(position, padded):
         assert ours.length == end
 
 
-def test_there_is_one_program_for_all_steps_and_all_texts():
+def programs_after(static, *texts):
+    """Count the programs after each text, given by its number of sequences, its length and its padding."""
     programs = []
 
     def count(graph, inputs):
         programs.append(graph)
         return graph
 
-    compiled = CompiledDecoder(decoder(), backend=count)
-    for seed in range(3):
-        prompt = draw_tokens(B, T, seed)
-        padding = left_padding([T, 2, 4], T) if seed == 1 else None
-        generate(compiled, prompt, N, padding=padding)
-    assert len(programs) == 1
-    generate(compiled, draw_tokens(B, T), N + 1)
-    assert len(programs) == 2
+    compiled, counts = CompiledDecoder(decoder(), static, backend=count), []
+    for seed, (batch, length, padding) in enumerate(texts):
+        generate(compiled, draw_tokens(batch, T, seed), length - T, padding=padding)
+        counts.append(len(programs))
+    return counts
 
 
-def test_generation_and_beams_write_what_they_write_with_the_model():
+def test_a_recorded_step_is_one_program_for_each_shape_of_cache():
+    padding = left_padding([T, 2, 4], T)
+    texts = (B, T + N, None), (B, T + N, padding), (B, T + N, None), (B, T + N + 1, None), (1, T + N, None)
+    assert programs_after(True, *texts) == [1, 1, 1, 2, 3]
+
+
+def test_a_packed_step_is_one_program_for_all_lengths_and_soon_for_all_numbers_of_sequences():
+    padding = left_padding([T, 2, 4], T)
+    numbers = [(batch, T + N, None) for batch in (B, B + 1, B + 2, B)]
+    lengths = [(B, T + N + 1, None), (B, T + 2, None)]
+    others = (1, T + N, None), (1, T + 2, None), (B, T + N, padding), (B, T + 2, padding)
+    assert programs_after(False, *numbers, *lengths, *others) == [1, 2, 2, 2, 2, 2, 3, 3, 4, 4]
+
+
+def test_one_model_may_be_compiled_for_more_shapes_than_torch_allows_one_function():
+    texts = [(B, T + n, None) for n in range(2, 2 + torch._dynamo.config.recompile_limit)]
+    assert programs_after(True, *texts, (B, T + 20, None))[-1] == len(texts) + 1
+
+
+@either_step
+def test_generation_and_beams_write_what_they_write_with_the_model(static):
     model, prompt = decoder("learned"), draw_tokens(B, T)
-    compiled = traced(model)
+    compiled = traced(model, static)
     assert torch.equal(generate(compiled, prompt, N), generate(model, prompt, N))
     drawn = [
         generate(each, prompt, N, temperature=0.8, top_k=9, generator=torch.Generator().manual_seed(1))
@@ -72,9 +95,10 @@ def test_generation_and_beams_write_what_they_write_with_the_model():
     torch.testing.assert_close(found, expected)
 
 
-def test_texts_that_take_turns_keep_their_caches():
+@either_step
+def test_texts_that_take_turns_keep_their_caches(static):
     model = decoder()
-    compiled, texts = traced(model), [draw_tokens(B, T + N, seed) for seed in (1, 2)]
+    compiled, texts = traced(model, static), [draw_tokens(B, T + N, seed) for seed in (1, 2)]
     caches = [compiled.new_cache(B, T + N) for _ in texts]
     alone = [model(text) for text in texts]
     for text, cache in zip(texts, caches, strict=True):
@@ -87,9 +111,10 @@ def test_texts_that_take_turns_keep_their_caches():
     torch.testing.assert_close(again[:, 0], alone[0][:, T])
 
 
-def test_a_changed_weight_is_seen_and_logits_stay():
+@either_step
+def test_a_changed_weight_is_seen_and_logits_stay(static):
     model = raise_weights(Decoder(config())).eval()
-    compiled, tokens = traced(model), draw_tokens(B, T)
+    compiled, tokens = traced(model, static), draw_tokens(B, T)
     cache = compiled.new_cache(B, T)
     compiled(tokens[:, :2], cache)
     before = compiled(tokens[:, 2:3], cache)
@@ -105,20 +130,23 @@ def test_a_changed_weight_is_seen_and_logits_stay():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda c: traced(decoder(window=3)).new_cache(B, 9), "expected a window of at least 9.*got 3"),
+        (lambda c: traced(decoder(window=3), None).new_cache(B, 9), "expected a window of at least 9.*got 3"),
+        (lambda c: traced(decoder(**EXPERTS), None), "the same for every token, got one with 5 experts"),
         (lambda c: c(draw_tokens(B, 1) + V, c.new_cache(B, 9)), "expected token ids from 0 to 22"),
         (lambda c: c(draw_tokens(B, 1), Cache([GrowingCache()] * 2)), "a KVCache for each.*got GrowingCache"),
         (lambda c: generate(c, draw_tokens(B, 38), 4), "expected positions below 40"),
     ],
 )
-def test_what_does_not_fit_is_told(call, says):
+@either_step
+def test_what_does_not_fit_is_told(call, says, static):
     with pytest.raises(ValueError, match=says):
-        call(traced(decoder("learned")))
+        call(traced(decoder("learned"), static))
 
 
-def test_a_step_without_room_is_refused_and_changes_nothing():
+@either_step
+def test_a_step_without_room_is_refused_and_changes_nothing(static):
     model, tokens = decoder(), draw_tokens(B, T)
-    compiled = traced(model)
+    compiled = traced(model, static)
     cache = compiled.new_cache(B, T)
     compiled(tokens[:, :-1], cache)
     compiled(tokens[:, -1:], cache)
@@ -134,11 +162,25 @@ def test_a_step_without_room_is_refused_and_changes_nothing():
 
 @pytest.mark.slow
 @needs_compiler
-def test_compiled_for_a_cpu():
-    model, prompt = decoder("rope"), draw_tokens(B, T)
+@either_step
+def test_compiled_for_a_cpu(static):
+    model, prompt = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
     padding = left_padding([T, 2, 4], T)
-    found = generate(CompiledDecoder(model), prompt, N, padding=padding)
+    found = generate(CompiledDecoder(model, static), prompt, N, padding=padding)
     assert torch.equal(found, generate(model, prompt, N, padding=padding))
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_packed_weights_are_those_of_the_model_when_a_text_begins():
+    models = [raise_weights(Decoder(config()), seed=seed).eval() for seed in (0, 1)]
+    prompt = draw_tokens(1, T)
+    before, after = (generate(model, prompt, N) for model in models)
+    assert not torch.equal(before, after)
+    compiled = CompiledDecoder(models[0], static=False)
+    assert torch.equal(generate(compiled, prompt, N), before)
+    models[0].load_state_dict(models[1].state_dict())
+    assert torch.equal(generate(compiled, prompt, N), after)
 
 
 @pytest.mark.gpu

@@ -14,7 +14,7 @@ from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import KeysAndValues, LayerCache
 from tfcore.cache.quantized import QuantizedCache, dequantize_kv, quantize_kv
 from tfcore.cache.sliding import SlidingWindowCache
-from tfcore.cache.static import StaticCache, StaticLayer
+from tfcore.cache.static import StaticCache, StaticLayer, preallocated_layers
 
 __all__ = [
     "Cache",
@@ -28,5 +28,6 @@ __all__ = [
     "StaticLayer",
     "dequantize_kv",
     "make_cache",
+    "preallocated_layers",
     "quantize_kv",
 ]

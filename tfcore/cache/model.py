@@ -61,6 +61,17 @@ class Cache:
         begin = end - self.visible(num_new)
         return torch.arange(self.length, end, device=device), torch.arange(begin, end, device=device)
 
+    def check_batch(self, batch: int) -> None:
+        """Refuse another number of sequences than the cache has begun.
+
+        Raises:
+            ValueError: it is another one.
+        """
+        if self.length and self.batch not in (None, batch):
+            raise ValueError(
+                f"expected the {self.batch} sequences that this cache has begun, got {batch}; make another"
+            )
+
     def note_padding(
         self, padding: Bool[Tensor, "B T"] | None, batch: int, num_new: int, device: torch.device
     ) -> Bool[Tensor, "B length"] | None:
@@ -69,10 +80,7 @@ class Cache:
         Raises:
             ValueError: another number of sequences than before.
         """
-        if self.length and self.batch not in (None, batch):
-            raise ValueError(
-                f"expected the {self.batch} sequences that this cache has begun, got {batch}; make another"
-            )
+        self.check_batch(batch)
         self.batch = batch
         if not self.length:
             self.real = None

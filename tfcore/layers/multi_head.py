@@ -38,9 +38,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.config = config
         self.scale = config.width**-0.5 if config.scale is None else config.scale
-        self.q_size = config.num_heads * config.width
-        self.kv_size = config.kv_heads * config.width
-        self.W_qkv = nn.Linear(config.d_model, self.q_size + 2 * self.kv_size, bias=config.bias)
+        self.num_heads = (config.num_heads, config.kv_heads, config.kv_heads)  # of queries, keys and values
+        self.q_size, self.kv_size, _ = (heads * config.width for heads in self.num_heads)
+        self.W_qkv = nn.Linear(config.d_model, sum(self.num_heads) * config.width, bias=config.bias)
         self.W_o = nn.Linear(self.q_size, config.d_model, bias=config.bias)
         self.keep_weights = False
         self.weights: Float[Tensor, "B H T_q T_k"] | None = None  # of the last call, where they are kept
@@ -70,8 +70,7 @@ class MultiHeadAttention(nn.Module):
             (B, T_q, d_model).
         """
         if memory is None:
-            q, k, v = self.W_qkv(x).split([self.q_size, self.kv_size, self.kv_size], dim=-1)
-            q, k, v = self._heads(q), self._heads(k), self._heads(v)
+            q, k, v = self._heads(self.W_qkv(x)).split(self.num_heads, dim=1)
         else:
             q = self._heads(self._project(x, slice(0, self.q_size)))
             k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)
@@ -101,9 +100,8 @@ class MultiHeadAttention(nn.Module):
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:
         """Project a memory once, for all the steps that will attend to it."""
-        both = self._project(memory, slice(self.q_size, None))
-        k, v = both.split(self.kv_size, dim=-1)
-        return self._heads(k), self._heads(v)
+        k, v = self._heads(self._project(memory, slice(self.q_size, None))).split(self.num_heads[1:], dim=1)
+        return k, v
 
     def _heads(self, x: Float[Tensor, "B T size"]) -> Float[Tensor, "B H T d_head"]:
         return split_heads(x, x.shape[-1] // self.config.width)
