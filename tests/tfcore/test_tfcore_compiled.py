@@ -6,8 +6,10 @@ import shutil
 
 import pytest
 import torch
+import torch.nn.functional as F
 from decoding_models import EACH_POSITION, V, config, decoder, draw_tokens, left_padding
 
+from tfcore.attention import attention
 from tfcore.cache import Cache, GrowingCache
 from tfcore.generate import CompiledDecoder, beam_search, generate
 from tfcore.models import Decoder
@@ -79,6 +81,22 @@ def test_a_packed_step_is_one_program_for_all_lengths_and_soon_for_all_numbers_o
 def test_one_model_may_be_compiled_for_more_shapes_than_torch_allows_one_function():
     texts = [(B, T + n, None) for n in range(2, 2 + torch._dynamo.config.recompile_limit)]
     assert programs_after(True, *texts, (B, T + 20, None))[-1] == len(texts) + 1
+
+
+@pytest.mark.parametrize(
+    ("num_queries", "kv_heads", "kernel"), [(1, 6, "explicit"), (1, 3, "fused"), (5, 6, "fused")]
+)
+def test_a_compiler_is_given_one_query_as_a_formula(num_queries, kv_heads, kernel):
+    q, k = torch.randn(B, 6, num_queries, 4), torch.randn(B, kv_heads, 7, 4)
+    called = []
+
+    def note(graph, inputs):
+        called.extend(node.target for node in graph.graph.nodes)
+        return graph
+
+    output = torch.compile(attention, backend=note, fullgraph=True, dynamic=True)(q, k, k, causal=True)
+    torch.testing.assert_close(output, attention(q, k, k, causal=True))
+    assert (F.scaled_dot_product_attention in called) == (kernel == "fused")
 
 
 @either_step

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tfcore.attention.explicit import explicit_attention
+from tfcore.attention.explicit import explicit_attention, is_compiled_step
 from tfcore.attention.fused import fused_attention
 from tfcore.attention.pattern import Pattern
 from tfcore.attention.tiled import tiled_attention
@@ -44,7 +44,7 @@ class Backend:
 BACKENDS = {  # "auto" takes one that is the fastest for the call, else the first that serves
     "fused": Backend(fused_attention, weights=False, lse=False),
     "tiled": Backend(tiled_attention, weights=False, lse=True),
-    "explicit": Backend(explicit_attention, weights=True, lse=True),
+    "explicit": Backend(explicit_attention, weights=True, lse=True, fastest=is_compiled_step),
     "triton": Backend(triton_attention, weights=False, lse=True, refusal=refusal, fastest=fastest),
 }
 

@@ -13,6 +13,7 @@ seam in four places, each handled here:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -53,16 +54,16 @@ def fused_attention(
     >>> print(attention(q, k, torch.eye(3)[None, None], causal=True, backend="fused")[0, 0, 0])
     tensor([0.5000, 0.5000, 0.0000])
     """
-    grouped = q.shape[1] != k.shape[1]
+    options: dict[str, Any] = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
     square = q.shape[2] == k.shape[2] and not pattern.positions_given
     if square and pattern.causal and pattern.window is None and pattern.mask is None and bias is None:
-        output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
+        output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, **options)
         return output, None, None
 
     allowed = pattern.tile()
     q, k, v = blank_unused(q, k, v, allowed)
     attn_mask, empty = _one_mask(allowed, bias, q.dtype)
-    output = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale, enable_gqa=grouped)
+    output = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale, **options)
     return output if empty is None else output.masked_fill(empty, 0.0), None, None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -141,7 +142,8 @@ class PackedStep:
             return self._program(tokens, cache)
         from torch._inductor import config
 
-        with config.patch(PACKED):  # as options they would come too late for the tracing
+        quiet = warnings.catch_warnings(action="ignore")  # the compiler's, of torch's own old functions
+        with quiet, config.patch(PACKED):  # as options they would come too late for the tracing
             logits = self._program(tokens, cache)
         self._seen.add(kind)
         return logits
