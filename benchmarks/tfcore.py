@@ -5,7 +5,8 @@
 
 The same model everywhere: 4 layers, width 256, 4 heads, vocabulary 512. "x" is the speed over that of the
 contender in the heading, from the best of several rounds in which the contenders take turns; compare these,
-not the milliseconds. Contenders that are not installed are named and left out. transformers comes with the
+not the milliseconds. "tfcore compiled" writes with ``CompiledDecoder``, which compiles before the first round
+(a minute). Contenders that are not installed are named and left out. transformers comes with the
 tests; x-transformers does not, nor does litgpt, which wants an older numpy: install it with ``pip install
 --no-deps --target FOLDER litgpt lightning lightning-utilities pytorch-lightning torchmetrics jsonargparse
 typeshed-client docstring-parser`` and put that folder on PYTHONPATH.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable
 from typing import cast
 
 import torch
@@ -84,6 +85,7 @@ class StaticCache(nn.Module):
             StaticLayer(torch.zeros_like(layer.keys), torch.zeros_like(layer.values), self.place)
             for layer in layers
         )
+        self._taken: list[weakref.ref[KVCache]] = []  # whose tensors these are too
 
     def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " 1"], Int[Tensor, " max_len"]]:
         """Say where the new token stands, and each key."""
@@ -95,28 +97,36 @@ class StaticCache(nn.Module):
         """Say which tokens are real: none that is still to come."""
         return self.real & (self.places(num_new, device)[1] <= self.place)
 
-    def _pairs(self, cache: Cache) -> Iterator[tuple[StaticLayer, KVCache]]:
-        return zip(cast(Iterable[StaticLayer], self.layers), preallocated_layers(cache), strict=True)
-
     def fits(self, cache: Cache) -> bool:
         """Tell whether a cache has the shape of this one."""
-        return all(_kind(ours.keys) == _kind(theirs.keys) for ours, theirs in self._pairs(cache))
-
-    def holds(self, cache: Cache) -> bool:
-        """Tell whether what a cache keeps is kept here."""
-        pairs = self._pairs(cache)
-        return all(ours.keys is theirs.keys and ours.values is theirs.values for ours, theirs in pairs)
+        return [_kind(ours.keys) for ours in self._layers()] == [
+            _kind(theirs.keys) for theirs in preallocated_layers(cache)
+        ]
 
     def take(self, cache: Cache) -> None:
-        """Keep from now on what a cache keeps: both read and write the same tensors."""
-        for ours, theirs in self._pairs(cache):
-            theirs.keys, theirs.values = ours.keys.copy_(theirs.keys), ours.values.copy_(theirs.values)
+        """Keep from now on what a cache keeps: both read and write the same tensors.
 
-    @staticmethod
-    def leave(cache: Cache) -> None:
-        """Give a cache tensors of its own again, so that another one can be taken."""
-        for layer in preallocated_layers(cache):
-            layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
+        The cache before gets tensors of its own again.
+        """
+        taken = preallocated_layers(cache)
+        before = [layer() for layer in self._taken]
+        if [id(layer) for layer in before] == [id(layer) for layer in taken] and all(
+            map(self._shares, taken)
+        ):
+            return
+        with torch.inference_mode(False):
+            for theirs in before:
+                if theirs is not None and self._shares(theirs):
+                    theirs.keys, theirs.values = theirs.keys.clone(), theirs.values.clone()
+        for ours, theirs in zip(self._layers(), taken, strict=True):
+            theirs.keys, theirs.values = ours.keys.copy_(theirs.keys), ours.values.copy_(theirs.values)
+        self._taken = [weakref.ref(layer) for layer in taken]
+
+    def _layers(self) -> list[StaticLayer]:
+        return list(cast(Iterable[StaticLayer], self.layers))
+
+    def _shares(self, layer: KVCache) -> bool:
+        return any(layer.keys is ours.keys and layer.values is ours.values for ours in self._layers())
 
 
 def preallocated_layers(cache: Cache) -> list[KVCache]:

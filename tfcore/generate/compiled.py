@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-import weakref
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
+from threading import Lock
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from tfcore.cache import Cache, StaticCache, preallocated_layers
 from tfcore.models.decoder import Decoder
 from tfcore.models.stack import check_tokens
 
-WHOLE: dict[str, Any] = {"fullgraph": True, "isolate_recompiles": True}  # no limit shared with other programs
+# Not cut into pieces, and with a limit of programs that is not shared with other models.
+WHOLE: dict[str, Any] = {"fullgraph": True, "isolate_recompiles": True, "recompile_limit": 64}
 PACKED: dict[str, Any] = {  # weights in the order in which the fastest of several products reads them
     "cpp_wrapper": True,  # nor is there Python between the kernels
     "freezing": True,
@@ -33,8 +34,8 @@ class CompiledDecoder:
 
     $z_{t+1} = f(x_t, t; K, V)$ with the same f for all t.
 
-    The prompt is read as ever. The first step compiles, which takes up to a minute, and so does the
-    first for sequences of another number; :class:`PackedStep` and :class:`RecordedStep` say when.
+    The prompt is read as ever. The first step compiles, which takes up to a minute. Other texts may need a
+    program of their own: :class:`PackedStep`, for a CPU, and :class:`RecordedStep`, for a GPU, say which.
 
     Args:
         model: what runs.
@@ -42,7 +43,7 @@ class CompiledDecoder:
         backend: as in ``torch.compile``; "eager" runs the program without a compiler.
 
     Raises:
-        ValueError: a model with experts.
+        ValueError: another model than a ``Decoder``, or one with experts.
 
     From: the compiled steps of gpt-fast and transformers.
 
@@ -58,6 +59,10 @@ class CompiledDecoder:
     def __init__(
         self, model: Decoder, static: bool | None = None, backend: str | Callable[..., Any] = "inductor"
     ) -> None:
+        if not isinstance(model, Decoder):
+            raise ValueError(
+                f"expected a tfcore.models.Decoder, got {type(model).__name__}; generate with the model itself"
+            )
         experts = model.config.block.num_experts
         if experts is not None:
             raise ValueError(
@@ -67,20 +72,19 @@ class CompiledDecoder:
         self.model, self.static = model, static
         self._packed, self._recorded = PackedStep(model, backend), RecordedStep(model, backend)
 
-    def new_cache(self, batch: int, max_len: int) -> Cache:
-        """Make an empty cache with room for so many tokens of so many sequences, for the weights of now.
+    def new_cache(self, batch: int, max_len: int, kind: str = "preallocated") -> Cache:
+        """Make an empty cache with room for so many tokens of so many sequences.
 
         Raises:
-            ValueError: attention that sees less than that.
+            ValueError: attention that sees less than that, or another kind.
         """
         window = self.model.config.block.attention.window
-        if window is not None and window < max_len:
+        if kind != "preallocated" or (window is not None and window < max_len):
             raise ValueError(
-                f"expected a window of at least {max_len}, the tokens of the text, got {window}; "
-                "generate with the model itself"
+                f"expected a preallocated cache and a window of at least {max_len}, the tokens of the text, got "
+                f"{kind} and {window}; generate with the model itself"
             )
-        self._packed.renew()
-        return self.model.new_cache(batch, max_len, "preallocated")
+        return self.model.new_cache(batch, max_len, kind)
 
     @torch.inference_mode()
     def __call__(
@@ -95,13 +99,25 @@ class CompiledDecoder:
             ValueError: what the model would refuse, or a cache that is not from :meth:`new_cache`.
         """
         batch, num_new = check_tokens(tokens, self.model.config.vocab_size)
-        if cache is None or num_new > 1 or padding is not None or cache.length >= self._num_positions():
+        if cache is not None and cache.length == 0:
+            self._packed.renew()
+        if (
+            cache is None
+            or num_new > 1
+            or padding is not None
+            or not 2 <= cache.length < self._num_positions()
+        ):
             return self.model(tokens, cache, padding=padding)
         preallocated_layers(cache)
-        cache.visible(1)
+        cache.visible(1)  # what a program cannot refuse is refused here
         cache.check_batch(batch)
+        self.model.stack.check_gaps(cache.real)
         static = tokens.is_cuda if self.static is None else self.static
-        return (self._recorded if static else self._packed)(tokens, cache)
+        try:
+            return (self._recorded if static else self._packed)(tokens, cache)
+        except RuntimeError:
+            self.model(tokens, cache)  # says what does not fit, if it is that
+            raise
 
     def _num_positions(self) -> float:
         positions = self.model.stack.positions
@@ -111,9 +127,10 @@ class CompiledDecoder:
 class PackedStep:
     """A step for a CPU, whose program has a copy of the weights in the order that suits it.
 
-    It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and for
-    any number when that changes; and each anew where there is padding. Weights may change between two texts,
-    which compiles it anew, but not within one.
+    It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and once
+    more for all other numbers of them; then again for texts with padding. A text is written with the weights
+    that the model had when it began: if they have changed since the last one, it is compiled anew. Beside the
+    model's own there are two copies of the weights. Hooks that are added later are not called.
 
     Args:
         model: what runs.
@@ -128,16 +145,17 @@ class PackedStep:
 
     def __init__(self, model: Decoder, backend: str | Callable[..., Any]) -> None:
         self.model, self.backend = model, backend
+        self._copy: Decoder | None = None
         self._program: Callable[..., Tensor] | None = None
-        self._seen: set[tuple[bool, bool]] = set()
-        self._weights: list[tuple[int, int]] = []  # where they were, and how often they had changed
+        self._seen: set[Any] = set()
 
     def __call__(self, tokens: Int[Tensor, "B 1"], cache: Cache) -> Float[Tensor, "B 1 V"]:
         """Read one token of each sequence."""
         if self._program is None:
-            self._weights, self._seen = self._versions(), set()
-            self._program = torch.compile(self.model, dynamic=True, backend=self.backend, **WHOLE)
-        kind = len(tokens) > 1, cache.real is None  # what tells one compiled program from another
+            self._copy, self._seen = _copy(self.model), set()
+            self._program = torch.compile(self._copy, dynamic=True, backend=self.backend, **WHOLE)
+        keys = preallocated_layers(cache)[0].keys
+        kind = len(tokens), cache.real is None, keys.is_inference()  # what may take a program of its own
         if kind in self._seen:
             return self._program(tokens, cache)
         from torch._inductor import config
@@ -149,13 +167,9 @@ class PackedStep:
         return logits
 
     def renew(self) -> None:
-        """Forget a program whose weights have changed."""
-        if self._program is not None and self._weights != self._versions():
-            self._program = None
-
-    def _versions(self) -> list[tuple[int, int]]:
-        tensors = chain(self.model.parameters(), self.model.buffers())
-        return [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
+        """Forget the program if the model is no longer what was compiled."""
+        if self._copy is not None and not _same(self._copy, self.model):
+            self._copy = self._program = None
 
 
 class RecordedStep:
@@ -179,36 +193,51 @@ class RecordedStep:
         self.model, self.backend = model, backend
         self._memory: StaticCache | None = None
         self._program: Callable[[Tensor], Tensor] = model
-        self._taken: weakref.ref[Cache] | None = None  # the cache that shares this memory
+        self._lock = Lock()  # one memory for all threads
 
     def __call__(self, tokens: Int[Tensor, "B 1"], cache: Cache) -> Float[Tensor, "B 1 V"]:
         """Read one token of each sequence."""
-        end = cache.length + 1
-        real = cache.note_padding(None, len(tokens), 1, tokens.device)
-        memory = self._share(cache)
-        memory.place.fill_(cache.length)
-        memory.real[:, :end] = True if real is None else real
-        logits = self._program(tokens).clone()  # a CUDA graph writes the next ones to the same memory
-        for layer in cache.layers:
-            layer.length = end
-        return logits
-
-    def _share(self, cache: Cache) -> StaticCache:
-        """Let the program's memory be that of the cache; the cache before gets tensors of its own again."""
-        memory, before = self._memory, None if self._taken is None else self._taken()
-        if memory is not None and before is not None and memory.holds(before):
-            if before is cache:
-                return memory
-            memory.leave(before)
-        if memory is None or not memory.fits(cache):
-            memory = self._memory = StaticCache(cache)
-            self._program = self._compile(memory)
-        memory.take(cache)
-        self._taken = weakref.ref(cache)
-        return memory
+        with self._lock:
+            end = cache.length + 1
+            real = cache.note_padding(None, len(tokens), 1, tokens.device)
+            if self._memory is None or not self._memory.fits(cache):
+                with torch.inference_mode(False):
+                    self._memory = StaticCache(cache)
+                self._program = self._compile(self._memory)
+            memory = self._memory
+            memory.take(cache)
+            memory.place.fill_(cache.length)
+            memory.real[:, :end] = True if real is None else real
+            logits = self._program(tokens).clone()  # a CUDA graph writes the next ones to the same memory
+            for layer in cache.layers:
+                layer.length = end
+            return logits
 
     def _compile(self, memory: StaticCache) -> Callable[[Tensor], Tensor]:
         recorded = self.backend == "inductor" and memory.place.is_cuda
         mode = "reduce-overhead" if recorded else None
         step = partial(self.model, cache=memory)
         return torch.compile(step, dynamic=False, backend=self.backend, mode=mode, **WHOLE)
+
+
+def _tensors(model: Decoder) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+@torch.inference_mode(False)
+def _copy(model: Decoder) -> Decoder:
+    """Copy a model, each tensor of it to a storage of its own, as a compiler of constants expects it."""
+    copied = copy.deepcopy(model)
+    for x in _tensors(copied):
+        x.data = x.data.clone()
+    return copied
+
+
+def _same(a: Decoder, b: Decoder) -> bool:
+    """Compare two models by the numbers in them: an optimizer need not leave another trace."""
+    ours, theirs = _tensors(a), _tensors(b)
+    return (
+        [module.training for module in a.modules()] == [module.training for module in b.modules()]
+        and [(x.shape, x.dtype, x.device) for x in ours] == [(x.shape, x.dtype, x.device) for x in theirs]
+        and all(map(torch.equal, ours, theirs))
+    )

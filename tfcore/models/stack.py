@@ -83,7 +83,7 @@ class Stack(nn.Module):
         else:
             q_pos, k_pos = cache.places(num_new, tokens.device)
         real = padding if cache is None else cache.note_padding(padding, batch, num_new, tokens.device)
-        self._check_gaps(real)
+        self.check_gaps(real)
         positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]
         mask = None if real is None else real[:, None, None, -len(k_pos) :]
         memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]
@@ -120,7 +120,7 @@ class Stack(nn.Module):
         blocks = cast(Sequence[DecoderBlock], self.blocks)
         return [block.cross_attention.keys_and_values(memory) for block in blocks]
 
-    def _check_gaps(self, real: Tensor | None) -> None:
+    def check_gaps(self, real: Tensor | None) -> None:
         """Refuse padding between real tokens where distances are counted, which would count it too."""
         kind, window = self.config.positions.kind, self.config.block.attention.window
         if real is None or not can_look(real) or (window is None and kind in GAPS_ALLOWED):
