@@ -61,7 +61,8 @@ class CompiledDecoder:
     ) -> None:
         if not isinstance(model, Decoder):
             raise ValueError(
-                f"expected a tfcore.models.Decoder, got {type(model).__name__}; generate with the model itself"
+                f"expected a tfcore.models.Decoder, got {type(model).__name__}; "
+                "generate with the model itself"
             )
         experts = model.config.block.num_experts
         if experts is not None:
@@ -81,8 +82,8 @@ class CompiledDecoder:
         window = self.model.config.block.attention.window
         if kind != "preallocated" or (window is not None and window < max_len):
             raise ValueError(
-                f"expected a preallocated cache and a window of at least {max_len}, the tokens of the text, got "
-                f"{kind} and {window}; generate with the model itself"
+                f"expected a preallocated cache and a window of at least {max_len}, the tokens of the text, "
+                f"got {kind} and {window}; generate with the model itself"
             )
         return self.model.new_cache(batch, max_len, kind)
 
@@ -99,8 +100,10 @@ class CompiledDecoder:
             ValueError: what the model would refuse, or a cache that is not from :meth:`new_cache`.
         """
         batch, num_new = check_tokens(tokens, self.model.config.vocab_size)
-        if cache is not None and cache.length == 0:
-            self._packed.renew()
+        if cache is not None:
+            preallocated_layers(cache)
+            if cache.length == 0:
+                self._packed.renew()
         if (
             cache is None
             or num_new > 1
@@ -108,7 +111,6 @@ class CompiledDecoder:
             or not 2 <= cache.length < self._num_positions()
         ):
             return self.model(tokens, cache, padding=padding)
-        preallocated_layers(cache)
         cache.visible(1)  # what a program cannot refuse is refused here
         cache.check_batch(batch)
         self.model.stack.check_gaps(cache.real)
@@ -127,10 +129,10 @@ class CompiledDecoder:
 class PackedStep:
     """A step for a CPU, whose program has a copy of the weights in the order that suits it.
 
-    It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and once
-    more for all other numbers of them; then again for texts with padding. A text is written with the weights
-    that the model had when it began: if they have changed since the last one, it is compiled anew. Beside the
-    model's own there are two copies of the weights. Hooks that are added later are not called.
+    It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and
+    once more for all other numbers of them; then again for texts with padding. A text is written with the
+    weights that the model had when it began: if they have changed since the last one, it is compiled anew.
+    Beside the model's own there are two copies of the weights. Hooks that are added later are not called.
 
     Args:
         model: what runs.
