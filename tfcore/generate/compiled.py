@@ -27,6 +27,8 @@ PACKED: dict[str, Any] = {  # weights in the order in which the fastest of sever
     "autotune_num_choices_displayed": 0,
     "max_autotune_report_choices_stats": False,
 }
+# A layer's attributes are not looked at again before each step.
+UNCHANGED = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
 
 
 class CompiledDecoder:
@@ -132,7 +134,8 @@ class PackedStep:
     It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and
     once more for all other numbers of them; then again for texts with padding. A text is written with the
     weights that the model had when it began: if they have changed since the last one, it is compiled anew.
-    Beside the model's own there are two copies of the weights. Hooks that are added later are not called.
+    Beside the model's own there are two copies of the weights. Hooks that are added later are not called, and
+    no attention weights kept.
 
     Args:
         model: what runs.
@@ -155,7 +158,9 @@ class PackedStep:
         """Read one token of each sequence."""
         if self._program is None:
             self._copy, self._seen = _copy(self.model), set()
-            self._program = torch.compile(self._copy, dynamic=True, backend=self.backend, **WHOLE)
+            self._program = torch.compile(
+                self._copy, dynamic=True, backend=self.backend, options=dict(UNCHANGED), **WHOLE
+            )
         keys = preallocated_layers(cache)[0].keys
         kind = len(tokens), cache.real is None, keys.is_inference()  # what may take a program of its own
         if kind in self._seen:
