@@ -274,6 +274,24 @@ ROWS = [
         "self.window - 1",
         "self.window - 2",
     ),
+    (
+        "a recorded step sees places that are not filled",
+        "cache.static:StaticCache.note_padding",
+        "self.real & (self.places(num_new, device)[1] <= self.place)",
+        "self.real",
+    ),
+    (
+        "a recorded step writes one place too early",
+        "cache.static:StaticLayer.update",
+        "self.values.index_copy_(2, self.place, v)",
+        "self.values.index_copy_(2, self.place - 1, v)",
+    ),
+    (
+        "compiled weights stay what they were",
+        "generate.compiled:PackedStep.renew",
+        "not _same(self._copy, self.model)",
+        "False",
+    ),
     ("cache not taken back", "cache.preallocated:KVCache.truncate", "self.length = length", "pass"),
     ("rounded towards zero", "quantize:quantize_absmax", ".round()", ".trunc()"),
     (

@@ -19,7 +19,7 @@ from mutants import MUTANTS
 from tfcore.attention import attention
 from tfcore.cache import dequantize_kv, quantize_kv
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
-from tfcore.generate import filter_logits, speculative_accept, speculative_generate
+from tfcore.generate import CompiledDecoder, filter_logits, speculative_accept, speculative_generate
 from tfcore.io import from_pretrained
 from tfcore.layers import repeat_kv
 from tfcore.linear_attention import linear_attention
@@ -267,6 +267,25 @@ def wkv_by_loops() -> None:
 def linear_attention_averages() -> None:
     q, k = draw(2, 3, 5, 4), draw(2, 3, 5, 4, seed=1)
     assert torch.allclose(linear_attention(q, k, torch.ones_like(k)), torch.ones_like(q))
+
+
+# --- compiled, which takes longest
+
+
+@check("recorded steps = the model", True)
+@check("packed steps = the model", False)
+def compiled_steps_are_the_model(static: bool) -> None:
+    block = BlockConfig(AttentionConfig(d_model=16, num_heads=2), d_ff=20)
+    model = raise_weights(Decoder(ModelConfig(11, 1, block, PositionConfig("rope"))).eval())
+    compiled, tokens = CompiledDecoder(model, static, backend="eager"), torch.tensor([[3, 1, 4, 1, 5, 9]])
+    with torch.no_grad():
+        for seed in (1, 2):
+            raise_weights(model, seed=seed)
+            cache, expected = compiled.new_cache(1, 7), model(tokens)
+            compiled(tokens[:, :3], cache)
+            for t in range(3, 6):
+                logits = compiled(tokens[:, t : t + 1], cache)
+                assert torch.allclose(logits[:, 0], expected[:, t], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", CHECKS)
