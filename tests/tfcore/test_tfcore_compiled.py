@@ -184,6 +184,21 @@ def test_a_step_without_room_is_refused_and_changes_nothing(static):
     assert cache.length == 2
 
 
+@either_step
+def test_a_step_that_cannot_be_compiled_changes_nothing(static):
+    def broken(graph, inputs):
+        raise RuntimeError("there is no compiler")
+
+    model, tokens = decoder(), draw_tokens(B, T)
+    compiled = CompiledDecoder(model, static, backend=broken)
+    cache = compiled.new_cache(B, T)
+    compiled(tokens[:, :2], cache)
+    with pytest.raises(RuntimeError, match="there is no compiler"):
+        compiled(tokens[:, 2:3], cache)
+    assert [layer.length for layer in cache.layers] == [2, 2]
+    torch.testing.assert_close(model(tokens[:, 2:3], cache)[:, 0], model(tokens)[:, 2])
+
+
 @pytest.mark.slow
 @needs_compiler
 @either_step

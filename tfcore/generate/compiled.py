@@ -117,10 +117,12 @@ class CompiledDecoder:
         cache.check_batch(batch)
         self.model.stack.check_gaps(cache.real)
         static = tokens.is_cuda if self.static is None else self.static
+        length = cache.length
         try:
             return (self._recorded if static else self._packed)(tokens, cache)
         except RuntimeError:
             self.model(tokens, cache)  # says what does not fit, if it is that
+            cache.truncate(length)
             raise
 
     def _num_positions(self) -> float:
