@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import weakref
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ from decoding_models import EACH_POSITION, V, config, decoder, draw_tokens, left
 from tfcore.attention import attention
 from tfcore.cache import Cache, GrowingCache
 from tfcore.generate import CompiledDecoder, beam_search, generate
+from tfcore.generate.compiled import KEPT
 from tfcore.models import Decoder
+from tfcore.models.inspect import silence_heads
 from tfcore.testing import raise_weights
 
 B, T, N = 3, 5, 7
@@ -49,15 +53,21 @@ def test_each_step_gives_the_logits_of_the_model(position, padded, static):
         assert ours.length == end
 
 
-def programs_after(static, *texts):
-    """Count the programs after each text, given by its number of sequences, its length and its padding."""
+def counting():
+    """A backend that compiles nothing, and the list of what it was given."""
     programs = []
 
     def count(graph, inputs):
         programs.append(graph)
         return graph
 
-    compiled, counts = CompiledDecoder(decoder(), static, backend=count), []
+    return count, programs
+
+
+def programs_after(static, *texts):
+    """Count the programs after each text, given by its number of sequences, its length and its padding."""
+    backend, programs = counting()
+    compiled, counts = CompiledDecoder(decoder(), static, backend=backend), []
     for seed, (batch, length, padding) in enumerate(texts):
         generate(compiled, draw_tokens(batch, T, seed), length - T, padding=padding)
         counts.append(len(programs))
@@ -78,9 +88,34 @@ def test_a_packed_step_is_one_program_for_all_lengths_and_soon_for_all_numbers_o
     assert programs_after(False, *numbers, *lengths, *others) == [1, 2, 2, 2, 2, 2, 3, 3, 4, 4]
 
 
-def test_one_model_may_be_compiled_for_more_shapes_than_torch_allows_one_function():
-    texts = [(B, T + n, None) for n in range(2, 2 + torch._dynamo.config.recompile_limit)]
-    assert programs_after(True, *texts, (B, T + 20, None))[-1] == len(texts) + 1
+def test_recorded_texts_of_two_shapes_take_turns_without_compiling_anew():
+    backend, programs = counting()
+    model = decoder()
+    compiled = CompiledDecoder(model, static=True, backend=backend)
+    texts = [draw_tokens(batch, T + N) for batch in (1, B)]
+    caches = [compiled.new_cache(len(text), T + N) for text in texts]
+    for text, cache in zip(texts, caches, strict=True):
+        compiled(text[:, :T], cache)
+    for t in range(T, T + N):
+        for text, cache in zip(texts, caches, strict=True):
+            logits = compiled(text[:, t : t + 1], cache)
+            torch.testing.assert_close(logits[:, 0], model(text[:, : t + 1])[:, -1])
+    assert len(programs) == 2
+
+
+@either_step
+def test_programs_neither_add_up_to_a_limit_nor_outlive_their_use(static):
+    model = raise_weights(Decoder(config(layers=1))).eval()
+    compiled, copies = traced(model, static), []
+    with torch._dynamo.config.patch(accumulated_recompile_limit=2):
+        for n in range(5):
+            raise_weights(model, seed=n)
+            generate(compiled, draw_tokens(B, T), 4 + n)
+            copies.append(
+                weakref.ref(compiled._recorded._programs[0][0] if static else compiled._packed._copy)
+            )
+    gc.collect()
+    assert sum(copy() is not None for copy in copies) <= (KEPT if static else 1)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +181,74 @@ def test_changed_weights_are_seen_by_the_next_text_and_recorded_ones_at_once(sta
     compiled(tokens[:, :2], caches[1])
     torch.testing.assert_close(compiled(tokens[:, 2:3], caches[1]), 2 * kept)
     assert torch.equal(before, kept)
+
+
+@either_step
+def test_changed_weights_are_seen_where_the_model_itself_has_read_the_prompt(static):
+    model, tokens = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
+    compiled = traced(model, static)
+    generate(compiled, tokens, N)
+    raise_weights(model, seed=5)
+    cache = model.new_cache(B, T + N)
+    with torch.inference_mode():
+        model(tokens[:, :-1], cache)
+    assert torch.equal(generate(compiled, tokens, N, cache=cache), generate(model, tokens, N))
+
+
+@either_step
+def test_another_mode_is_seen(static):
+    model, tokens = raise_weights(Decoder(config(dropout=0.5))).eval(), draw_tokens(B, T)
+    compiled = traced(model, static)
+
+    def last_logits():
+        cache = compiled.new_cache(B, T)
+        compiled(tokens[:, :-1], cache)
+        return compiled(tokens[:, -1:], cache)
+
+    assert torch.equal(last_logits(), last_logits())
+    model.train()
+    assert not torch.equal(last_logits(), last_logits())
+
+
+@either_step
+@pytest.mark.parametrize("compiled_before", [False, True])
+def test_a_model_that_is_looked_into_runs_as_it_is(compiled_before, static):
+    model, prompt = decoder(), draw_tokens(B, T)
+    compiled = traced(model, static)
+    if compiled_before:
+        generate(compiled, prompt, N)
+    with silence_heads(model, [(1, 2)]):
+        silenced = generate(model, prompt, N)
+        assert torch.equal(generate(compiled, prompt, N), silenced)
+    whole = generate(model, prompt, N)
+    assert not torch.equal(whole, silenced)
+    assert torch.equal(generate(compiled, prompt, N), whole)
+    layer = model.stack.blocks[1].attention
+    layer.keep_weights = True
+    try:
+        generate(compiled, prompt, N)
+        assert layer.weights.shape == (B, 6, 1, T + N - 1)
+    finally:
+        layer.keep_weights = False
+    assert torch.equal(generate(compiled, prompt, N), whole)
+    layer.weights = None
+
+
+@either_step
+def test_gaps_are_refused_as_by_the_model(static):
+    model, tokens = decoder("alibi"), draw_tokens(B, T)
+    compiled, gap = traced(model, static), torch.ones(B, T - 1, dtype=torch.bool)
+    gap[1, -1] = False
+    for run in (model, compiled):
+        cache = compiled.new_cache(B, T)
+        run(tokens[:, :-1], cache, padding=gap)
+        with pytest.raises(ValueError, match="no padding between real tokens"):
+            run(tokens[:, -1:], cache)
+    cache = compiled.new_cache(B, T)
+    compiled(tokens[:, :2], cache)
+    with pytest.raises(ValueError, match="no padding between real tokens"):
+        compiled(tokens[:, 2:4], cache, padding=torch.tensor([[False, True]] * B))
+    torch.testing.assert_close(compiled(tokens[:, 2:3], cache)[:, 0], model(tokens)[:, 2])
 
 
 @pytest.mark.parametrize(
@@ -216,8 +319,9 @@ def test_compiled_for_a_cpu(static):
 
 @pytest.mark.gpu
 @needs_cuda
-def test_recorded_as_a_cuda_graph():
-    model = raise_weights(Decoder(config("learned"))).cuda().eval()
+@pytest.mark.parametrize("position", EACH_POSITION)
+def test_recorded_as_a_cuda_graph(position):
+    model = raise_weights(Decoder(config(position))).cuda().eval()
     compiled = CompiledDecoder(model)
     for seed in range(3):
         prompt = draw_tokens(B, T, seed).cuda()

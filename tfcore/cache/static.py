@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -81,10 +79,8 @@ class StaticCache(nn.Module):
         device = layers[0].keys.device
         self.register_buffer("place", torch.zeros(1, dtype=torch.long, device=device))
         self.register_buffer("real", torch.ones(batch, max_len, dtype=torch.bool, device=device))
-        self.layers = nn.ModuleList(
-            StaticLayer(torch.zeros_like(layer.keys), torch.zeros_like(layer.values), self.place)
-            for layer in layers
-        )
+        self._tensors = [(torch.zeros_like(layer.keys), torch.zeros_like(layer.values)) for layer in layers]
+        self.layers = nn.ModuleList(StaticLayer(*tensors, self.place) for tensors in self._tensors)
         self._taken: list[weakref.ref[KVCache]] = []  # whose tensors these are too
 
     def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " 1"], Int[Tensor, " max_len"]]:
@@ -99,34 +95,34 @@ class StaticCache(nn.Module):
 
     def fits(self, cache: Cache) -> bool:
         """Tell whether a cache has the shape of this one."""
-        return [_kind(ours.keys) for ours in self._layers()] == [
-            _kind(theirs.keys) for theirs in preallocated_layers(cache)
+        return [_kind(keys) for keys, _ in self._tensors] == [
+            _kind(layer.keys) for layer in preallocated_layers(cache)
         ]
+
+    def holds(self, cache: Cache) -> bool:
+        """Tell whether a cache was taken last, and still has these tensors: ``reorder`` gives it others."""
+        layers = preallocated_layers(cache)
+        return len(layers) == len(self._taken) and all(
+            layer is taken() and layer.keys is keys and layer.values is values
+            for layer, taken, (keys, values) in zip(layers, self._taken, self._tensors, strict=True)
+        )
 
     def take(self, cache: Cache) -> None:
         """Keep from now on what a cache keeps: both read and write the same tensors.
 
         The cache before gets tensors of its own again.
         """
-        taken = preallocated_layers(cache)
-        before = [layer() for layer in self._taken]
-        if [id(layer) for layer in before] == [id(layer) for layer in taken] and all(
-            map(self._shares, taken)
-        ):
+        if self.holds(cache):
             return
         with torch.inference_mode(False):
-            for theirs in before:
-                if theirs is not None and self._shares(theirs):
-                    theirs.keys, theirs.values = theirs.keys.clone(), theirs.values.clone()
-        for ours, theirs in zip(self._layers(), taken, strict=True):
-            theirs.keys, theirs.values = ours.keys.copy_(theirs.keys), ours.values.copy_(theirs.values)
-        self._taken = [weakref.ref(layer) for layer in taken]
-
-    def _layers(self) -> list[StaticLayer]:
-        return list(cast(Iterable[StaticLayer], self.layers))
-
-    def _shares(self, layer: KVCache) -> bool:
-        return any(layer.keys is ours.keys and layer.values is ours.values for ours in self._layers())
+            for taken, (keys, _) in zip(self._taken, self._tensors, strict=False):
+                before = taken()
+                if before is not None and before.keys is keys:
+                    before.keys, before.values = before.keys.clone(), before.values.clone()
+        layers = preallocated_layers(cache)
+        for layer, (keys, values) in zip(layers, self._tensors, strict=True):
+            layer.keys, layer.values = keys.copy_(layer.keys), values.copy_(layer.values)
+        self._taken = [weakref.ref(layer) for layer in layers]
 
 
 def preallocated_layers(cache: Cache) -> list[KVCache]:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tfcore.cache import Cache, StaticCache, preallocated_layers
+from tfcore.layers import MultiHeadAttention
 from tfcore.models.decoder import Decoder
 from tfcore.models.stack import check_tokens
 
-# Not cut into pieces, and with a limit of programs that is not shared with other models.
-WHOLE: dict[str, Any] = {"fullgraph": True, "isolate_recompiles": True, "recompile_limit": 64}
+KEPT = 4  # recorded programs, each with a memory as large as a cache
+WHOLE: dict[str, Any] = {"fullgraph": True, "recompile_limit": 64}  # not cut into pieces
+# The layers are not looked at again before each step: ``renew`` does it when another text's turn comes.
+UNCHANGED: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
 PACKED: dict[str, Any] = {  # weights in the order in which the fastest of several products reads them
     "cpp_wrapper": True,  # nor is there Python between the kernels
     "freezing": True,
@@ -27,8 +33,6 @@ PACKED: dict[str, Any] = {  # weights in the order in which the fastest of sever
     "autotune_num_choices_displayed": 0,
     "max_autotune_report_choices_stats": False,
 }
-# A layer's attributes are not looked at again before each step.
-UNCHANGED = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
 
 
 class CompiledDecoder:
@@ -38,6 +42,8 @@ class CompiledDecoder:
 
     The prompt is read as ever. The first step compiles, which takes up to a minute. Other texts may need a
     program of their own: :class:`PackedStep`, for a CPU, and :class:`RecordedStep`, for a GPU, say which.
+    Whether the model has changed is seen when a text begins or its turn comes. A model that is looked into,
+    by a hook or for its weights of attention, is then run as it is.
 
     Args:
         model: what runs.
@@ -74,6 +80,8 @@ class CompiledDecoder:
             )
         self.model, self.static = model, static
         self._packed, self._recorded = PackedStep(model, backend), RecordedStep(model, backend)
+        self._turn: Callable[[], Cache | None] = lambda: None  # the cache of the last step
+        self._looked_into = False
 
     def new_cache(self, batch: int, max_len: int, kind: str = "preallocated") -> Cache:
         """Make an empty cache with room for so many tokens of so many sequences.
@@ -102,24 +110,26 @@ class CompiledDecoder:
             ValueError: what the model would refuse, or a cache that is not from :meth:`new_cache`.
         """
         batch, num_new = check_tokens(tokens, self.model.config.vocab_size)
-        if cache is not None:
-            preallocated_layers(cache)
-            if cache.length == 0:
-                self._packed.renew()
-        if (
-            cache is None
-            or num_new > 1
-            or padding is not None
-            or not 2 <= cache.length < self._num_positions()
-        ):
+        if cache is None:
+            return self.model(tokens, padding=padding)
+        preallocated_layers(cache)
+        if num_new > 1 or padding is not None or not 2 <= cache.length < self._num_positions():
+            self._turn = lambda: None
             return self.model(tokens, cache, padding=padding)
+        static = tokens.is_cuda if self.static is None else self.static
+        step = self._recorded if static else self._packed
+        if self._turn() is not cache:
+            step.renew()
+            self._turn, self._looked_into = weakref.ref(cache), _looked_into(self.model)
+        if self._looked_into:
+            return self.model(tokens, cache)
         cache.visible(1)  # what a program cannot refuse is refused here
         cache.check_batch(batch)
-        self.model.stack.check_gaps(cache.real)
-        static = tokens.is_cuda if self.static is None else self.static
+        if cache.real is not None:
+            self.model.stack.check_gaps(F.pad(cache.real[:, : cache.length], (0, 1), value=True))
         length = cache.length
         try:
-            return (self._recorded if static else self._packed)(tokens, cache)
+            return step(tokens, cache)
         except RuntimeError:
             self.model(tokens, cache)  # says what does not fit, if it is that
             cache.truncate(length)
@@ -134,10 +144,8 @@ class PackedStep:
     """A step for a CPU, whose program has a copy of the weights in the order that suits it.
 
     It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and
-    once more for all other numbers of them; then again for texts with padding. A text is written with the
-    weights that the model had when it began: if they have changed since the last one, it is compiled anew.
-    Beside the model's own there are two copies of the weights. Hooks that are added later are not called, and
-    no attention weights kept.
+    once more for all other numbers of them; then again for texts with padding, and if the model has changed.
+    Beside the model's own there are two copies of the weights.
 
     Args:
         model: what runs.
@@ -152,16 +160,18 @@ class PackedStep:
 
     def __init__(self, model: Decoder, backend: str | Callable[..., Any]) -> None:
         self.model, self.backend = model, backend
-        self._copy: Decoder | None = None
+        self._copy = model
         self._program: Callable[..., Tensor] | None = None
+        self._made: list[Any] = []
         self._seen: set[Any] = set()
 
     def __call__(self, tokens: Int[Tensor, "B 1"], cache: Cache) -> Float[Tensor, "B 1 V"]:
         """Read one token of each sequence."""
         if self._program is None:
-            self._copy, self._seen = _copy(self.model), set()
+            self._copy, self._made, self._seen = _copy(self.model), _make(self.model), set()
+            options = {**UNCHANGED}
             self._program = torch.compile(
-                self._copy, dynamic=True, backend=self.backend, options=dict(UNCHANGED), **WHOLE
+                _own(self._copy), dynamic=True, backend=self.backend, options=options, **WHOLE
             )
         keys = preallocated_layers(cache)[0].keys
         kind = len(tokens), cache.real is None, keys.is_inference()  # what may take a program of its own
@@ -176,16 +186,20 @@ class PackedStep:
         return logits
 
     def renew(self) -> None:
-        """Forget the program if the model is no longer what was compiled."""
-        if self._copy is not None and not _same(self._copy, self.model):
-            self._copy = self._program = None
+        """Forget the program if the model is no longer what was compiled, be it by a number."""
+        if self._program is not None and not (
+            self._made == _make(self.model)
+            and all(map(torch.equal, _tensors(self._copy), _tensors(self.model)))
+        ):
+            self._copy, self._program = self.model, None
 
 
 class RecordedStep:
     """A step for a GPU, recorded as a CUDA graph: no shape and no address changes from one to the next.
 
     It attends to all places of the cache and hides the empty ones, so make the cache as long as the text. It
-    is compiled anew for another number of sequences or another length. Changes of the weights are seen.
+    is compiled anew for another number of sequences or another length, and if the model got another type,
+    place or mode; the last few programs are kept. Other changes of the weights are seen at once.
 
     Args:
         model: what runs.
@@ -200,53 +214,79 @@ class RecordedStep:
 
     def __init__(self, model: Decoder, backend: str | Callable[..., Any]) -> None:
         self.model, self.backend = model, backend
-        self._memory: StaticCache | None = None
-        self._program: Callable[[Tensor], Tensor] = model
-        self._lock = Lock()  # one memory for all threads
+        self._made: list[Any] = []
+        self._programs: list[tuple[StaticCache, Callable[[Tensor], Tensor]]] = []  # with their memories
+        self._lock = Lock()  # each memory is one for all threads
 
     def __call__(self, tokens: Int[Tensor, "B 1"], cache: Cache) -> Float[Tensor, "B 1 V"]:
         """Read one token of each sequence."""
         with self._lock:
             end = cache.length + 1
             real = cache.note_padding(None, len(tokens), 1, tokens.device)
-            if self._memory is None or not self._memory.fits(cache):
-                with torch.inference_mode(False):
-                    self._memory = StaticCache(cache)
-                self._program = self._compile(self._memory)
-            memory = self._memory
+            memory, program = self._find(cache) or self._compile(cache)
             memory.take(cache)
             memory.place.fill_(cache.length)
             memory.real[:, :end] = True if real is None else real
-            logits = self._program(tokens).clone()  # a CUDA graph writes the next ones to the same memory
+            logits = program(tokens).clone()  # a CUDA graph writes the next ones to the same memory
             for layer in cache.layers:
                 layer.length = end
             return logits
 
-    def _compile(self, memory: StaticCache) -> Callable[[Tensor], Tensor]:
+    def renew(self) -> None:
+        """Forget all programs if the model is no longer of the make that was compiled."""
+        if self._made != _make(self.model):
+            self._made, self._programs = _make(self.model), []
+
+    def _find(self, cache: Cache) -> tuple[StaticCache, Callable[[Tensor], Tensor]] | None:
+        for suits in (StaticCache.holds, StaticCache.fits):
+            for found in self._programs:
+                if suits(found[0], cache):
+                    return found
+        return None
+
+    def _compile(self, cache: Cache) -> tuple[StaticCache, Callable[[Tensor], Tensor]]:
+        with torch.inference_mode(False):
+            memory = StaticCache(cache)
         recorded = self.backend == "inductor" and memory.place.is_cuda
-        mode = "reduce-overhead" if recorded else None
-        step = partial(self.model, cache=memory)
-        return torch.compile(step, dynamic=False, backend=self.backend, mode=mode, **WHOLE)
+        options = {**UNCHANGED, **({"triton.cudagraphs": True} if recorded else {})}
+        step = _own(partial(self.model, cache=memory))
+        program = torch.compile(step, dynamic=False, backend=self.backend, options=options, **WHOLE)
+        self._programs = [*self._programs, (memory, program)][-KEPT:]
+        return memory, program
+
+
+def _own(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Give a program code of its own: torch keeps and counts with the code what it has compiled of it."""
+
+    def step(*inputs: Any) -> Tensor:
+        return run(*inputs)
+
+    return FunctionType(step.__code__.replace(), globals(), closure=step.__closure__)
+
+
+def _looked_into(model: Decoder) -> bool:
+    """Tell whether a model's user waits for more than its logits."""
+    return any(
+        module._forward_hooks or module._forward_pre_hooks or getattr(module, "keep_weights", False)
+        for module in model.modules()
+    )
 
 
 def _tensors(model: Decoder) -> list[Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
+def _make(model: Decoder) -> list[Any]:
+    """List what a program is compiled for, besides the numbers in a model."""
+    kinds: list[Any] = [(x.shape, x.dtype, x.device) for x in _tensors(model)]
+    return kinds + [module.training for module in model.modules()]
+
+
 @torch.inference_mode(False)
 def _copy(model: Decoder) -> Decoder:
     """Copy a model, each tensor of it to a storage of its own, as a compiler of constants expects it."""
-    copied = copy.deepcopy(model)
+    kept = [module.weights for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    copied = copy.deepcopy(model, {id(weights): None for weights in kept})
     for x in _tensors(copied):
         x.data = x.data.clone()
     return copied
-
-
-def _same(a: Decoder, b: Decoder) -> bool:
-    """Compare two models by the numbers in them: an optimizer need not leave another trace."""
-    ours, theirs = _tensors(a), _tensors(b)
-    return (
-        [module.training for module in a.modules()] == [module.training for module in b.modules()]
-        and [(x.shape, x.dtype, x.device) for x in ours] == [(x.shape, x.dtype, x.device) for x in theirs]
-        and all(map(torch.equal, ours, theirs))
-    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -67,8 +69,19 @@ class Positions(nn.Module):
                     "None turns all of it"
                 )
             scaling = dict(config.rope_scaling) if config.rope_scaling else None
-            # No buffers: a model that moves to bfloat16 must not take its frequencies along.
             self.omega = inverse_frequencies(config.d_rotary or d_head, config.base, scaling)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Take frequencies and slopes where the model goes, or each step would wait for a copy of them.
+
+        Not to its type: they are no buffers, since in bfloat16 they would be wrong.
+        """
+        super()._apply(fn, recurse)
+        device = fn(torch.empty(0, dtype=torch.long)).device
+        for name in ("omega", "slopes"):
+            if hasattr(self, name) and device.type != "meta":
+                setattr(self, name, getattr(self, name).to(device))
+        return self
 
     def embed(
         self, x: Float[Tensor, "B T d_model"], positions: Int[Tensor, "*#B T"]
