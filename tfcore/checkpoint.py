@@ -166,10 +166,16 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 def _outline(
     config: Mapping[str, Any], model: Mapping[str, Any], optimizer: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Say under one name each what must be alike in a checkpoint and in the run that goes on from it."""
+    """Say under one name each what must be alike in a checkpoint and in the run that goes on from it.
+
+    So must the order of the tensors, for an optimizer knows its parameters by their place.
+    """
     groups = enumerate(optimizer["param_groups"])
     return (
         {f"config.{name}": value for name, value in config.items()}
-        | {f"model.{name}": f"{x.dtype} {tuple(x.shape)}" for name, x in model.items()}
+        | {
+            f"model.{name}": f"{x.dtype} {tuple(x.shape)}, tensor {i}"
+            for i, (name, x) in enumerate(model.items())
+        }
         | {f"optimizer.group{i}": f"{len(group['params'])} parameters" for i, group in groups}
     )

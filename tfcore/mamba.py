@@ -12,8 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tfcore.attention.pattern import wide
+from tfcore.models.stack import check_tokens
 from tfcore.selective_scan import selective_scan_carry, selective_scan_step
-from tfcore.state_cache import StateCache, check_tokens
+from tfcore.state_cache import StateCache, check_batch
 
 
 @dataclass(frozen=True)
@@ -123,16 +124,17 @@ class Mamba(nn.Module):
             Logits, (B, T, V).
 
         Raises:
-            ValueError: tokens of another shape or type, or another batch than the cache's.
+            ValueError: what are no token ids (B, T), or another batch than the cache's.
         """
-        check_tokens(tokens, cache)
-        cache = self.new_cache(tokens.shape[0]) if cache is None else cache
+        batch, num_new = check_tokens(tokens, self.config.vocab_size)
+        check_batch(batch, cache)
+        cache = self.new_cache(batch) if cache is None else cache
         x = self.embedding(tokens)
         states = []
         for block, state in zip(self.blocks, cache.layers, strict=True):
             x, state = block(x, MambaState(*state))
             states.append(state)
-        cache.advance(states, tokens.shape[1])
+        cache.advance(states, num_new)
         x = self.norm_final(x)
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
 

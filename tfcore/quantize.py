@@ -103,6 +103,16 @@ class Int8Linear(nn.Module):
         """The matrix as numbers again: cross-attention takes some of its rows."""
         return self.matrix.weight
 
+    @property
+    def in_features(self) -> int:
+        """The width of x, as a linear layer names it."""
+        return self.matrix.rounded.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        """The width of y."""
+        return self.matrix.rounded.shape[0]
+
 
 class Int8Embedding(nn.Module):
     r"""An embedding with an 8-bit matrix: the rows of the tokens are turned into numbers again.

@@ -61,24 +61,24 @@ class StateCache:
         return sum(x.untyped_storage().nbytes() for state in self.layers for x in state)
 
 
-def check_tokens(tokens: Int[Tensor, "B T"], cache: StateCache | None) -> None:
-    """Check that tokens are a batch of sequences, and the batch that the cache was made for.
+def check_batch(batch: int, cache: StateCache | None) -> None:
+    """Refuse another number of sequences than the cache was made for, and what is no cache of states.
 
     Raises:
-        ValueError: tokens of another shape or type, or another batch than the cache's.
+        ValueError: it is another one, or another thing.
 
     >>> import torch
-    >>> check_tokens(torch.tensor([3, 1, 4]), cache=None)
+    >>> check_batch(3, StateCache([(torch.zeros(2, 5),)]))
     Traceback (most recent call last):
-    ValueError: expected whole-numbered tokens (B, T) with T of 1 or more, got torch.int64 (3,); ...
+    ValueError: expected the 2 sequences that the cache was made for, got 3; make one with new_cache(batch)
     """
-    if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.is_floating_point():
+    if cache is not None and not isinstance(cache, StateCache):
         raise ValueError(
-            f"expected whole-numbered tokens (B, T) with T of 1 or more, got {tokens.dtype} "
-            f"{tuple(tokens.shape)}; a single sequence goes in as tokens[None]"
+            f"expected a cache from new_cache, got a {type(cache).__name__}; padding is not known here: give "
+            "texts of one length, or one by one"
         )
-    if cache is not None and cache.batch != tokens.shape[0]:
+    if cache is not None and cache.batch != batch:
         raise ValueError(
-            f"expected the {cache.batch} sequences that the cache was made for, got {tokens.shape[0]}; "
+            f"expected the {cache.batch} sequences that the cache was made for, got {batch}; "
             "make one with new_cache(batch)"
         )

@@ -66,6 +66,8 @@ CASES = [
     case("mask with empty rows", mask="qk", empty_rows=True),
     case("causal, square", T_q=7, T_k=7, causal=True),
     case("causal, square, own scale", T_q=7, T_k=7, causal=True, scale=0.7),
+    case("causal, square, no scale left", T_q=7, T_k=7, causal=True, scale=0.0),
+    case("causal, square, negative scale", T_q=7, T_k=7, causal=True, scale=-0.7),
     case("causal, one query", T_q=1, causal=True),
     case("causal, longer keys", T_q=5, T_k=11, causal=True),
     case("causal, longer queries", T_q=9, T_k=4, causal=True),

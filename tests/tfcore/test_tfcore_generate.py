@@ -9,7 +9,16 @@ import math
 import numpy as np
 import pytest
 import torch
-from decoding_models import POSITIONS, Counted, V, decoder, draw_tokens, encoder_decoder, left_padding
+from decoding_models import (
+    POSITIONS,
+    Counted,
+    V,
+    config,
+    decoder,
+    draw_tokens,
+    encoder_decoder,
+    left_padding,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -22,7 +31,7 @@ from tfcore.generate import (
     token_probabilities,
     translate,
 )
-from tfcore.models import EncoderDecoder
+from tfcore.models import Encoder, EncoderDecoder
 from tfcore.quantize import quantize_weights
 from tfcore.rwkv import RWKV, RWKVConfig
 from tfcore.testing import AllocationMeter, raise_weights
@@ -345,7 +354,21 @@ BAD = {
     "one axis": (lambda m, p: generate(m, p[0], 1), r"prompt \(B, T\) of whole numbers"),
     "no token": (lambda m, p: generate(m, p[:, :0], 1), "T of 1 or more"),
     "floats": (lambda m, p: generate(m, p.float(), 1), "whole numbers"),
-    "negative length": (lambda m, p: generate(m, p, -1), "max_new_tokens of 0 or more, got -1"),
+    "negative length": (lambda m, p: generate(m, p, -1), "a whole number of 0 or more, got -1"),
+    "half a token": (lambda m, p: generate(m, p, 2.5), "a whole number of 0 or more, got 2.5"),
+    "no number": (lambda m, p: generate(m, p, 1, float("nan")), "temperature of 0 or more, got nan"),
+    "a name for a cache": (lambda m, p: generate(m, p, 1, cache="growing"), "from new_cache, got a str"),
+    "a mask for a cache": (lambda m, p: m(p, p > 0), "got a Tensor; a mask of real tokens goes by its name"),
+    "a source": (lambda m, p: generate(encoder_decoder(), p, 1), "got EncoderDecoder; .* with translate"),
+    "an encoder": (lambda m, p: generate(Encoder(config()), p, 1), "got Encoder; an encoder writes nothing"),
+    "padding for none": (
+        lambda m, p: generate(lambda tokens: m(tokens), p, 1, padding=p >= 0),
+        "expected a model that takes padding beside it, got function",
+    ),
+    "no beam of a translation": (
+        lambda m, p: translate(encoder_decoder(), p, 0, 1, beams=0),
+        "1 beam or more, got 0",
+    ),
     "negative temperature": (lambda m, p: generate(m, p, 1, -0.1), "temperature of 0 or more"),
     "no context": (lambda m, p: generate(m, p, 1, context_len=0), "context_len of 1 or more, got 0"),
     "no chunk": (lambda m, p: generate(m, p, 1, chunk=0), "chunk of 1 or more, got 0"),
@@ -372,6 +395,17 @@ def test_bad_arguments(name):
     call, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         call(decoder(), draw_tokens(B, T))
+
+
+def test_a_cache_without_room_for_the_whole_text_is_left_alone():
+    model = decoder()
+    cache = model.new_cache(B, T + N - 2)
+    with pytest.raises(
+        ValueError, match=f"at most {T + N - 2} tokens, the room of this cache, got {T + N - 1}"
+    ):
+        generate(model, draw_tokens(B, T), N, cache=cache)
+    assert cache.length == 0
+    assert generate(model, draw_tokens(B, T), N - 1, cache=cache).shape == (B, T + N - 1)
 
 
 # --- beam search

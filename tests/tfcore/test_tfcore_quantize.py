@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tfcore.generate import generate
+from tfcore.mamba import Mamba, MambaConfig
 from tfcore.models import Decoder
 from tfcore.quantize import Int8Embedding, Int8Linear, Int8Matrix, quantize_absmax, quantize_weights
+from tfcore.recurrent import AdditiveAttention
+from tfcore.rwkv import RWKV, RWKVConfig
 from tfcore.testing import raise_weights
 
 IN, OUT, B, T = 30, 17, 3, 7
@@ -139,6 +142,19 @@ def test_an_encoder_decoder_computes_with_the_rounded_weights():
     expected = rounded_by_hand(by_hand)(source, target)
     torch.testing.assert_close(small(source, target), expected, rtol=0, atol=1e-9)
     assert small.encoder.embedding.matrix is small.decoder.embedding.matrix is small.head.linear.matrix
+
+
+@pytest.mark.parametrize(("kind", "config"), [(Mamba, MambaConfig), (RWKV, RWKVConfig)])
+def test_recurrent_models_compute_with_the_rounded_weights(kind, config):
+    model, tokens = raise_weights(kind(config(V, 12, 2))).double(), draw_tokens(B, T)
+    small = quantize_weights(model)
+    torch.testing.assert_close(small(tokens), rounded_by_hand(model)(tokens))
+
+
+def test_additive_attention_computes_with_the_rounded_weights():
+    model, query, keys = raise_weights(AdditiveAttention(5, 6, 7)).double(), draw(B, 5), draw(B, T, 6)
+    small = quantize_weights(model)
+    torch.testing.assert_close(small(query, keys, keys), rounded_by_hand(model)(query, keys, keys))
 
 
 def test_a_model_generates_with_its_cache():

@@ -1,13 +1,14 @@
 """Attention by torch's own kernels, with their traps closed.
 
 ``torch.nn.functional.scaled_dot_product_attention`` is what you would call yourself. It differs from the
-seam in four places, each handled here:
+seam in five places, each handled here:
 
 - ``is_causal`` aligns the *first* query with the first key, which is wrong against a cache, so it is used
   only where both alignments agree;
 - what a fully masked row gives has changed between versions and kernels, so no such row is handed over;
 - a mask and ``is_causal`` together differ by kernel, so at most one of them is given;
-- a bias and a mask share one argument, so they are put together first.
+- a bias and a mask share one argument, so they are put together first;
+- a scale of 0 or less turns the -inf of ``is_causal`` into NaN, so it comes with a mask.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def fused_attention(
     """
     options: dict[str, Any] = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
     square = q.shape[2] == k.shape[2] and not pattern.positions_given
-    if square and pattern.causal and pattern.window is None and pattern.mask is None and bias is None:
+    alone = pattern.window is None and pattern.mask is None and bias is None
+    if square and pattern.causal and alone and scale > 0:
         output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, **options)
         return output, None, None
 

@@ -9,7 +9,7 @@ Read the files in this order: ``protocol.py`` (what a cache must do), ``growing.
 """
 
 from tfcore.cache.growing import GrowingCache
-from tfcore.cache.model import Cache, make_cache
+from tfcore.cache.model import Cache, check_cache, make_cache
 from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import KeysAndValues, LayerCache
 from tfcore.cache.quantized import QuantizedCache, dequantize_kv, quantize_kv
@@ -26,6 +26,7 @@ __all__ = [
     "SlidingWindowCache",
     "StaticCache",
     "StaticLayer",
+    "check_cache",
     "dequantize_kv",
     "make_cache",
     "preallocated_layers",

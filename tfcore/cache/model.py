@@ -111,6 +111,20 @@ class Cache:
         return sum(layer.num_bytes() for layer in self.layers)
 
 
+def check_cache(cache: object) -> None:
+    """Refuse what is no cache, such as a mask in its place.
+
+    >>> check_cache(torch.ones(2, 3, dtype=torch.bool))
+    Traceback (most recent call last):
+    ValueError: expected a cache from new_cache, got a Tensor; ...
+    """
+    if not hasattr(cache, "layers"):
+        raise ValueError(
+            f"expected a cache from new_cache, got a {type(cache).__name__}; a mask of real tokens goes by "
+            "its name, padding="
+        )
+
+
 def make_cache(
     config: AttentionConfig,
     num_layers: int,

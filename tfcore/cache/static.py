@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache.model import Cache
+from tfcore.cache.model import Cache, check_cache
 from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import KeysAndValues
 
@@ -131,6 +131,7 @@ def preallocated_layers(cache: Cache) -> list[KVCache]:
     >>> print(len(preallocated_layers(Cache([KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)]))))
     1
     """
+    check_cache(cache)
     layers = [layer for layer in cache.layers if isinstance(layer, KVCache)]
     if len(layers) < len(cache.layers):
         kinds = ", ".join(sorted({type(layer).__name__ for layer in cache.layers}))

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+
+from tfcore.cache import Cache
+from tfcore.models.encoder import Encoder
+from tfcore.models.encoder_decoder import EncoderDecoder
+from tfcore.models.memory_decoder import MemoryDecoder
 
 Model = Callable[..., Float[Tensor, "B T V"]]
 
@@ -50,6 +56,20 @@ class Reader:
         for name, value in (("context_len", context_len), ("chunk", chunk)):
             if value is not None and value < 1:
                 raise ValueError(f"expected a {name} of 1 or more, got {value}; None is no limit")
+        if isinstance(model, Encoder | EncoderDecoder | MemoryDecoder):
+            raise ValueError(
+                f"expected a model of the next token, such as Decoder, got {type(model).__name__}; "
+                "an encoder writes nothing, and what reads a source writes with translate"
+            )
+        if padding is not None and not _takes(model, "padding"):
+            raise ValueError(
+                f"expected a model that takes padding beside it, got {type(model).__name__}; generate from "
+                "prompts of one length, or one by one"
+            )
+        if cache is not None and not hasattr(cache, "length"):
+            raise ValueError(
+                f"expected a cache from new_cache, got a {type(cache).__name__}; make one, or leave it out"
+            )
         self.model, self.padding, self.context_len, self.chunk = model, padding, context_len, chunk
         if cache is None and hasattr(model, "new_cache"):
             if kind is not None and "kind" not in inspect.signature(model.new_cache).parameters:
@@ -60,6 +80,12 @@ class Reader:
             max_len = max_len if context_len is None else min(max_len, context_len)
             cache = model.new_cache(batch, max_len, **({} if kind is None else {"kind": kind}))
         self.cache = cache
+
+    def reserve(self, length: int) -> None:
+        """Refuse a text of this length, before any of it is read, if the cache has no room for it."""
+        if isinstance(self.cache, Cache):
+            longest = length if self.context_len is None else min(length, self.context_len)
+            self.cache.visible(max(0, longest - self.cache.length))
 
     def __call__(self, tokens: Int[Tensor, "B T"], last: int = 1) -> Float[Tensor, "B last V"]:
         """Read the rest of a text, and give the logits of its last places."""
@@ -95,6 +121,12 @@ class Reader:
             self.cache.truncate(length)
 
 
+def _takes(model: Model, name: str) -> bool:
+    call = model.forward if isinstance(model, nn.Module) else model
+    parameters = inspect.signature(call).parameters.values()
+    return any(name == parameter.name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
 def make_room(
     prompt: Int[Tensor, "B T"], max_new_tokens: int, pad: int, padding: Bool[Tensor, "B T"] | None = None
 ) -> Int[Tensor, "B T_total"]:
@@ -109,8 +141,11 @@ def make_room(
             f"expected a prompt (B, T) of whole numbers with T of 1 or more, got {prompt.dtype} "
             f"{tuple(prompt.shape)}; a single sequence goes in as prompt[None]"
         )
-    if max_new_tokens < 0:
-        raise ValueError(f"expected max_new_tokens of 0 or more, got {max_new_tokens}; say how many to add")
+    if not isinstance(max_new_tokens, Integral) or max_new_tokens < 0:
+        raise ValueError(
+            f"expected max_new_tokens as a whole number of 0 or more, got {max_new_tokens}; "
+            "say how many to add"
+        )
     if padding is not None and (padding.shape != prompt.shape or not padding[:, -1].all()):
         raise ValueError(
             f"expected padding {tuple(prompt.shape)} that is True at the end of every prompt, got "

@@ -79,7 +79,7 @@ def token_probabilities(
     >>> print(token_probabilities(z), token_probabilities(z, temperature=0.0))
     tensor([0.2689, 0.7311]) tensor([0., 1.])
     """
-    if temperature < 0:
+    if not temperature >= 0:
         raise ValueError(f"expected a temperature of 0 or more, got {temperature}; 0 takes the likeliest")
     logits = _wide(logits)
     if temperature == 0:

@@ -121,6 +121,8 @@ def translate(
     >>> print(translate(model, torch.tensor([[7, 1, 4]]), bos=0, max_new_tokens=5, beams=3).shape)
     torch.Size([1, 5])
     """
+    if beams < 1:
+        raise ValueError(f"expected 1 beam or more, got {beams}; 1 writes without a search")
     if beams > 1 and temperature > 0:
         raise ValueError(
             f"expected beams or a temperature, got {beams} and {temperature}; beam search draws nothing"

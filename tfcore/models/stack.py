@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tfcore.cache import Cache, KeysAndValues, StaticCache, make_cache
+from tfcore.cache import Cache, KeysAndValues, StaticCache, check_cache, make_cache
 from tfcore.config import ModelConfig
 from tfcore.layers import DecoderBlock, TransformerBlock, make_norm
 from tfcore.looking import can_look
@@ -157,6 +157,8 @@ class Stack(nn.Module):
                 f"expected segments of shape {tuple(tokens.shape)} and a model that knows some, got "
                 f"{tuple(segments.shape)} and {self.config.num_segments} segments; leave them out"
             )
+        if cache is not None:
+            check_cache(cache)
         if cache is not None and len(cache.layers) != layers:
             raise ValueError(
                 f"expected a cache of {layers} layers, got {len(cache.layers)}; make one with new_cache"
