@@ -43,7 +43,7 @@ def case(
     name: str, *, causal: bool = False, window: int | None = None, scale: float | None = None, **kw: Any
 ):
     options = {"causal": causal, "window": window, "scale": scale}
-    return Case(name, options=tuple((k, v) for k, v in options.items() if v not in (False, None)), **kw)
+    return Case(name, options=tuple((k, v) for k, v in options.items() if v is not False and v is not None), **kw)
 
 
 CASES = [
@@ -66,7 +66,7 @@ CASES = [
     case("mask with empty rows", mask="qk", empty_rows=True),
     case("causal, square", T_q=7, T_k=7, causal=True),
     case("causal, square, own scale", T_q=7, T_k=7, causal=True, scale=0.7),
-    case("causal, square, no scale left", T_q=7, T_k=7, causal=True, scale=0.0),
+    case("causal, square, scale of 0", T_q=7, T_k=7, causal=True, scale=0.0),
     case("causal, square, negative scale", T_q=7, T_k=7, causal=True, scale=-0.7),
     case("causal, one query", T_q=1, causal=True),
     case("causal, longer keys", T_q=5, T_k=11, causal=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
@@ -121,6 +122,15 @@ def test_forward_matches_the_oracle(case, dtype, backend):
 @pytest.mark.parametrize("case", GRID_CASES, ids=str)
 def test_backward_matches_torch_in_float64(case, dtype, backend):
     check_backward(case, dtype, backend)
+
+
+@pytest.mark.parametrize("dtype", GRID_DTYPES, ids=str)
+@pytest.mark.parametrize("case", GRID_CASES, ids=str)
+def test_values_as_wide_as_keys_take_torchs_flash_kernel(case, dtype):
+    """Torch's kernels want one width, which the grid avoids: it would hide a scale by the wrong one."""
+    one_width = dataclasses.replace(case, d_v=case.d_k)
+    check_forward(one_width, dtype, "fused")
+    check_backward(one_width, dtype, "fused")
 
 
 @pytest.mark.gpu
