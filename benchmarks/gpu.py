@@ -3,9 +3,10 @@
     python benchmarks/gpu.py
     python benchmarks/gpu.py decode --rounds 20
     python benchmarks/gpu.py training --peer path/to/nanoGPT/model.py:GPT
+    python benchmarks/gpu.py blocks
 
-Compare ratios, not seconds: the last column is the time over that of the contender named there, medians over
-rounds in which all take turns. "MiB" is the most memory that one call allocates at once, beside its
+Compare ratios, not seconds: the last columns are the time over that of the contenders named there, medians
+over rounds in which all take turns. "MiB" is the most memory that one call allocates at once, beside its
 arguments. "off by" is the largest difference from what the first contender returned, relative to the largest
 entry; bfloat16 alone leaves about 0.01.
 
@@ -18,7 +19,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import peer
@@ -30,28 +31,42 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from tfcore.attention import attention
+from tfcore.attention.triton import HALF
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
 from tfcore.generate import CompiledDecoder, generate
 from tfcore.models import Decoder
 from tfcore.models.presets import preset
 from tfcore.train import decay_groups
 
+BLOCKS_TO_TRY = {  # by the width of a head and the kernel, in the form of HALF
+    64: {
+        "forward": [(128, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (128, 64, 4, 3)],
+        "dq": [(128, 64, 4, 2), (64, 64, 4, 2), (128, 128, 8, 2)],
+        "dk_dv": [(32, 128, 8, 2), (64, 64, 4, 2)],
+    },
+    128: {
+        "forward": [(128, 128, 8, 2), (64, 64, 4, 2), (128, 64, 8, 3)],
+        "dq": [(128, 64, 8, 2), (64, 64, 4, 2)],
+        "dk_dv": [(16, 128, 8, 2), (64, 128, 8, 2)],
+    },
+}
 DEVICE = "cuda"
 DTYPE = torch.bfloat16
 TURN = 0.05  # seconds that each contender runs before the next takes its turn
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Several ways to do the same work; each is compared with its rival, or else with the first."""
+    """Several ways to do the same work; each is compared with its rivals, or else with the first."""
 
     title: str
     contenders: dict[str, Callable[[], Any]]
     work: float  # how much of ``unit`` times a second one call does
     unit: str  # "TFLOP/s", "TB/s", "k tokens/s"
-    rivals: dict[str, str] = field(default_factory=dict)
+    rivals: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,20 +121,23 @@ def decode(length: int = 32768, batch: int = 8, heads: int = 32, kv_heads: int =
 
 
 def training(batch: int = 12, length: int = 1024) -> Iterator[Contest]:
-    """Steps of GPT-2 124M: forward and backward in bfloat16, and AdamW."""
-    tokens = torch.randint(50_000, (batch, length + 1), device=DEVICE)
-    models = {"tfcore": Decoder(preset("gpt2")).to(DEVICE)}
-    steps = {"tfcore": training_step(models["tfcore"], tokens)}
-    steps["tfcore, compiled"] = training_step(torch.compile(models["tfcore"]), tokens)
+    """Steps of GPT-2 124M: forward, loss and backward in bfloat16, and AdamW.
+
+    The vocabulary is nanoGPT's own, 50,304 tokens: those of GPT-2, filled up to a multiple of 64.
+    """
+    tokens = torch.randint(50_257, (batch, length + 1), device=DEVICE)
+    model = Decoder(replace(preset("gpt2"), vocab_size=50_304)).to(DEVICE)
+    losses: dict[str, tuple[nn.Module, Loss]] = {
+        "tfcore": (model, lambda x, y: F.cross_entropy(model(x).flatten(0, 1), y.flatten()))
+    }
     if PEER:
-        model = peer.load(PEER, block_size=length, vocab_size=50_257).to(DEVICE)
-
-        def logits(x: Tensor) -> Tensor:
-            return model(x, x)[0]
-
-        steps["peer"] = training_step(logits, tokens, model)
-        steps["peer, compiled"] = training_step(torch.compile(logits), tokens, model)
-    rivals = {"tfcore": "peer", "tfcore, compiled": "peer, compiled"} if PEER else {}
+        other = peer.load(PEER, block_size=length, vocab_size=50_304).to(DEVICE)
+        losses["peer"] = (other, lambda x, y: other(x, y)[1])
+    steps = {}
+    for name, (module, loss) in losses.items():
+        steps[name] = training_step(module, loss, tokens)
+        steps[f"{name}, compiled"] = training_step(module, torch.compile(loss), tokens)
+    rivals = {"tfcore": ("peer",), "tfcore, compiled": ("peer, compiled",)} if PEER else {}
     yield Contest(f"training, {batch} x {length}", steps, batch * length / 1e3, "k tokens/s", rivals)
 
 
@@ -143,6 +161,40 @@ def generation(prompt_len: int = 16, new: int = 256) -> Iterator[Contest]:
     yield texts("Llama 0.85B", llama, LlamaForCausalLM(shape), prompt_len, new)
 
 
+def block_sizes(length: int = 4096, batch: int = 4, d_model: int = 2048) -> Iterator[Contest]:
+    """Other settings of our kernels than those in ``tfcore.attention.triton``, which stand first."""
+    for d_head, kernels in BLOCKS_TO_TRY.items():
+        heads = d_model // d_head
+        inputs = [draw(batch, heads, length, d_head).requires_grad_() for _ in range(3)]
+        d_output = draw(batch, heads, length, d_head)
+        attend = attention_functions(causal=True)["tfcore, triton"]
+        product = 1e-12 * batch * heads * length**2 * d_head
+        for kernel, others in kernels.items():
+            whole = kernel != "forward"
+            run = forward_and_backward(attend, inputs, d_output) if whole else forward(attend, inputs)
+            settings = [HALF[d_head][kernel], *others]
+            yield Contest(
+                f"{'forward and backward' if whole else 'forward'}, d {d_head}, blocks of {kernel}",
+                {str(setting): with_blocks(run, d_head, kernel, setting) for setting in settings},
+                work=(7 if whole else 2) * product,
+                unit="TFLOP/s",
+            )
+
+
+def with_blocks(
+    run: Callable[[], Any], d_head: int, kernel: str, setting: tuple[int, ...]
+) -> Callable[[], Any]:
+    def changed() -> Any:
+        kept = HALF[d_head][kernel]
+        HALF[d_head][kernel] = setting
+        try:
+            return run()
+        finally:
+            HALF[d_head][kernel] = kept
+
+    return changed
+
+
 def texts(name: str, ours: Decoder, theirs: nn.Module, prompt_len: int, new: int) -> Contest:
     """What a user would call to have a text written; only lengths are compared, as weights differ."""
     prompt = torch.randint(30_000, (1, prompt_len), device=DEVICE)
@@ -160,7 +212,8 @@ def texts(name: str, ours: Decoder, theirs: nn.Module, prompt_len: int, new: int
         "tfcore": lambda: generate(ours, prompt, new).shape,
         "tfcore, compiled": lambda: generate(compiled, prompt, new).shape,
     }
-    rivals = {"tfcore, compiled": "transformers, static cache, compiled"}
+    others = ("transformers, dynamic cache", "transformers, static cache, compiled")
+    rivals = {"tfcore": others[:1], "tfcore, compiled": others}
     return Contest(f"{new} new tokens, {name}", runs, new / 1e3, "k tokens/s", rivals)
 
 
@@ -169,13 +222,14 @@ GROUPS: dict[str, Callable[[], Iterator[Contest]]] = {
     "decode": decode,
     "training": training,
     "generation": generation,
+    "blocks": block_sizes,
 }
 PEER: str | None = None
 
 
 # --- what the contests are made of
 
-RIVALS = {"tfcore, triton": "torch SDPA, flash"}
+RIVALS = {"tfcore, triton": ("torch SDPA, flash",)}
 
 
 def attention_functions(causal: bool) -> dict[str, Attend]:
@@ -198,16 +252,13 @@ def attention_functions(causal: bool) -> dict[str, Attend]:
     }
 
 
-def training_step(
-    logits: Callable[[Tensor], Tensor], tokens: Tensor, model: nn.Module | None = None
-) -> Callable[[], None]:
-    model = model if model is not None else logits
+def training_step(model: nn.Module, loss: Loss, tokens: Tensor) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(decay_groups(model, 0.1), fused=True)
 
     def step() -> None:
         with torch.autocast(DEVICE, DTYPE):
-            output = logits(tokens[:, :-1].contiguous())
-            F.cross_entropy(output.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+            total = loss(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+        total.backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -279,12 +330,11 @@ def table(contest: Contest, results: dict[str, Result]) -> str:
     baseline = next(iter(results))
     for name, result in results.items():
         off_by = "-" if result.off_by is None else f"{result.off_by:.4f}"
-        rival = contest.rivals.get(name, baseline)
-        ratio = result.seconds / results[rival].seconds
+        rivals = contest.rivals.get(name, (baseline,) if name != baseline else ())
+        ratios = [f"{result.seconds / results[rival].seconds:8.2f} x {rival}" for rival in rivals]
         lines.append(
             f"  {name:44}{result.seconds * 1e3:10.3f}{contest.work / result.seconds:12.2f}"
-            f"{result.peak_bytes / 2**20:10.0f}{off_by:>10}"
-            + (f"{ratio:8.2f} x {rival}" if rival != name else "")
+            f"{result.peak_bytes / 2**20:10.0f}{off_by:>10}{','.join(ratios)}"
         )
     return "\n".join(lines)
 

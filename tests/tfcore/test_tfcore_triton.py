@@ -223,8 +223,10 @@ def test_all_of_this_in_the_interpreter():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
-def test_the_kernels_compile_for_a_gpu_that_is_not_there(monkeypatch, tmp_path):
+@pytest.mark.parametrize("d_head", [64, 128])
+def test_the_kernels_compile_for_a_gpu_that_is_not_there(d_head, monkeypatch, tmp_path, capfd):
     """The interpreter takes more than the compiler does, and bfloat16 not at all."""
+    from triton import knobs
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
@@ -254,9 +256,13 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_there(monkeypatch, tmp_path):
         monkeypatch.setattr(triton_kernels, name, CompileOnly(getattr(triton_kernels, name)))
     anywhere = dataclasses.replace(BACKENDS["triton"], refusal=lambda *call: None)
     monkeypatch.setitem(BACKENDS, "triton", anywhere)
-    x = torch.zeros(1, 2, 5, 64, dtype=torch.bfloat16, requires_grad=True)
+    monkeypatch.setattr(knobs.nvidia, "dump_ptxas_log", True)
+    x = torch.zeros(1, 2, 5, d_head, dtype=torch.bfloat16, requires_grad=True)
     attention(x, x, x, causal=True, backend="triton").sum().backward()
     assert len(compiled) == 3
+    log = capfd.readouterr().out
+    assert log.count("Used ") == 3
+    assert "wgmma.mma_async instructions are serialized" not in log
     for kernel in compiled:
         assert "wgmma.mma_async" in kernel.asm["ptx"]  # the matrix units
         assert "cp.async.cg.shared.global" in kernel.asm["ptx"]  # blocks on their way while others are used

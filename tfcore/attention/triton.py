@@ -22,9 +22,10 @@ from tfcore.attention.pattern import Pattern
 
 # By the width of a tile, for each kernel: queries in a block, keys in a block, warps (32 threads) to a run,
 # and blocks on their way from memory at once. Compiled for compute capability 8.6 and 9.0, these need less
-# than 99 KiB of fast memory, and up to width 128 the inner loops keep in registers what is theirs. Untimed.
+# than 99 KiB of fast memory; no product of matrices waits for the one before; and up to width 128 the inner
+# loops of all but dk_dv keep in registers what is theirs. Untimed: ``benchmarks/gpu.py blocks`` tries others.
 HALF = {
-    64: {"forward": (128, 64, 4, 3), "dq": (128, 64, 8, 2), "dk_dv": (64, 128, 8, 2)},
+    64: {"forward": (128, 64, 4, 2), "dq": (128, 64, 8, 2), "dk_dv": (64, 128, 8, 2)},
     128: {"forward": (128, 64, 8, 2), "dq": (128, 32, 8, 2), "dk_dv": (32, 128, 8, 2)},
     256: {"forward": (64, 32, 4, 2), "dq": (32, 32, 4, 2), "dk_dv": (32, 32, 4, 1)},
 }
