@@ -6,6 +6,7 @@ in these fields and in nothing else. ``tfcore.models.presets`` holds the publish
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -14,6 +15,11 @@ Layout = Literal["half", "interleaved"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 NormKind = Literal["layer", "rms"]
 NormPlace = Literal["pre", "post"]
+ROPE_SCALINGS = {  # rope_type: the numbers that belong to it
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         _positive(self, "d_model", "num_heads", "num_kv_heads", "d_head", "window")
+        if self.scale is not None and not math.isfinite(self.scale):
+            raise ValueError(f"expected a finite scale, got {self.scale!r}; None is the usual one")
         if self.d_head is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"expected heads that divide d_model, got d_model {self.d_model} and {self.num_heads} heads; "
@@ -111,13 +119,14 @@ class BlockConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        _of_type(self, "attention", AttentionConfig)
         _positive(self, "d_ff", "num_experts", "top_k")
         _one_of(self, "activation", Activation)
         _one_of(self, "norm", NormKind)
         _one_of(self, "norm_place", NormPlace)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"expected a dropout from 0 up to 1, got {self.dropout!r}; 0 switches it off")
-        if self.norm_eps < 0:
+        if not 0 <= self.norm_eps < math.inf:
             raise ValueError(f"expected a norm_eps of 0 or more, got {self.norm_eps!r}; 1e-5 is usual")
         if self.num_experts is not None and self.top_k > self.num_experts:
             raise ValueError(
@@ -149,7 +158,8 @@ class PositionConfig:
         max_distance: distance beyond which all are alike, at the latest, for T5 and Shaw.
 
     Raises:
-        ValueError: an unknown name, or a size below 1.
+        ValueError: an unknown name, a size below 1, a scaling that is not known, or buckets of T5 that leave
+            no distances to share one.
 
     >>> PositionConfig("rope", base=500_000.0).layout
     'half'
@@ -172,6 +182,9 @@ class PositionConfig:
             raise ValueError(f"expected a base above 0, got {self.base!r}; frequencies are its powers")
         if isinstance(self.rope_scaling, dict):
             object.__setattr__(self, "rope_scaling", tuple(sorted(self.rope_scaling.items())))
+        if self.kind == "rope":
+            _known_scaling(dict(self.rope_scaling or ()))
+        _distances_to_share(self, 1, 2)  # in a decoder, or in an encoder
 
 
 @dataclass(frozen=True)
@@ -192,7 +205,7 @@ class ModelConfig:
         logit_bias: whether the head adds a bias.
 
     Raises:
-        ValueError: a size below 1, or fewer segments than none.
+        ValueError: a size below 1, fewer segments than none, or a part of another type.
 
     From: Vaswani et al. (2017); Press and Wolf (2017), *Using the Output Embedding to Improve Language
     Models*.
@@ -215,6 +228,8 @@ class ModelConfig:
     logit_bias: bool = False
 
     def __post_init__(self) -> None:
+        _of_type(self, "block", BlockConfig)
+        _of_type(self, "positions", PositionConfig)
         _positive(self, "vocab_size", "num_layers")
         if self.num_segments < 0:
             raise ValueError(f"expected num_segments of 0 or more, got {self.num_segments}; 0 is for none")
@@ -239,7 +254,7 @@ class EncoderDecoderConfig:
         decoder: the stack that writes the target; its head fields apply.
 
     Raises:
-        ValueError: widths or vocabularies that differ.
+        ValueError: widths or vocabularies that differ, or buckets of T5 that do not suit both sides.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.1.
 
@@ -254,6 +269,10 @@ class EncoderDecoderConfig:
     decoder: ModelConfig
 
     def __post_init__(self) -> None:
+        _of_type(self, "encoder", ModelConfig)
+        _of_type(self, "decoder", ModelConfig)
+        _distances_to_share(self.encoder.positions, 2)
+        _distances_to_share(self.decoder.positions, 1)
         for name in ("d_model", "vocab_size"):
             ours, theirs = getattr(self.encoder, name), getattr(self.decoder, name)
             if ours != theirs:
@@ -266,11 +285,39 @@ class EncoderDecoderConfig:
 def _positive(config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
-        if value is not None and (not isinstance(value, int) or value < 1):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+
+
+def _of_type(config: Any, name: str, kind: type) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, kind):
+        raise ValueError(f"expected {name} of type {kind.__name__}, got {value!r}; make one first")
 
 
 def _one_of(config: Any, name: str, choices: Any) -> None:
     value = getattr(config, name)
     if value not in get_args(choices):
         raise ValueError(f"expected {name} out of {', '.join(get_args(choices))}, got {value!r}; name one")
+
+
+def _known_scaling(given: dict[str, Any]) -> None:
+    kind = given.pop("rope_type", "default")
+    numbers = all(isinstance(value, int | float) for value in given.values())
+    if kind not in ROPE_SCALINGS or set(given) != set(ROPE_SCALINGS[kind]) or not numbers:
+        known = "; ".join(f"{name} with {', '.join(n) or 'nothing'}" for name, n in ROPE_SCALINGS.items())
+        raise ValueError(
+            f"expected a rope_type and its numbers out of {known}, got {kind!r} with {given}; "
+            "the others are not built"
+        )
+
+
+def _distances_to_share(positions: PositionConfig, *sides: int) -> None:
+    """Refuse the buckets that T5's function refuses: keys are on one side of a query, or on two."""
+    exact = [positions.num_buckets // count // 2 for count in sides]
+    if positions.kind == "t5" and not any(1 <= end < positions.max_distance for end in exact):
+        raise ValueError(
+            f"expected more buckets or a larger distance, got num_buckets {positions.num_buckets} and "
+            f"max_distance {positions.max_distance}; half of a side's buckets, "
+            f"{' or '.join(map(str, exact))}, are exact: at least one, and they must end before max_distance"
+        )

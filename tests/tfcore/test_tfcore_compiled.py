@@ -317,11 +317,22 @@ def test_compiled_for_a_cpu(static):
         raise_weights(model, seed=1)
 
 
+@pytest.mark.parametrize("position", ["rope", "alibi"])
+def test_what_positions_are_worked_out_from_outlives_a_model_without_weights(position):
+    model, tokens = raise_weights(Decoder(config(position))), draw_tokens(B, T)
+    expected, weights = model(tokens), model.state_dict()
+    empty = Decoder(config(position)).to("meta").to_empty(device="cpu")
+    empty.load_state_dict(weights)
+    assert torch.equal(empty(tokens), expected)
+
+
 @pytest.mark.gpu
 @needs_cuda
 @pytest.mark.parametrize("position", EACH_POSITION)
 def test_recorded_as_a_cuda_graph(position):
     model = raise_weights(Decoder(config(position))).cuda().eval()
+    fixed = [x for x in vars(model.stack.positions).values() if isinstance(x, torch.Tensor)]
+    assert all(x.is_cuda for x in fixed)  # or every step would wait for a copy
     compiled = CompiledDecoder(model)
     for seed in range(3):
         prompt = draw_tokens(B, T, seed).cuda()

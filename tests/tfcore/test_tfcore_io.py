@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 import tiny_checkpoints as tiny
@@ -180,6 +182,10 @@ OLD = {
             source, folder, tie_word_embeddings=False, scale_decoder_outputs=..., is_gated_act=...
         ),
     ),
+    "T5 1.1 with its activation under the newer name": (
+        "t5-v1.1",
+        lambda source, folder: rewrite(source, folder, dense_act_fn="gelu_pytorch_tanh"),
+    ),
     "BART with an embedding under another name": (
         "bart",
         lambda source, folder: rewrite(
@@ -213,10 +219,20 @@ OLD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("layout", OLD)
 def test_published_layouts(layout, tmp_path):
     name, write = OLD[layout]
     assert same_as(name, from_pretrained(write(tiny.folder(name), tmp_path)))
+
+
+@pytest.mark.parametrize("layout", [layout for layout, (name, _) in OLD.items() if name != "bert"])
+def test_masks_frequencies_and_copies_are_no_loss(layout, tmp_path):
+    name, write = OLD[layout]
+    folder = write(tiny.folder(name), tmp_path)
+    with warnings.catch_warnings(action="error"):
+        save_pretrained(from_pretrained(folder), folder)
+        assert same_as(name, from_pretrained(folder))
 
 
 def test_mixtral_is_on_disk_as_the_hub_has_it():
@@ -235,6 +251,7 @@ def test_bart_without_a_bias_on_the_logits(tmp_path):
     assert distance(shift, c.ours.head.linear.bias.expand_as(shift)) < TOLERANCE
 
 
+@pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("name", ["gpt2", "t5", "whisper"])
 def test_a_head_that_differs_is_not_tied_whatever_the_file_says(name, tmp_path):
     head = "proj_out.weight" if name == "whisper" else "lm_head.weight"
@@ -332,8 +349,8 @@ WITHOUT_EFFECT = {
     # the same mathematics by another program
     "reorder_and_upcast_attn", "pretraining_tp", "slow_but_exact", "residual_in_fp32", "use_mambapy",
     "use_associative_scan", "rescale_every", "context_length",
-    # follow from feed_forward_proj, and from the class
-    "dense_act_fn", "is_gated_act", "is_decoder",
+    # follows from the class
+    "is_decoder",
     # of Whisper's encoder
     "encoder_attention_heads", "encoder_ffn_dim", "encoder_layers", "num_mel_bins", "max_source_positions",
 }  # fmt: skip
@@ -375,17 +392,28 @@ UNKNOWN = [
     ("gpt2", {"quantization_config": {"bits": 4}}),
     ("gpt2", {"n_embd": "24"}),
     ("gpt2", {"n_head": 5}),
+    ("gpt2", {"n_inner": True}),
     ("bert", {"position_embedding_type": "relative_key"}),
     ("bert", {"is_decoder": True}),
     ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
     ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "partial_rotary_factor": 0.5}}),
     ("llama", {"rope_parameters": {"rope_type": "linear"}}),
+    ("llama", {"rope_parameters": {"rope_type": "linear", "factor": "4.0"}}),
     ("llama", {"hidden_act": "xielu"}),
     ("mistral", {"layer_types": ["full_attention", "sliding_attention"]}),
     ("mixtral", {"hidden_act": "gelu"}),
     ("bloom", {"apply_residual_connection_post_layernorm": True}),
     ("t5", {"feed_forward_proj": "gated-tanh"}),
+    ("t5", {"dense_act_fn": "gelu"}),
+    ("t5", {"is_gated_act": True}),
+    ("t5-v1.1", {"dense_act_fn": "gelu"}),
+    ("t5-v1.1", {"is_gated_act": False}),
+    ("t5-v1.1", {"feed_forward_proj": ..., "dense_act_fn": "gelu_new"}),
+    ("t5", {"is_encoder_decoder": False}),
+    ("t5", {"relative_attention_max_distance": 5}),
     ("bart", {"normalize_before": True}),
+    ("bart", {"is_encoder_decoder": False}),
+    ("marian", {"is_encoder_decoder": False}),
     ("marian", {"decoder_vocab_size": 60}),
     ("marian", {"share_encoder_decoder_embeddings": False}),
     ("whisper", {"scale_embedding": True}),
@@ -400,7 +428,7 @@ def test_what_we_do_not_compute_is_refused(name, fields, tmp_path):
     with pytest.raises(ValueError, match="expected") as error:
         from_pretrained(folder)
     assert str(folder / "config.json") in str(error.value)
-    value = next(iter(fields.values()))
+    value = next(v for v in fields.values() if v is not ...)
     words = [v for v in value.values()] if isinstance(value, dict) else [value]
     assert any(str(word) in str(error.value) for word in words)
 
@@ -530,9 +558,17 @@ def test_no_network(tmp_path, monkeypatch):
     with pytest.raises(ConnectionError, match=r"no such folder.*huggingface\.co failed") as error:
         from_pretrained("nobody/nothing")
     assert "local folder that holds config.json and model.safetensors" in str(error.value)
-    for name in ("./nothing", "/no/such/folder", "a/b/c", ""):
-        with pytest.raises((FileNotFoundError, ValueError), match="expected"):
+    for name in ("./nothing", "/no/such/folder", "a/b/c"):
+        with pytest.raises(FileNotFoundError, match="expected"):
             from_pretrained(name)
+
+
+@pytest.mark.parametrize("name", ["", None, 7])
+def test_no_name_is_no_folder(name, monkeypatch):
+    monkeypatch.chdir(tiny.folder("gpt2"))
+    with pytest.raises(ValueError, match=rf"expected a folder or a name .*, got {name!r}; give '\.'"):
+        from_pretrained(name)
+    assert same_as("gpt2", from_pretrained("."))
 
 
 # --- saving
@@ -558,6 +594,49 @@ def test_saving_over_the_files_it_was_loaded_from(tmp_path):
     model = from_pretrained(folder)
     save_pretrained(model, folder)
     assert same_as("gpt2", from_pretrained(folder))
+
+
+LEFT_OUT = {  # some of the weights of which a warning tells
+    "bert": "pooler.dense.weight",
+    "bert-mlm": "cls.predictions.bias",
+    "whisper": "model.encoder.conv1.weight",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_that_are_left_out_are_named(name):
+    with warnings.catch_warnings(record=True, action="always") as said:
+        from_pretrained(tiny.folder(name))
+    assert [warning.filename for warning in said] == [__file__] * (name in LEFT_OUT)
+    for warning in said:
+        assert warning.category is UserWarning
+        assert LEFT_OUT[name] in str(warning.message)
+        assert "position_ids" not in str(warning.message)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_saving_does_not_destroy_what_was_left_out(name, shards, tmp_path):
+    if shards:
+        checkpoint(name).theirs.save_pretrained(tmp_path, max_shard_size="10KB")
+    else:
+        shutil.copytree(tiny.folder(name), tmp_path, dirs_exist_ok=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"expected a folder .* save to another folder") as error:
+        save_pretrained(checkpoint(name).ours, tmp_path)
+    assert LEFT_OUT[name] in str(error.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_larger_model_is_not_replaced_and_a_broken_file_is(tmp_path):
+    source, name = tiny.folder("gpt2"), "transformer.h.2.ln_1.bias"
+    larger = rewrite(source, tmp_path / "a", shape={name: (24,)})
+    with pytest.raises(ValueError, match=rf"got 1 in .*{name}.* save to another folder"):
+        save_pretrained(checkpoint("gpt2").ours, larger)
+    broken = rewrite(source, tmp_path / "b")
+    (broken / "model.safetensors").write_bytes(b"half")
+    save_pretrained(checkpoint("gpt2").ours, broken)
+    assert same_as("gpt2", from_pretrained(broken))
 
 
 def test_half_precision_is_saved_as_such(tmp_path):

@@ -32,7 +32,7 @@ from tfcore.testing import format_kill_table, kill_table, raise_weights
 from tfcore.train import TrainConfig, decay_groups, train
 from tfcore.wkv import wkv
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:left out")]  # the pooler of BERT
 
 CHECKS: dict[str, Callable[[], None]] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 
@@ -303,6 +304,21 @@ def test_a_rotation_may_be_slowed_down_by_a_dictionary():
     assert hash(config)
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("learned", {"rope_scaling": {"rope_type": "yarn"}}),  # which learned positions do not look at
+        ("learned", {"num_buckets": 1, "max_distance": 1}),
+        ("rope", {"rope_scaling": {}}),
+        ("rope", {"rope_scaling": {"rope_type": "default"}}),
+        ("t5", {"max_distance": 12}),  # far enough for an encoder
+        ("t5", {"num_buckets": 2}),  # enough for a decoder
+    ],
+)
+def test_positions_are_not_refused_for_what_they_do_not_use(kind, fields):
+    assert PositionConfig(kind, **fields).kind == kind
+
+
 def test_a_silenced_head_is_one_without_its_rows_of_the_output_projection():
     model, tokens = raised(Decoder(model_of(layers=2))), text()
     before = model(tokens)
@@ -327,6 +343,11 @@ def both_sides() -> EncoderDecoder:
     return EncoderDecoder(EncoderDecoderConfig(model_of(), model_of()))
 
 
+def buckets_of(**fields: int) -> EncoderDecoderConfig:
+    stack = dataclasses.replace(model_of(), positions=PositionConfig("t5", **fields))
+    return EncoderDecoderConfig(stack, stack)
+
+
 def rotary_of(d_rotary: int) -> Decoder:
     return Decoder(dataclasses.replace(model_of(), positions=PositionConfig("rope", d_rotary=d_rotary)))
 
@@ -343,9 +364,23 @@ def rotary_of(d_rotary: int) -> Decoder:
         (lambda: dataclasses.replace(BLOCK, dropout=1.0), r"dropout .*got 1.0"),
         (lambda: dataclasses.replace(BLOCK, num_experts=3, top_k=4), r"at most 3 experts, got 4"),
         (lambda: dataclasses.replace(BLOCK, norm_eps=-1e-5), r"norm_eps of 0 or more, got -1e-05"),
+        (lambda: dataclasses.replace(BLOCK, norm_eps=math.nan), r"norm_eps of 0 or more, got nan"),
+        (lambda: dataclasses.replace(ATTENTION, scale=math.nan), r"a finite scale, got nan"),
         (lambda: model_of(num_segments=-1), r"num_segments of 0 or more, got -1"),
         (lambda: PositionConfig("rope", base=0.0), r"base above 0, got 0.0"),
         (lambda: PositionConfig("relative"), r"none, sinusoidal.*got 'relative'"),
+        (lambda: PositionConfig("rope", rope_scaling={"rope_type": "yarn", "factor": 4.0}), r"got 'yarn'"),
+        (lambda: PositionConfig("rope", rope_scaling={"rope_type": "linear"}), r"linear with factor.* {}"),
+        (lambda: PositionConfig("rope", rope_scaling={"type": "linear", "factor": 2.0}), r"got 'default'"),
+        (lambda: PositionConfig("t5", max_distance=8), r"got num_buckets 32 and max_distance 8"),
+        (lambda: PositionConfig("t5", num_buckets=1), r"got num_buckets 1 and"),
+        (lambda: buckets_of(max_distance=16), r"got num_buckets 32 and max_distance 16"),
+        (lambda: buckets_of(num_buckets=3), r"got num_buckets 3 and max_distance 128"),
+        (lambda: AttentionConfig(True, num_heads=1), r"d_model as a whole number of 1 or more, got True"),
+        (lambda: ModelConfig(VOCAB, 1, BLOCK, "rope"), r"positions of type PositionConfig, got 'rope'"),
+        (lambda: model_of(block=ATTENTION), r"block of type BlockConfig, got AttentionConfig\("),
+        (lambda: BlockConfig(12, d_ff=48), r"attention of type AttentionConfig, got 12"),
+        (lambda: EncoderDecoderConfig(model_of(), None), r"decoder of type ModelConfig, got None"),
         (lambda: Decoder(model_of())(text().float()), r"whole numbers .*float32"),
         (lambda: Decoder(model_of())(text()[0]), r"\(B, T\).*\(5,\)"),
         (lambda: Decoder(model_of())(text() + VOCAB), rf"from 0 to {VOCAB - 1}, got"),

@@ -201,6 +201,7 @@ FAULTS = [
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[f"{name}: {fault.name}" for name, fault in FAULTS])
 def test_a_fault_shows(name, fault):
     c = checkpoint(name)

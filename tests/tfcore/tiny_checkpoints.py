@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,7 +251,9 @@ def folder(name: str) -> Path:
 def checkpoint(name: str) -> Checkpoint:
     """Let transformers and tfcore read a checkpoint."""
     path = folder(name)
-    return Checkpoint(name, path, reload(name, path), from_pretrained(path))
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # heads and an encoder are left out
+        ours = from_pretrained(path)
+    return Checkpoint(name, path, reload(name, path), ours)
 
 
 def reload(name: str, path: Path) -> Any:

@@ -53,7 +53,8 @@ class Family:
         old_names: pieces of names in old files, and what they are called now.
         copies: names under which a file may hold a tensor again, and its proper name.
         head: the copy that, where it differs, is a head that is not tied.
-        harmless: patterns of names that a file may hold beside the model's.
+        harmless: patterns of names that a file may hold beside the model's, and that nobody misses.
+        left_out: patterns of the names of weights that the model has no place for; loading warns of them.
         zero_if_missing: names that a file may lack.
 
     >>> from tfcore.io.families import gpt2
@@ -75,6 +76,7 @@ class Family:
     copies: Mapping[str, str] = field(default_factory=dict)
     head: str | None = None
     harmless: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     zero_if_missing: tuple[str, ...] = ()
 
     def config(self, json: Json) -> Any:

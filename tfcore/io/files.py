@@ -56,6 +56,18 @@ class Weights:
             return file.get_tensor(name)
 
 
+def names_in(folder: Path) -> list[str]:
+    """List the names of a folder's tensors; none where nothing is whole.
+
+    >>> names_in(Path("no such folder"))
+    []
+    """
+    try:
+        return list(Weights(folder).shapes)
+    except (FileNotFoundError, ValueError):
+        return []
+
+
 def _shards(folder: Path) -> dict[Path, set[str]]:
     """List the files of weights, and the names that an index expects in each."""
     if (folder / WEIGHTS).is_file():
@@ -142,6 +154,7 @@ def find_folder(name_or_folder: str | Path) -> Path:
     """Return the folder of that name, or that of a download from the hub.
 
     Raises:
+        ValueError: no name at all.
         FileNotFoundError: neither a folder nor a name that the hub could have.
         ConnectionError: nothing came from the hub.
 
@@ -150,6 +163,11 @@ def find_folder(name_or_folder: str | Path) -> Path:
     ...     print(find_folder(folder) == Path(folder))
     True
     """
+    if not isinstance(name_or_folder, str | os.PathLike) or name_or_folder == "":
+        raise ValueError(
+            f"expected a folder or a name such as openai-community/gpt2, got {name_or_folder!r}; "
+            "give '.' for the current folder"
+        )
     folder = Path(name_or_folder).expanduser()
     if folder.is_dir():
         return folder

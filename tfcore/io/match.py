@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import torch
@@ -46,7 +46,7 @@ def match_names(family: Family, weights: Weights, needed: Shapes) -> dict[str, s
         elif name not in names and name not in family.zero_if_missing:
             problems.append(f"missing: {name} {shape}")
     for name in sorted(set(weights.shapes) - set(names.values()) - copies):
-        if not any(fnmatchcase(short_name(family, name), pattern) for pattern in family.harmless):
+        if not _fits(family, name, family.harmless + family.left_out):
             problems.append(f"unexpected: {name} {weights.shapes[name]}")
     if problems:
         raise ValueError(
@@ -54,6 +54,30 @@ def match_names(family: Family, weights: Weights, needed: Shapes) -> dict[str, s
             f"{weights.folder} that do not fit (nothing was loaded):\n  " + "\n  ".join(problems)
         )
     return names
+
+
+def names_left_out(family: Family, names: Iterable[str]) -> list[str]:
+    """List those of the names on disk that loading leaves out and saving would lose."""
+    return sorted(name for name in names if _fits(family, name, family.left_out))
+
+
+def names_lost(family: Family, names: Iterable[str], saved: Iterable[str]) -> list[str]:
+    """List those of the names on disk that are neither saved, nor copies of what is, nor harmless."""
+    kept = {short_name(family, name) for name in (*saved, *family.copies)}
+    return sorted(
+        name
+        for name in names
+        if short_name(family, name) not in kept and not _fits(family, name, family.harmless)
+    )
+
+
+def first_of(names: list[str], most: int = 10) -> str:
+    """Name the first, and say how many more there are.
+
+    >>> first_of(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def has_own_head(family: Family, weights: Weights) -> bool:
@@ -70,6 +94,10 @@ def short_name(family: Family, name: str) -> str:
     for old, new in family.old_names.items():
         name = name.replace(old, new)
     return name.removeprefix(family.prefix)
+
+
+def _fits(family: Family, name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(short_name(family, name), pattern) for pattern in patterns)
 
 
 def _equal(weights: Weights, one: str, other: str) -> bool:

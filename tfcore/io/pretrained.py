@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import warnings
 from pathlib import Path
 
 import torch
@@ -10,8 +11,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tfcore.io.family import family_of_json, family_of_model, untied
-from tfcore.io.files import CONFIG, WEIGHTS, Weights, find_folder, read_json, write
-from tfcore.io.match import has_own_head, match_names
+from tfcore.io.files import CONFIG, WEIGHTS, Weights, find_folder, names_in, read_json, write
+from tfcore.io.match import first_of, has_own_head, match_names, names_left_out, names_lost
 from tfcore.io.table import link
 
 
@@ -21,7 +22,9 @@ def from_pretrained(
     """Load a model from a folder, or from the hub by its name there.
 
     Only ``config.json`` and safetensors are read. A file that asks for what the model here does not compute,
-    or whose tensors are not exactly the model's, is refused as a whole.
+    that lacks a tensor or has one too many, is refused as a whole. Two kinds may be there beside the model's:
+    masks and the like, which nobody misses, and parts that the model here lacks, such as the heads of BERT
+    and the encoder of Whisper; a ``UserWarning`` names these.
 
     Args:
         name_or_folder: a folder with ``config.json`` and weights, or a name such as "openai-community/gpt2".
@@ -64,6 +67,12 @@ def from_pretrained(
         name: tuple(x.shape) for each in links for name, x in each.to_disk(parameters[each.ours]).items()
     }
     names = match_names(family, weights, needed)
+    if left_out := names_left_out(family, weights.shapes):
+        warnings.warn(
+            f"left out {len(left_out)} tensors of {folder}, for which {type(model).__name__} has no place: "
+            f"{first_of(left_out)}; save_pretrained will not write them either",
+            stacklevel=2,
+        )
 
     def read(name: str) -> Tensor:
         return weights.read(names[name]) if name in names else torch.zeros(needed[name])
@@ -76,7 +85,7 @@ def from_pretrained(
             for each in links
         },
     )
-    return model.eval()
+    return model.to(device).eval()
 
 
 def save_pretrained(model: nn.Module, folder: str | Path) -> None:
@@ -87,10 +96,10 @@ def save_pretrained(model: nn.Module, folder: str | Path) -> None:
     Args:
         model: any model whose configuration some family of transformers can express.
         folder: where to; it is made if need be. Files of the same names are replaced once the new ones are
-            whole.
+            whole, but not if they hold tensors that the model lacks.
 
     Raises:
-        ValueError: a model that no family describes.
+        ValueError: a model that no family describes, or a folder with tensors that would be lost.
 
     >>> import tempfile
     >>> from tfcore.models import Decoder
@@ -112,6 +121,11 @@ def save_pretrained(model: nn.Module, folder: str | Path) -> None:
     }
     text = json_text.dumps(json, indent=2, sort_keys=True) + "\n"
     folder = Path(folder)
+    if lost := names_lost(family, names_in(folder), tensors):
+        raise ValueError(
+            f"expected a folder with no tensors but the model's, got {len(lost)} in {folder} that it lacks "
+            f"and that would be lost: {first_of(lost)}; save to another folder"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
     write(folder / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))

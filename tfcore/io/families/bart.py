@@ -111,6 +111,7 @@ FAMILY = Family(
         "tie_word_embeddings": True,
     },
     only={
+        "is_encoder_decoder": (True,),
         "normalize_before": (False,),
         "normalize_embedding": (True,),
         "add_final_layer_norm": (False,),

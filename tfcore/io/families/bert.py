@@ -1,6 +1,6 @@
 """BERT: an encoder with learned positions and segments, norms after the sublayers and after the embeddings.
 
-The heads of pretraining and of later tasks are left where they are.
+The pooler and the heads of pretraining and of later tasks are left out.
 """
 
 from __future__ import annotations
@@ -94,5 +94,6 @@ FAMILY = Family(
     },
     prefix="bert.",
     old_names={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
-    harmless=("embeddings.position_ids", "pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    harmless=("embeddings.position_ids",),
+    left_out=("pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
 )

@@ -28,11 +28,6 @@ ROWS = (
     Row("stack.final_norm.weight", "model.norm.weight"),
     Row("head.linear.weight", "lm_head.weight"),
 )
-ROPE_NUMBERS = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
 
 
 def config_from(json: Json) -> ModelConfig:
@@ -70,12 +65,7 @@ def rope_from(json: Json) -> PositionConfig:
     given = dict(json.get("rope_parameters") or json.get("rope_scaling") or {})
     base = given.pop("rope_theta", json["rope_theta"])
     kind = given.pop("rope_type", given.pop("type", "default"))
-    if kind not in ROPE_NUMBERS or set(given) != set(ROPE_NUMBERS[kind]):
-        known = "; ".join(f"{name} with {', '.join(n) or 'nothing'}" for name, n in ROPE_NUMBERS.items())
-        raise ValueError(
-            f"expected a rotation out of {known}, got {kind!r} with {given}; use transformers for it"
-        )
-    scaling = None if kind == "default" else tuple(sorted({"rope_type": kind, **given}.items()))
+    scaling = None if kind == "default" and not given else tuple(sorted({"rope_type": kind, **given}.items()))
     return PositionConfig("rope", json["max_position_embeddings"], base=base, rope_scaling=scaling)
 
 

@@ -38,6 +38,7 @@ FAMILY: Family = dataclasses.replace(
     json_from=json_from,
     rows=tuple(row for row in bart.ROWS if "embedding_norm" not in row.ours and "positions" not in row.ours),
     only={
+        "is_encoder_decoder": (True,),
         "normalize_before": (False,),
         "normalize_embedding": (False,),
         "add_final_layer_norm": (False,),

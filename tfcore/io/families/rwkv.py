@@ -1,4 +1,8 @@
-"""RWKV-4: see :mod:`tfcore.rwkv`; on disk the shares of the mixing have two axes of size 1 in front."""
+"""RWKV-4: see :mod:`tfcore.rwkv`; on disk the shares of the mixing have two axes of size 1 in front.
+
+What transformers does with ``rescale_every``, to halve the stream and all that is added to it now and then,
+is not done here: it is neutral but for the norms' epsilon, which weighs four times as much after each time.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tfcore.config import (
     ModelConfig,
     PositionConfig,
 )
-from tfcore.io.family import Family, Json
+from tfcore.io.family import Family, Json, activation
 from tfcore.io.table import Row, separate_qkv
 from tfcore.layers import FeedForward
 from tfcore.models import EncoderDecoder
@@ -77,13 +77,20 @@ def config_from(json: Json) -> EncoderDecoderConfig:
     """Make ``feed_forward_proj`` activation and gate; logits are scaled where the head is tied, unless said.
 
     Raises:
-        ValueError: a ``feed_forward_proj`` that is not known.
+        ValueError: a ``feed_forward_proj`` that is not known, or fields that say otherwise beside it.
     """
     if json["feed_forward_proj"] not in ACTIVATIONS:
         raise ValueError(
             f"expected a feed_forward_proj out of {', '.join(ACTIVATIONS)}, got {json['feed_forward_proj']!r}"
         )
-    activation, gated = ACTIVATIONS[json["feed_forward_proj"]]
+    nonlinearity, gated = ACTIVATIONS[json["feed_forward_proj"]]
+    said = activation(json["dense_act_fn"]) if "dense_act_fn" in json else nonlinearity
+    if said != nonlinearity or bool(json.get("is_gated_act", gated)) != gated:
+        raise ValueError(
+            f"expected dense_act_fn and is_gated_act as feed_forward_proj {json['feed_forward_proj']!r} has "
+            f"them, got {json.get('dense_act_fn')!r} and {json.get('is_gated_act')!r}; "
+            "use transformers for it"
+        )
     tied = json["tie_word_embeddings"]
     attention = AttentionConfig(
         json["d_model"], num_heads=json["num_heads"], d_head=json["d_kv"], bias=False, scale=1.0
@@ -91,7 +98,7 @@ def config_from(json: Json) -> EncoderDecoderConfig:
     block = BlockConfig(
         attention,
         d_ff=json["d_ff"],
-        activation=activation,
+        activation=nonlinearity,
         gated=gated,
         ffn_bias=False,
         norm="rms",
@@ -161,6 +168,7 @@ FAMILY = Family(
         "relative_attention_max_distance": 128,
         "tie_word_embeddings": True,
     },
+    only={"is_encoder_decoder": (True,)},
     copies={
         "lm_head.weight": "shared.weight",
         "encoder.embed_tokens.weight": "shared.weight",

@@ -1,6 +1,6 @@
 """Whisper's decoder: GPT-2's arrangement, and cross-attention to what the encoder heard.
 
-The encoder, which reads spectrograms, is left where it is. Keys have no bias on disk.
+The encoder, which reads spectrograms, is left out. Keys have no bias on disk.
 """
 
 from __future__ import annotations
@@ -94,5 +94,5 @@ FAMILY = Family(
     prefix="model.",
     copies={"proj_out.weight": "model.decoder.embed_tokens.weight"},
     head="proj_out.weight",
-    harmless=("encoder.*",),
+    left_out=("encoder.*",),
 )
