@@ -43,7 +43,9 @@ def case(
     name: str, *, causal: bool = False, window: int | None = None, scale: float | None = None, **kw: Any
 ):
     options = {"causal": causal, "window": window, "scale": scale}
-    return Case(name, options=tuple((k, v) for k, v in options.items() if v is not False and v is not None), **kw)
+    return Case(
+        name, options=tuple((k, v) for k, v in options.items() if v is not False and v is not None), **kw
+    )
 
 
 CASES = [
