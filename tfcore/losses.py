@@ -5,12 +5,14 @@ Sums and numbers of several batches add up to those of one large batch; ``tfcore
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from tfcore.looking import can_look
 
 if TYPE_CHECKING:
     from tfcore.data import Classification, Induction, LanguageModeling, SequenceToSequence, Tagging
@@ -39,7 +41,7 @@ def summed_cross_entropy(
         The sum, in float32 or wider, and the number.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: shapes that do not fit, or, where looking is cheap, a target that is none of the classes.
 
     >>> total, count = summed_cross_entropy(torch.zeros(3, 2), torch.tensor([1, -100, 0]))
     >>> print(round(float(total), 3), int(count))
@@ -50,6 +52,13 @@ def summed_cross_entropy(
             f"expected logits (..., V) and targets (...), got {tuple(logits.shape)} and "
             f"{tuple(targets.shape)}; give one class per row of logits"
         )
+    if targets.numel() and can_look(targets):
+        low, high = map(int, targets.masked_fill(targets == ignore_index, 0).aminmax())
+        if low < 0 or high >= logits.shape[-1]:
+            raise ValueError(
+                f"expected targets from 0 to {logits.shape[-1] - 1}, got {low if low < 0 else high}; give "
+                f"the model a head with all classes, and what does not count the target {ignore_index}"
+            )
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     total = F.cross_entropy(
         wide.flatten(0, -2), targets.flatten(), ignore_index=ignore_index, reduction="sum"
@@ -121,7 +130,8 @@ def labeled_loss(model: nn.Module, batch: LanguageModeling | Induction) -> SumAn
     >>> print(int(labeled_loss(nn.Embedding(5, 5), batch)[1]))
     1
     """
-    return summed_cross_entropy(model(batch.tokens)[:, :-1], batch.labels[:, 1:])
+    tokens, labels = _fields(batch, "tokens", "labels")
+    return summed_cross_entropy(model(tokens)[:, :-1], labels[..., 1:])
 
 
 def sequence_to_sequence_loss(model: nn.Module, batch: SequenceToSequence) -> SumAndNumber:
@@ -141,7 +151,8 @@ def sequence_to_sequence_loss(model: nn.Module, batch: SequenceToSequence) -> Su
     >>> print(f"{total / number:.4f}", int(number))  # ln 8 for each token after the first, padding left out
     2.0794 3
     """
-    return summed_cross_entropy(model(batch.source, batch.decoder_input, batch.source_padding), batch.labels)
+    *inputs, labels = _fields(batch, "source", "decoder_input", "source_padding", "labels")
+    return summed_cross_entropy(model(*inputs), labels)
 
 
 def classification_loss(model: nn.Module, batch: Classification) -> SumAndNumber:
@@ -160,7 +171,8 @@ def classification_loss(model: nn.Module, batch: Classification) -> SumAndNumber
     >>> print(f"{total / number:.4f}", int(number))  # ln 4 for each text
     1.3863 2
     """
-    return summed_cross_entropy(model(batch.tokens, batch.tokens != PAD), batch.labels)
+    tokens, labels = _fields(batch, "tokens", "labels")
+    return summed_cross_entropy(model(tokens, tokens != PAD), labels)
 
 
 def tagging_loss(model: nn.Module, batch: Tagging) -> SumAndNumber:
@@ -179,4 +191,13 @@ def tagging_loss(model: nn.Module, batch: Tagging) -> SumAndNumber:
     >>> print(f"{total / number:.4f}", int(number))  # ln 4 for each token that has a tag
     1.3863 3
     """
-    return summed_cross_entropy(model(batch.tokens, batch.tokens != PAD), batch.tags)
+    tokens, tags = _fields(batch, "tokens", "tags")
+    return summed_cross_entropy(model(tokens, tokens != PAD), tags)
+
+
+def _fields(batch: Any, *names: str) -> tuple[Tensor, ...]:
+    if not all(hasattr(batch, name) for name in names):
+        raise ValueError(
+            f"expected a batch with {', '.join(names)}, got {type(batch).__name__}; take the loss of its kind"
+        )
+    return tuple(getattr(batch, name) for name in names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tfcore.checkpoint import load_checkpoint, save_checkpoint, seed_everything
+from tfcore.looking import can_look
 from tfcore.losses import language_model_loss
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
@@ -61,19 +63,22 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        steps, warmup, peak = _whole(self.steps), _whole(self.warmup_steps), _real(self.peak_lr)
+        pair = isinstance(self.betas, tuple | list) and len(self.betas) == 2
         rules = {
-            "steps": (self.steps >= 1, "1 or more"),
-            "peak_lr": (self.peak_lr > 0, "above 0"),
-            "warmup_steps": (0 <= self.warmup_steps <= self.steps, f"from 0 to steps = {self.steps}"),
-            "min_lr": (0 <= self.min_lr <= self.peak_lr, f"from 0 to peak_lr = {self.peak_lr}"),
-            "weight_decay": (self.weight_decay >= 0, "0 or more"),
-            "clip_norm": (self.clip_norm is None or self.clip_norm > 0, "above 0; None for no limit"),
-            "betas": (all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1"),
-            "accumulate": (self.accumulate >= 1, "1 or more"),
+            "steps": (steps >= 1, "as a whole number of 1 or more"),
+            "peak_lr": (0 < peak < math.inf, "above 0 and finite"),
+            "warmup_steps": (0 <= warmup <= steps, f"as a whole number from 0 to steps = {steps}"),
+            "min_lr": (0 <= _real(self.min_lr) <= peak, f"from 0 to peak_lr = {peak}"),
+            "weight_decay": (0 <= _real(self.weight_decay) < math.inf, "of 0 or more and finite"),
+            "clip_norm": (self.clip_norm is None or _real(self.clip_norm) > 0, "above 0; None for no limit"),
+            "betas": (pair and all(0 <= _real(beta) < 1 for beta in self.betas), "as two from 0 to below 1"),
+            "accumulate": (_whole(self.accumulate) >= 1, "as a whole number of 1 or more"),
+            "seed": (0 <= _whole(self.seed) < 2**32, "as a whole number from 0 to below 2**32"),
         }
         for name, (right, expected) in rules.items():
             if not right:
-                raise ValueError(f"expected {name} {expected}, got {getattr(self, name)}; change it")
+                raise ValueError(f"expected {name} {expected}, got {getattr(self, name)!r}; change it")
 
     def lr(self, step: int) -> float:
         """Give the learning rate of a step, counted from 0."""
@@ -192,8 +197,10 @@ def train(
         The mean loss of each step, (steps,), of those before the checkpoint as well.
 
     Raises:
-        ValueError: a checkpoint that is broken or of another run, or nothing to train.
-        FloatingPointError: a loss or a weight that is no number, instead of a checkpoint with such weights.
+        ValueError: a checkpoint that is broken or of another run, nothing to train, or a step without
+            anything to predict.
+        FloatingPointError: a loss or a weight that is no number, where a checkpoint would be written and at
+            the end. On a GPU, which is not waited for, a step without anything to predict has such a loss.
 
     >>> model = nn.Embedding(4, 4)
     >>> tokens = torch.tensor([[0, 1, 2, 3, 0, 1]])
@@ -236,8 +243,9 @@ def train(
         if after_step is not None:
             after_step(step + 1)
         if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
-            save_checkpoint(checkpoint, model, optimizer, _finite(losses, parameters), asdict(config))
-    return torch.stack(losses).cpu()
+            finite = _finite(losses, parameters, " to write a checkpoint")
+            save_checkpoint(checkpoint, model, optimizer, finite, asdict(config))
+    return _finite(losses, parameters)
 
 
 def evaluate(model: nn.Module, batches: Iterable[Any], loss: Loss = language_model_loss) -> float:
@@ -272,9 +280,16 @@ def evaluate(model: nn.Module, batches: Iterable[Any], loss: Loss = language_mod
     finally:
         for module, mode in modes.items():
             module.training = mode
-    if count == 0:
-        raise ValueError("expected batches with something to predict, got none; look at ignore_index")
+    _require_targets(count)
     return total / count
+
+
+def _whole(value: Any) -> Any:
+    return value if isinstance(value, Integral) else math.nan  # which no range holds
+
+
+def _real(value: Any) -> Any:
+    return value if isinstance(value, Real) else math.nan
 
 
 def _backward(
@@ -289,11 +304,21 @@ def _backward(
             part, number = _sum_and_number(loss(model, batch))
         part.backward()
         total, count = total + part.detach(), count + number
-    count = count.clamp(min=1)
+    if can_look(count):
+        _require_targets(count)
+    divisor = count.clamp(min=1)
     for parameter in parameters:
         if parameter.grad is not None:
-            parameter.grad /= count
+            parameter.grad /= divisor
     return total / count
+
+
+def _require_targets(count: Any) -> None:
+    if count == 0:
+        raise ValueError(
+            "expected batches with something to predict, got none; look at ignore_index, and give a language "
+            "model two tokens or more"
+        )
 
 
 def _sum_and_number(result: Any) -> tuple[Tensor, Tensor]:
@@ -305,17 +330,18 @@ def _sum_and_number(result: Any) -> tuple[Tensor, Tensor]:
     return result
 
 
-def _finite(losses: list[Tensor], parameters: list[nn.Parameter]) -> Tensor:
+def _finite(losses: list[Tensor], parameters: list[nn.Parameter], purpose: str = "") -> Tensor:
     stacked = torch.stack(losses).cpu()
     found = ""
     if not stacked.isfinite().all():
         step = int(stacked.isfinite().int().argmin())
-        found = f"losses to write a checkpoint, got {stacked[step]} at step {step}"
+        found = f"losses{purpose}, got {stacked[step]} at step {step}"
     elif not all(parameter.isfinite().all() for parameter in parameters):
-        found = f"weights to write a checkpoint, got others after step {len(losses) - 1}"
+        found = f"weights{purpose}, got others after step {len(losses) - 1}"
     if found:
+        kept = "the last checkpoint is as it was: remove it and " if purpose else ""
         raise FloatingPointError(
-            f"expected finite {found}; the last checkpoint is as it was: remove it and start anew with a "
-            "lower peak_lr or a longer warm-up"
+            f"expected finite {found}; {kept}start anew with a lower peak_lr, a longer warm-up, or batches "
+            "with something to predict"
         )
     return stacked

@@ -483,6 +483,28 @@ BAD = [
     lambda: costs.cache_bytes(TINY["encoder and decoder"], 5),
     lambda: costs.activation_bytes(TINY["encoder and decoder"], 5),
     lambda: costs.activation_bytes(TINY["experts"], 5),
+    lambda: costs.forward_bytes(GPT, 10, 5),
+    lambda: costs.forward_bytes(GPT, -1),
+    lambda: costs.forward_bytes(GPT, 1, batch=0),
+    lambda: costs.forward_bytes(GPT, 1, bytes_per_element=0),
+    lambda: costs.cache_bytes(GPT, -5),
+    lambda: costs.cache_bytes(GPT, 5, batch=-1),
+    lambda: costs.kv_cache_bytes(0, 2, 3, 4),
+    lambda: costs.forward_flops(GPT, 3, batch=-1),
+    lambda: costs.training_flops(GPT, 3, batch=0),
+    lambda: costs.forward_flops(TINY["encoder and decoder"], 10, source_len=0),
+    lambda: costs.activation_bytes(GPT, -1),
+    lambda: costs.activation_bytes(GPT, 5, batch=0),
+    lambda: costs.weight_bytes(GPT, -1),
+    lambda: costs.weight_bytes(GPT, float("nan")),
+    lambda: costs.Ceiling(-1, 1, "x"),
+    lambda: costs.Ceiling(1, 0, "x"),
+    lambda: costs.time_bound(-1, 1, CEILINGS["H100 SXM"]),
+    lambda: costs.arithmetic_intensity(1, 0),
+    lambda: costs.tokens_per_second(GPT, 5, CEILINGS["H100 SXM"], batch=-1),
+    lambda: replace(GPT, num_encoder_layers=-4),
+    lambda: replace(GPT, extra_norms=-1),
+    lambda: replace(GPT, other_parameters=-1),
 ]
 
 
@@ -490,6 +512,12 @@ BAD = [
 def test_what_cannot_be_is_refused_with_advice(call):
     with pytest.raises(ValueError, match=r"expected .*, got .*; "):
         call()
+
+
+def test_a_cache_may_be_empty_and_an_element_half_a_byte():
+    assert costs.cache_bytes(GPT, 0) == 0
+    assert costs.weight_bytes(GPT, 0.5) * 4 == costs.weight_bytes(GPT)
+    assert costs.time_bound(0, 10, costs.Ceiling(0.5, 0.5, "")) == 20
 
 
 def test_costs_need_no_torch():

@@ -63,6 +63,11 @@ BAD = [
     lambda: data.split_sentences(seeded(), held_out_share=1.0),
     lambda: data.language_modeling_batch([]),
     lambda: data.VOCABULARY.encode("the unicorn"),
+    lambda: data.VOCABULARY.decode([-1]),
+    lambda: data.VOCABULARY.decode([3, IGNORE]),
+    lambda: data.VOCABULARY.decode([len(data.VOCABULARY)]),
+    lambda: data.draw([], 2, seeded()),
+    lambda: data.draw("abc", -1, seeded()),
 ]
 
 

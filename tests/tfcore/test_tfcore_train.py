@@ -15,7 +15,16 @@ from torch import nn
 
 from tfcore import checkpoint as checkpoint_room
 from tfcore.checkpoint import load_checkpoint, random_state, save_checkpoint, set_random_state
-from tfcore.losses import language_model_loss, next_token_loss, summed_cross_entropy
+from tfcore.data import Classification, Induction, LanguageModeling, Tagging
+from tfcore.losses import (
+    classification_loss,
+    labeled_loss,
+    language_model_loss,
+    next_token_loss,
+    sequence_to_sequence_loss,
+    summed_cross_entropy,
+    tagging_loss,
+)
 from tfcore.testing import raise_weights
 from tfcore.train import (
     TrainConfig,
@@ -143,6 +152,35 @@ def test_nothing_to_predict_costs_nothing(tokens):
 def test_targets_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"got \(2, 4, 5\) and \(2, 3\)"):
         summed_cross_entropy(torch.zeros(2, 4, 5), torch.zeros(2, 3, dtype=torch.long))
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 7])
+@pytest.mark.parametrize("target", [5, -1])
+def test_targets_beyond_the_head_are_refused(target, ignore_index):
+    targets = torch.tensor([[4, target], [0, ignore_index]])
+    with pytest.raises(ValueError, match=f"expected targets from 0 to 4, got {target}; "):
+        summed_cross_entropy(torch.zeros(2, 2, 5), targets, ignore_index)
+
+
+TOKENS = torch.tensor([[1, 2, 3]])
+INDUCTION = Induction(TOKENS, TOKENS, torch.tensor([2]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch"),
+    [
+        (sequence_to_sequence_loss, INDUCTION),
+        (tagging_loss, INDUCTION),
+        (tagging_loss, LanguageModeling(TOKENS, TOKENS)),
+        (labeled_loss, Tagging(TOKENS, TOKENS)),
+        (labeled_loss, TOKENS),
+        (labeled_loss, Classification(TOKENS, torch.tensor([0]))),
+        (classification_loss, Tagging(TOKENS, TOKENS)),
+    ],
+)
+def test_a_batch_of_another_kind_is_refused(loss, batch):
+    with pytest.raises(ValueError, match=r"expected .*, got .*; "):
+        loss(nn.Embedding(5, 5), batch)
 
 
 # --- the schedule
@@ -295,12 +333,18 @@ def test_what_is_frozen_stays_and_stale_gradients_do_not_count():
     assert all(p.grad is None for p in ours.parameters() if p.requires_grad)
 
 
-def test_a_step_with_nothing_to_predict_has_loss_zero():
+@pytest.mark.parametrize("empty", [torch.full((2, 4), PAD), torch.tensor([[3], [1]])])
+def test_a_step_with_nothing_to_predict_is_refused_and_an_empty_part_is_not(empty):
+    config = TrainConfig(steps=2, accumulate=2)
     model = Tiny()
-    empty = torch.full((2, 4), PAD)
-    losses = train(model, lambda i: empty, TrainConfig(steps=2, accumulate=2), pad_loss, progress=False)
-    assert torch.equal(losses, torch.zeros(2))
-    assert all(p.isfinite().all() for p in model.parameters())
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    with pytest.raises(ValueError, match=r"expected batches with something to predict, got none; "):
+        train(model, lambda i: empty, config, pad_loss, progress=False)
+    assert same(before, dict(model.named_parameters()))
+    parts, whole = Tiny(), Tiny()
+    losses = train(parts, lambda i: ragged(i // 2) if i % 2 else empty, config, pad_loss, progress=False)
+    assert same(losses, train(whole, ragged, TrainConfig(steps=2), pad_loss, progress=False))
+    assert same(dict(parts.named_parameters()), dict(whole.named_parameters()))
 
 
 def test_bfloat16_computes_roughly_and_keeps_the_weights_in_float32():
@@ -495,6 +539,22 @@ def test_weights_that_are_no_numbers_are_not_written(tmp_path):
     assert torch.load(path, weights_only=True)["model"]["weight"].isfinite().all()
 
 
+def test_losses_and_weights_that_are_no_numbers_are_not_returned():
+    def nothing(model, tokens):
+        total, count = pad_loss(model, tokens)
+        return total * math.nan, count
+
+    with pytest.raises(FloatingPointError, match=r"expected finite losses, got nan at step 0; start anew"):
+        train(Tiny(), ragged, TrainConfig(steps=3), nothing, progress=False)
+
+    def steep(model, tokens):
+        total, count = pad_loss(model, tokens)
+        return total + (0 * model.norm.bias.sum()).abs().sqrt(), count
+
+    with pytest.raises(FloatingPointError, match=r"expected finite weights, got others after step 0; start"):
+        train(Tiny(), ragged, TrainConfig(steps=1), steep, progress=False)
+
+
 # --- checkpoints that do not fit
 
 
@@ -544,6 +604,12 @@ def test_broken_and_foreign_files_are_refused_and_change_nothing(run_file, kind,
     assert "code was run" not in capsys.readouterr().out
 
 
+class Reordered(Tiny):
+    def __init__(self) -> None:
+        super().__init__(seed=3)
+        self.norm = self._modules.pop("norm")
+
+
 class Wider(Tiny):
     def __init__(self) -> None:
         super().__init__(seed=3)
@@ -556,11 +622,12 @@ class Wider(Tiny):
     [
         (Tiny(seed=3), {"steps": 8, "betas": (0.9, 0.95)}, "config.steps = 9, here 8"),
         (Tiny(seed=3), {"steps": 9}, r"config.betas = \(0.9, 0.95\), here None"),
-        (Wider(), None, r"model.ffn.0.bias = torch.float32 \(10,\), here torch.float32 \(11,\)"),
+        (Wider(), None, r"model.ffn.0.bias = torch.float32 \(10,\).*, here torch.float32 \(11,\)"),
+        (Reordered(), None, r"model.ffn.0.bias = .*, tensor \d+, here .*, tensor \d+"),
         (Tiny(seed=3).double(), None, "model.embedding.weight = torch.float32 .*, here torch.float64"),
         (Tiny(seed=3, tied=False), None, "optimizer.group0 = 3 parameters, here 4 parameters"),
     ],
-    ids=["config", "config lacks", "shape", "dtype", "tying"],
+    ids=["config", "config lacks", "shape", "order", "dtype", "tying"],
 )
 def test_checkpoints_of_another_run_are_refused_and_change_nothing(run_file, model, config, message):
     refused(run_file, *setting(model), config or {"steps": 9, "betas": (0.9, 0.95)}, message)
@@ -635,15 +702,26 @@ def test_evaluation_of_nothing_is_refused(batches):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": 0}, "expected steps 1 or more, got 0"),
+        ({"steps": 0}, "expected steps as a whole number of 1 or more, got 0"),
+        ({"steps": 1.5}, "expected steps as a whole number of 1 or more, got 1.5"),
+        ({"steps": "5"}, "expected steps as a whole number of 1 or more, got '5'"),
         ({"peak_lr": 0.0}, "expected peak_lr above 0"),
-        ({"warmup_steps": 11}, "expected warmup_steps from 0 to steps = 10, got 11"),
+        ({"peak_lr": math.inf}, "expected peak_lr above 0 and finite, got inf"),
+        ({"peak_lr": "0.1"}, "expected peak_lr above 0 and finite, got '0.1'"),
+        ({"warmup_steps": 11}, "expected warmup_steps as a whole number from 0 to steps = 10, got 11"),
+        ({"warmup_steps": 0.5}, "expected warmup_steps as a whole number"),
         ({"warmup_steps": -1}, "expected warmup_steps"),
         ({"min_lr": 2.0}, "expected min_lr from 0 to peak_lr"),
         ({"weight_decay": -0.1}, "expected weight_decay"),
+        ({"weight_decay": math.inf}, "expected weight_decay of 0 or more and finite, got inf"),
         ({"clip_norm": 0.0}, "expected clip_norm above 0; None for no limit, got 0.0"),
         ({"accumulate": 0}, "expected accumulate"),
-        ({"betas": (0.9, 1.0)}, "expected betas from 0 to below 1"),
+        ({"accumulate": 2.0}, "expected accumulate as a whole number"),
+        ({"betas": (0.9, 1.0)}, "expected betas as two from 0 to below 1"),
+        ({"betas": (0.9,)}, r"expected betas as two from 0 to below 1, got \(0.9,\)"),
+        ({"betas": 0.9}, "expected betas as two from 0 to below 1, got 0.9"),
+        ({"seed": -1}, "expected seed as a whole number"),
+        ({"seed": 0.5}, "expected seed as a whole number"),
     ],
 )
 def test_configs_that_make_no_sense_are_refused(change, message):
@@ -677,6 +755,20 @@ def test_a_loss_that_is_a_mean_is_refused():
 
 
 # --- a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_step_with_nothing_to_predict_is_noticed_on_a_gpu_at_the_end():
+    empty = torch.full((2, 4), PAD, device="cuda")
+    with pytest.raises(FloatingPointError, match=r"got nan at step 1; .* something to predict"):
+        train(
+            Tiny().cuda(),
+            lambda i: ragged(i).cuda() if i != 1 else empty,
+            TrainConfig(steps=3),
+            pad_loss,
+            progress=False,
+        )
 
 
 @pytest.mark.gpu

@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from contextlib import nullcontext
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -142,6 +143,57 @@ def test_the_numbers_in_a_heatmap_stand_in_their_cells():
         assert text.get_text() == f"{given[int(y), int(x)]:.3f}"
     assert len(axes.texts) == 15
     assert not viz.heatmap(fresh(), given, QUERIES, KEYS, digits=0).texts
+
+
+WORDS = ("the animal didn't cross the street because it was too tired . " * 3).split()
+
+
+def overlaps(boxes) -> list[int]:
+    """Give the first of every two neighbours that overlap by more than a pixel."""
+    return [
+        i
+        for i, (a, b) in enumerate(pairwise(boxes))
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1
+    ]
+
+
+@pytest.mark.parametrize("in_style", [True, False])
+@pytest.mark.parametrize("n", [2, 6, 7, 8, 9, 10, 11, 13, 16, 20, 30])
+@pytest.mark.parametrize("draw", [viz.heatmap, viz.attention_map])
+def test_names_and_numbers_keep_apart_at_the_default_size(draw, n, in_style):
+    with viz.style() if in_style else nullcontext():
+        axes = draw(fresh(), weights(n, n), WORDS[:n], WORDS[:n])
+        axes.figure.draw_without_rendering()
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = axis.get_ticklabels()
+            assert not overlaps([label.get_window_extent() for label in labels])
+            assert all(label.get_fontsize() >= 7 for label in labels)
+            centers = axis.get_ticklocs()
+            assert names(labels) == [WORDS[int(center)] for center in centers]
+            assert len(labels) >= n / 3
+        shown = [text for text in axes.texts if text.get_visible()]
+        assert not overlaps([text.get_window_extent() for text in shown])
+        assert all(text.get_fontsize() >= 7 for text in shown)
+        assert len(shown) == (n * n if draw is viz.heatmap and n <= 13 else len(shown))
+
+
+def test_six_words_are_neither_turned_nor_made_smaller():
+    with viz.style():
+        axes = viz.heatmap(fresh(), weights(6, 6), WORDS[:6], WORDS[:6])
+    assert {(label.get_rotation(), label.get_fontsize()) for label in axes.get_xticklabels()} == {(0, 10.5)}
+    assert {text.get_fontsize() for text in axes.texts} == {11}
+
+
+def test_names_longer_than_the_figure_are_drawn():
+    axes = viz.heatmap(fresh(), weights(9, 9), ["a very long name " * 9] * 9, ["another one " * 9] * 9)
+    assert axes.get_yticklabels()[0].get_text() == "a very long name " * 9
+    assert not overlaps([label.get_window_extent() for label in axes.get_xticklabels()])
+
+
+def test_axes_whose_names_are_shared_are_drawn():
+    for axes in Figure().subplots(2, 2, sharex=True, sharey=True).flat:
+        viz.heatmap(axes, weights(4, 4), WORDS[:4], WORDS[:4])
+        assert len(axes.texts) == 16
 
 
 def test_self_attention_needs_its_names_once():
@@ -284,11 +336,19 @@ BAD = {
     "nothing": lambda ax: viz.position_map(ax, np.zeros((0, 4))),
     "a vector of angles": lambda ax: viz.rotary_map(ax, [1.0, 2.0]),
     "all heads": lambda ax: viz.bias_map(ax, np.zeros((2, 3, 3))),
+    "a bias with a nan": lambda ax: viz.bias_map(ax, [[0.0, np.nan]]),
+    "a bias of infinity": lambda ax: viz.bias_map(ax, [[0.0, np.inf]]),
     "all forbidden": lambda ax: viz.bias_map(ax, [[-np.inf]]),
     "a slope of 0": lambda ax: viz.slope_points(ax, [0.5, 0.0]),
     "positions and buckets": lambda ax: viz.bucket_steps(ax, [0, 1, 2], [0, 1]),
     "positions unsorted": lambda ax: viz.bucket_steps(ax, [0, 2, 1], [0, 1, 2]),
     "no curve": lambda ax: viz.loss_curves(ax, {}),
+    "curves without names": lambda ax: viz.loss_curves(ax, [2.0, 1.0]),
+    "a matrix without a name": lambda ax: viz.spectra(ax, np.eye(3)),
+    "a matrix with a nan": lambda ax: viz.spectra(ax, {"W": [[1.0, np.nan]]}),
+    "fewer digits than none": lambda ax: viz.heatmap(ax, [[1.0]], ["a"], ["b"], digits=-1),
+    "half a digit": lambda ax: viz.heatmap(ax, [[1.0]], ["a"], ["b"], digits=0.5),
+    "a figure in use": lambda ax: viz.head_grid(ax.figure, weights(1, 1, 3, 3), list("abc")),
     "steps and losses": lambda ax: viz.loss_curves(ax, {"a": [1.0, 2.0]}, steps=[0]),
     "no matrix": lambda ax: viz.spectra(ax, {"W": [1.0, 2.0]}),
     "one head as a grid": lambda ax: viz.head_grid(Figure(), weights(3, 3), list("abc")),

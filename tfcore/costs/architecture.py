@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Architecture:
         other_parameters: what none of these fields says, such as BERT's pooler.
 
     Raises:
-        ValueError: sizes below 1, heads that do not divide, or an unknown norm or head.
+        ValueError: sizes below 1 or numbers below 0, heads that do not divide, or an unknown norm or head.
 
     >>> gpt2 = Architecture(12, 768, 12, 3072, vocab_size=50257, max_len=1024, learned_positions=True)
     >>> gpt2.head_width, gpt2.kv_heads
@@ -59,13 +60,12 @@ class Architecture:
     other_parameters: int = 0
 
     def __post_init__(self) -> None:
-        for name in (
-            *("num_layers", "d_model", "num_heads", "d_ff", "vocab_size", "max_len"),
-            *("num_kv_heads", "d_head", "num_experts", "top_k", "window"),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"expected {name} of 1 or more, got {value}; leave out what does not apply")
+        numbers: dict[str, Any] = {
+            name: value for name, value in vars(self).items() if not isinstance(value, bool | str)
+        }
+        for name in ("extra_norms", "num_encoder_layers", "other_parameters"):
+            numbers[name] = numbers[name] or None  # there may be none
+        check_positive(**numbers)
         check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.d_head)
         for name, choices in (("norm", ("layer", "rms")), ("head", ("tied", "own", "none"))):
             if getattr(self, name) not in choices:
@@ -89,6 +89,25 @@ class Architecture:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
 
+def check_positive(*, fractions: bool = False, **numbers: float | None) -> None:
+    """Refuse numbers that are not above 0, or below 1 unless fractions are fine; None passes.
+
+    Raises:
+        ValueError: one of the numbers.
+
+    >>> check_positive(q_len=5, batch=-1, k_len=None)
+    Traceback (most recent call last):
+    ValueError: expected batch of 1 or more, got -1; give a positive number, or leave it out
+    >>> check_positive(fractions=True, bytes_per_element=0.5)
+    """
+    for name, number in numbers.items():
+        if number is not None and not (number > 0 and (fractions or number >= 1)):
+            raise ValueError(
+                f"expected {name} {'above 0' if fractions else 'of 1 or more'}, got {number}; "
+                "give a positive number, or leave it out"
+            )
+
+
 def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: int | None = None) -> None:
     """Refuse heads that do not divide d_model, unless ``d_head`` is given, or that key heads do not divide.
 
@@ -99,11 +118,7 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: 
     Traceback (most recent call last):
     ValueError: expected heads that divide d_model, got d_model 10 and 4 heads; choose another number of heads
     """
-    if min(d_model, num_heads, num_heads if num_kv_heads is None else num_kv_heads) < 1:
-        raise ValueError(
-            f"expected a width and heads of 1 or more, got d_model {d_model}, {num_heads} heads and "
-            f"{num_kv_heads} key heads; give positive whole numbers"
-        )
+    check_positive(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
     if d_head is None and d_model % num_heads:
         raise ValueError(
             f"expected heads that divide d_model, got d_model {d_model} and {num_heads} heads; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcore.costs.architecture import Architecture, check_one_stack
+from tfcore.costs.architecture import Architecture, check_one_stack, check_positive
 from tfcore.costs.parameters import model_parameters
 
 
@@ -29,11 +29,17 @@ def kv_cache_bytes(
     Returns:
         The number of bytes.
 
+    Raises:
+        ValueError: a number below 1 (below 0 tokens), or elements without bytes.
+
     From: Shazeer (2019), *Fast Transformer Decoding: One Write-Head is All You Need*.
 
     >>> kv_cache_bytes(num_layers=32, num_kv_heads=8, d_head=128, seq_len=8192)
     1073741824
     """
+    check_positive(num_layers=num_layers, num_kv_heads=num_kv_heads, d_head=d_head, batch=batch)
+    check_positive(seq_len=seq_len or None)  # a cache may be empty
+    check_positive(fractions=True, bytes_per_element=bytes_per_element)
     return 2 * num_layers * num_kv_heads * d_head * seq_len * batch * bytes_per_element
 
 
@@ -41,7 +47,7 @@ def cache_bytes(architecture: Architecture, seq_len: int, batch: int = 1, bytes_
     """Count the bytes of a model's cache; with a window, no more tokens than it holds.
 
     Raises:
-        ValueError: a model with an encoder beside its decoder.
+        ValueError: a model with an encoder beside its decoder, or numbers as in :func:`kv_cache_bytes`.
 
     >>> from tfcore.costs import MODELS
     >>> llama, mistral = (MODELS[name].architecture for name in ("Llama 2 7B", "Mistral 7B"))
@@ -57,10 +63,14 @@ def cache_bytes(architecture: Architecture, seq_len: int, batch: int = 1, bytes_
 def weight_bytes(architecture: Architecture, bytes_per_element: float = 2) -> int:
     """Count the bytes of a model's weights; half a byte per element for 4-bit weights.
 
+    Raises:
+        ValueError: elements without bytes.
+
     >>> from tfcore.costs import MODELS
     >>> print(f"{weight_bytes(MODELS['Llama 3 70B'].architecture) / 1e9:.0f} GB")
     141 GB
     """
+    check_positive(fractions=True, bytes_per_element=bytes_per_element)
     return round(model_parameters(architecture) * bytes_per_element)
 
 
@@ -104,7 +114,7 @@ def activation_bytes(
         The number of bytes.
 
     Raises:
-        ValueError: a model of two stacks or with experts.
+        ValueError: a model of two stacks or with experts, no tokens, or elements without bytes.
 
     From: Korthikanti et al. (2023), *Reducing Activation Recomputation in Large Transformer Models*, whose
     34 sbh + 5 as^2 b is this plus the masks and results of dropout.
@@ -116,6 +126,8 @@ def activation_bytes(
     710 MB, 408 MB
     """
     check_one_stack(architecture)
+    check_positive(seq_len=seq_len, batch=batch)
+    check_positive(fractions=True, bytes_per_element=bytes_per_element)
     a = architecture
     if a.num_experts > 1:
         raise ValueError(

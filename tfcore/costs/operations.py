@@ -6,7 +6,7 @@ are norms, softmax, activations, rotations and the choice of experts.
 
 from __future__ import annotations
 
-from tfcore.costs.architecture import Architecture, check_one_stack
+from tfcore.costs.architecture import Architecture, check_one_stack, check_positive
 
 
 def attended_pairs(q_len: int, k_len: int, causal: bool = False, window: int | None = None) -> int:
@@ -29,12 +29,8 @@ def attended_pairs(q_len: int, k_len: int, causal: bool = False, window: int | N
     >>> attended_pairs(4, 4), attended_pairs(4, 4, causal=True), attended_pairs(1, 9, True, window=3)
     (16, 10, 3)
     """
-    if not 1 <= q_len <= k_len:
-        raise ValueError(
-            f"expected 1 <= q_len <= k_len, got {q_len} and {k_len}; the keys include those of the queries"
-        )
-    if window is not None and window < 1:
-        raise ValueError(f"expected a window of 1 or more, got {window}; a token always sees itself")
+    check_lengths(q_len, k_len)
+    check_positive(window=window)
 
     def back(n: int) -> int:
         """Count the keys that the first n positions see at or before themselves."""
@@ -46,6 +42,22 @@ def attended_pairs(q_len: int, k_len: int, causal: bool = False, window: int | N
         return before
     after = back(q_len) - q_len  # seen from the end, the keys after the queries are keys before them
     return before + after
+
+
+def check_lengths(q_len: int, k_len: int) -> None:
+    """Refuse no queries, and fewer keys than queries.
+
+    Raises:
+        ValueError: one of the two.
+
+    >>> check_lengths(5, 4)
+    Traceback (most recent call last):
+    ValueError: expected 1 <= q_len <= k_len, got 5 and 4; the keys include those of the queries
+    """
+    if not 1 <= q_len <= k_len:
+        raise ValueError(
+            f"expected 1 <= q_len <= k_len, got {q_len} and {k_len}; the keys include those of the queries"
+        )
 
 
 def flops_by_part(
@@ -75,7 +87,8 @@ def flops_by_part(
         "feed-forward", "router" and "head".
 
     Raises:
-        ValueError: lengths that do not fit, or a source where there is no encoder, or none where there is.
+        ValueError: lengths that do not fit, no batch, a source where there is no encoder, or none where there
+            is one.
 
     From: Kaplan et al. (2020), *Scaling Laws for Neural Language Models*, table 1.
 
@@ -84,6 +97,7 @@ def flops_by_part(
     38654705664
     """
     a = architecture
+    check_positive(batch=batch, source_len=source_len)
     if bool(a.num_encoder_layers) != (source_len is not None) or (source_len and k_len):
         raise ValueError(
             f"expected a source_len, and no k_len, if and only if there is an encoder, got source_len "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfcore.costs.architecture import Architecture
+from tfcore.costs.architecture import Architecture, check_positive
 from tfcore.costs.memory import cache_bytes
-from tfcore.costs.operations import forward_flops
+from tfcore.costs.operations import check_lengths, forward_flops
 from tfcore.costs.parameters import parameters_by_part
 
 
@@ -19,6 +19,9 @@ class Ceiling:
         bytes_per_second: read from or written to its main memory.
         source: key of the bibliography, or "measured".
 
+    Raises:
+        ValueError: a number that is not above 0.
+
     >>> print(round(CEILINGS["H100 SXM"].ridge))
     295
     """
@@ -26,6 +29,11 @@ class Ceiling:
     flops_per_second: float
     bytes_per_second: float
     source: str
+
+    def __post_init__(self) -> None:
+        check_positive(
+            fractions=True, flops_per_second=self.flops_per_second, bytes_per_second=self.bytes_per_second
+        )
 
     @property
     def ridge(self) -> float:
@@ -45,11 +53,15 @@ CEILINGS = {
 def arithmetic_intensity(flops: float, num_bytes: float) -> float:
     """Divide operations by bytes moved, to be compared with a device's ``ridge``.
 
+    Raises:
+        ValueError: operations below 0, or bytes that are not above 0.
+
     From: Williams, Waterman and Patterson (2009), *Roofline: An Insightful Visual Performance Model*.
 
     >>> arithmetic_intensity(2 * 512**3, 3 * 2 * 512**2)  # one square product of 512, in bfloat16
     170.66666666666666
     """
+    check_positive(fractions=True, flops=flops or None, num_bytes=num_bytes)
     return flops / num_bytes
 
 
@@ -66,11 +78,15 @@ def time_bound(flops: float, num_bytes: float, ceiling: Ceiling) -> float:
     Returns:
         Seconds.
 
+    Raises:
+        ValueError: operations or bytes below 0.
+
     From: Williams, Waterman and Patterson (2009), *Roofline: An Insightful Visual Performance Model*.
 
     >>> time_bound(1e12, 1e9, Ceiling(1e12, 1e12, "example"))
     1.0
     """
+    check_positive(fractions=True, flops=flops or None, num_bytes=num_bytes or None)
     return max(flops / ceiling.flops_per_second, num_bytes / ceiling.bytes_per_second)
 
 
@@ -98,7 +114,7 @@ def forward_bytes(
         The number of bytes.
 
     Raises:
-        ValueError: a model with an encoder beside its decoder.
+        ValueError: a model with an encoder beside its decoder, or lengths that do not fit.
 
     >>> from tfcore.costs import MODELS
     >>> print(f"{forward_bytes(MODELS['Llama 2 7B'].architecture, q_len=1, k_len=4096) / 1e9:.1f} GB")
@@ -106,6 +122,8 @@ def forward_bytes(
     """
     a = architecture
     k_len = q_len if k_len is None else k_len
+    check_lengths(q_len, k_len)
+    check_positive(batch=batch)
     parts = parameters_by_part(a)
     tokens = batch * q_len
     if a.head != "tied":

@@ -130,9 +130,17 @@ def draw(items: Sequence[Item], batch_size: int, generator: torch.Generator) -> 
     Returns:
         A list of ``batch_size`` items.
 
+    Raises:
+        ValueError: nothing to draw from, or a number below 0.
+
     >>> draw(["one"], 3, torch.Generator().manual_seed(0))
     ['one', 'one', 'one']
     """
+    if len(items) == 0 or batch_size < 0:
+        raise ValueError(
+            f"expected items to draw from and a batch_size of 0 or more, got {len(items)} items and "
+            f"{batch_size}; look at how the items were chosen"
+        )
     return [items[i] for i in integers(0, len(items), (batch_size,), generator).tolist()]
 
 

@@ -47,5 +47,16 @@ class WordVocabulary:
         return [self._ids[word] for word in words]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Turn ids into a text, special ids left out."""
-        return " ".join(self.words[int(i)] for i in ids if int(i) not in (PAD, BOS, EOS))
+        """Turn ids into a text, special ids left out.
+
+        Raises:
+            ValueError: an id that the vocabulary does not hold.
+        """
+        numbers = [int(i) for i in ids]
+        for number in numbers:
+            if not 0 <= number < len(self):
+                raise ValueError(
+                    f"expected ids from 0 to {len(self) - 1}, got {number}; take out what is no word, as "
+                    "the label of what is not scored"
+                )
+        return " ".join(self.words[number] for number in numbers if number not in (PAD, BOS, EOS))

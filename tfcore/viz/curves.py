@@ -29,7 +29,7 @@ def loss_curves(axes: Axes, curves: Mapping[str, Any], steps: Any = None, bound:
         The axes.
 
     Raises:
-        ValueError: no curve, or one whose losses are not as many as the steps.
+        ValueError: no curve by name, or one whose losses are not as many as the steps.
 
     >>> from matplotlib.figure import Figure
     >>> from tfcore.viz import alt_text
@@ -72,7 +72,7 @@ def spectra(axes: Axes, matrices: Mapping[str, Any]) -> Axes:
         The axes.
 
     Raises:
-        ValueError: no matrix.
+        ValueError: no matrix by name, or one with infinity or what is no number.
 
     >>> from matplotlib.figure import Figure
     >>> from tfcore.viz import alt_text
@@ -82,7 +82,7 @@ def spectra(axes: Axes, matrices: Mapping[str, Any]) -> Axes:
     _require_some(matrices)
     sentences = []
     for number, (name, matrix) in enumerate(matrices.items()):
-        sigma = np.linalg.svd(numbers(matrix, name, "rows columns"), compute_uv=False)
+        sigma = np.linalg.svd(numbers(matrix, name, "rows columns", finite=True), compute_uv=False)
         axes.plot(np.arange(1, len(sigma) + 1), sigma, label=name, marker=".", **_line(number))
         share = np.cumsum(sigma**2) / max((sigma**2).sum(), np.finfo(float).tiny)
         enough = min(int((share < 0.9 - 1e-12).sum()) + 1, len(sigma))
@@ -105,5 +105,6 @@ def _line(number: int) -> dict[str, Any]:
 
 
 def _require_some(lines: Mapping[str, Any]) -> None:
-    if not lines:
-        raise ValueError("expected at least one line to draw, got none; pass {name: numbers}")
+    if not isinstance(lines, Mapping) or not lines:
+        got = "none" if isinstance(lines, Mapping) else type(lines).__name__
+        raise ValueError(f"expected at least one line by name, got {got}; pass {{name: numbers}}")

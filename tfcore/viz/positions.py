@@ -101,7 +101,7 @@ def bias_map(axes: Axes, bias: Any) -> Axes:
         The axes.
 
     Raises:
-        ValueError: no matrix, or no finite number in it.
+        ValueError: no matrix, no finite number in it, or other than numbers and -inf.
 
     From: Press, Smith and Lewis (2022), *Train Short, Test Long*; Raffel et al. (2020), *T5*.
 
@@ -115,6 +115,12 @@ def bias_map(axes: Axes, bias: Any) -> Axes:
     finite = np.isfinite(values)
     if not finite.any():
         raise ValueError(f"expected a bias with finite numbers, got none in {values.shape}; pass one head's")
+    strange = values[~finite & ~np.isneginf(values)]
+    if strange.size:
+        raise ValueError(
+            f"expected a bias of finite numbers, and -inf for forbidden pairs, got {strange[0]}; look for "
+            "where it comes from"
+        )
     shown = np.ma.masked_array(values, ~finite)
     _map(axes, shown, "key", "query", "bias", cmap="cividis", vmin=shown.min(), vmax=shown.max())
     forbidden = int((~finite).sum())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +15,20 @@ from tfcore.viz.words import counted, describe, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+SMALLEST = 7.0
+"""The size of the smallest letters, in points."""
 
 
 def heatmap(
     axes: Axes, weights: Any, rows: Sequence[object], columns: Sequence[object], digits: int = 2
 ) -> Axes:
     """Draw a matrix of weights between 0 and 1, each cell with its number.
+
+    On axes too small for them, names are turned, made smaller, and left out but for every second or third;
+    numbers are made smaller, and hidden where they could not be read. Choose the size of the figure first.
 
     Args:
         axes: where to draw.
@@ -31,7 +41,8 @@ def heatmap(
         The axes.
 
     Raises:
-        ValueError: no matrix, or names that are too few or too many.
+        ValueError: no matrix, names that are too few or too many, or digits that are no whole number of 0 or
+            more.
 
     >>> from matplotlib.figure import Figure
     >>> axes = heatmap(Figure().subplots(), [[0.25, 0.75]], ["it"], ["street", "animal"])
@@ -39,11 +50,13 @@ def heatmap(
     ['0.25', '0.75']
     """
     values = numbers(weights, "weights", "rows columns")
+    if not isinstance(digits, Integral) or digits < 0:
+        raise ValueError(
+            f"expected digits as a whole number of 0 or more, got {digits!r}; 0 draws no numbers"
+        )
     _draw(axes, values, rows, columns)
     if digits:
-        for (row, column), value in np.ndenumerate(values):
-            number = f"{value:.{digits}f}"
-            axes.text(column + 0.5, row + 0.5, number, ha="center", va="center", color=ON_WEIGHTS)
+        _write_numbers(axes, values, digits)
     lines = (
         f"{name}: {', '.join(f'{value:.{digits or 2}f}' for value in row)}"
         for name, row in zip(rows, values, strict=True)
@@ -61,6 +74,8 @@ def attention_map(
     name: str = "attention",
 ) -> Axes:
     """Draw how one head attends: a row for each query, a column for each key, the darker the more.
+
+    Names that do not fit are made smaller, and left out but for every second or third.
 
     Args:
         axes: where to draw.
@@ -82,10 +97,10 @@ def attention_map(
     """
     values = numbers(weights, "weights", "T_q T_k")
     key_tokens = query_tokens if key_tokens is None else key_tokens
-    _draw(axes, values, query_tokens, key_tokens)
     axes.tick_params(axis="x", labelrotation=90)
     axes.set_xlabel("key")
     axes.set_ylabel("query")
+    _draw(axes, values, query_tokens, key_tokens)
     sizes = f"{counted(len(values), 'query')} by {counted(values.shape[1], 'key')}"
     strongest = sorted(range(len(values)), key=lambda i: -values[i].max())[:5]
     pairs = (
@@ -115,7 +130,8 @@ def head_grid(
         The figure.
 
     Raises:
-        ValueError: wrong shapes, names that are too few or too many, or numbers that are no weights.
+        ValueError: wrong shapes, names that are too few or too many, numbers that are no weights, or a figure
+            with something in it.
 
     >>> from matplotlib.figure import Figure
     >>> figure = head_grid(Figure(), np.full((2, 3, 4, 4), 0.25), list("abcd"))
@@ -123,6 +139,10 @@ def head_grid(
     6
     """
     values = numbers(weights, "weights", "L H T_q T_k")
+    if figure.axes:
+        raise ValueError(
+            f"expected an empty figure, got one with {counted(len(figure.axes), 'plot')}; make a new one"
+        )
     num_layers, num_heads = values.shape[:2]
     grid = figure.subplots(num_layers, num_heads, squeeze=False)
     for (layer, head), axes in np.ndenumerate(grid):
@@ -155,10 +175,60 @@ def _draw(axes: Axes, values: np.ndarray, rows: Sequence[object], columns: Seque
             "apply softmax to scores first, and look for NaN"
         )
     axes.pcolormesh(values, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors="none")
-    axes.set_xticks(np.arange(len(columns)) + 0.5, [str(name) for name in columns])
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [str(name) for name in rows])
     axes.set_ylim(len(rows), 0)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
+    for axis, names in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        axis.set_ticks(np.arange(len(names)) + 0.5, [str(name) for name in names])
+    for axis, names in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        _fit_names(axes, axis, names)
+
+
+def _fit_names(axes: Axes, axis: Axis, names: Sequence[object]) -> None:
+    """Turn names that run into each other, make them smaller, and at last leave out some."""
+    side = 0 if axis is axes.xaxis else 1
+    cell = _room(axes)[side] / len(names)
+
+    def crowding() -> float:
+        """Give the share of the way from one name to the next that the two fill, where they fill most."""
+        halves = [label.get_window_extent().size[side] / 2 for label in axis.get_ticklabels()]
+        return max(map(sum, pairwise(halves)), default=0.0) / cell
+
+    slack = 1.0 if axes.figure.get_layout_engine() is None else 1.05  # an engine often finds more room
+    if side == 0 and crowding() > slack:
+        axis.set_tick_params(labelrotation=90)
+    size = max((float(label.get_fontsize()) for label in axis.get_ticklabels()), default=0.0)
+    while (crowded := crowding()) > 1 and size > SMALLEST:
+        size = max(0.98 * size / crowded, SMALLEST)  # letters do not shrink quite evenly
+        axis.set_tick_params(labelsize=size)
+    if crowded > 1:
+        every = math.ceil(crowded)
+        axis.set_ticks(axis.get_ticklocs()[::every], [str(name) for name in names[::every]])
+
+
+def _room(axes: Axes) -> np.ndarray:
+    """Estimate the width and height in pixels that a map will have: as now, or what its names leave."""
+    beside = [
+        max((name.get_window_extent().size[side] for name in axis.get_ticklabels()), default=0.0)
+        + axis.label.get_window_extent().size[side]
+        for side, axis in enumerate((axes.yaxis, axes.xaxis))
+    ]
+    now = np.array(axes.get_window_extent().size)
+    left = axes.figure.bbox.size - np.array(beside) - 0.2 * axes.figure.dpi
+    return np.clip(left, now / 5, now)
+
+
+def _write_numbers(axes: Axes, values: np.ndarray, digits: int) -> None:
+    """Write each number into its cell: smaller if it does not fit, and hidden if it could not be read."""
+    texts = [
+        axes.text(column + 0.5, row + 0.5, f"{value:.{digits}f}", ha="center", va="center", color=ON_WEIGHTS)
+        for (row, column), value in np.ndenumerate(values)
+    ]
+    longest = max(texts, key=lambda text: len(text.get_text()))
+    fit = (0.9 * _room(axes) / values.shape[::-1] / longest.get_window_extent().size).min()
+    if fit < 1:
+        size = float(longest.get_fontsize()) * fit
+        for text in texts:
+            text.set(fontsize=size, visible=size >= SMALLEST)

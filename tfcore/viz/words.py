@@ -46,8 +46,10 @@ def describe(drawn: Axes | Figure, sentence: str) -> None:
     _SENTENCES[drawn] = sentence
 
 
-def numbers(x: Any, name: str, axes: str) -> np.ndarray:
+def numbers(x: Any, name: str, axes: str, *, finite: bool = False) -> np.ndarray:
     """Turn an array or tensor into float64 and check how many axes it has; ``axes`` names them.
+
+    Where ``finite`` is asked for, refuse infinity and what is no number.
 
     >>> numbers([[1, 2, 3], [4, 5, 6]], "weights", "T_q T_k").shape
     (2, 3)
@@ -62,6 +64,12 @@ def numbers(x: Any, name: str, axes: str) -> np.ndarray:
         raise ValueError(
             f"expected {name} of shape ({', '.join(axes.split())}), got {values.shape}; "
             "pick one item of a batch first, and leave no axis empty"
+        )
+    if finite and not np.isfinite(values).all():
+        strange = values[~np.isfinite(values)]
+        raise ValueError(
+            f"expected finite {name}, got {strange[0]} in {strange.size} of {values.size} places; look for "
+            "where it comes from"
         )
     return values
 
