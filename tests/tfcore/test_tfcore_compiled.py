@@ -306,7 +306,7 @@ def test_a_step_that_cannot_be_compiled_changes_nothing(static):
 @needs_compiler
 @either_step
 def test_compiled_for_a_cpu(static):
-    model, prompt = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
+    model, prompt = raise_weights(Decoder(config(layers=1))).eval(), draw_tokens(B, T)
     padding = left_padding([T, 2, 4], T)
     compiled, before = CompiledDecoder(model, static), None
     for _ in range(2):  # the second time with other weights

@@ -32,8 +32,9 @@ DTYPES = [torch.float64, *(pytest.param(d, marks=pytest.mark.slow) for d in (tor
 Array = np.ndarray
 
 
-def given_scale(inputs: Inputs) -> float:
-    return inputs.get("scale") or inputs["q"].shape[-1] ** -0.5
+def given_scale(inputs: Inputs, default: float | None = None) -> float:
+    default = inputs["q"].shape[-1] ** -0.5 if default is None else default
+    return inputs.get("scale", default)
 
 
 def interleave(x: Array, groups: int) -> Array:
@@ -141,13 +142,13 @@ def in_half(weigh: Callable[..., Array]) -> Callable[..., Array]:
 
 
 EXCHANGED: dict[str, dict[str, Callable[..., Any]]] = {
-    "no scale": {"scale": lambda i: i.get("scale") or 1.0},
-    "scaled by d_k, not its root": {"scale": lambda i: i.get("scale") or 1 / i["q"].shape[-1]},
-    "scaled by the root of d_v": {"scale": lambda i: i.get("scale") or i["v"].shape[-1] ** -0.5},
+    "no scale": {"scale": lambda i: given_scale(i, 1.0)},
+    "scaled by d_k, not its root": {"scale": lambda i: given_scale(i, 1 / i["q"].shape[-1])},
+    "scaled by the root of d_v": {"scale": lambda i: given_scale(i, i["v"].shape[-1] ** -0.5)},
     "scaled by the root of d_model": {
-        "scale": lambda i: i.get("scale") or (i["q"].shape[1] * i["q"].shape[-1]) ** -0.5
+        "scale": lambda i: given_scale(i, (i["q"].shape[1] * i["q"].shape[-1]) ** -0.5)
     },
-    "scaled by the root of T_k": {"scale": lambda i: i.get("scale") or i["k"].shape[2] ** -0.5},
+    "scaled by the root of T_k": {"scale": lambda i: given_scale(i, i["k"].shape[2] ** -0.5)},
     "the given scale ignored": {"scale": lambda i: i["q"].shape[-1] ** -0.5},
     "bias scaled as well": {"score": lambda q, k, s, b: (q @ k.swapaxes(-1, -2) + b) * s},
     "bias ignored": {"score": lambda q, k, s, b: score(q, k, s, 0.0)},
