@@ -108,6 +108,12 @@ def load_checkpoint(
             f"expected a checkpoint of this run in {path}, got one with {name} = {there.get(name)}, here "
             f"{here.get(name)}; use the model and config of that run, or another file"
         )
+    for theirs, ours in zip(saved["model"], model.state_dict(), strict=True):
+        if theirs != ours:  # an optimizer knows its parameters by their place
+            raise ValueError(
+                f"expected a checkpoint in {path} with the weights in the model's order, got {theirs} in the "
+                f"place of {ours}; declare them as that run did, or name another file"
+            )
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
     set_random_state(randomness)
@@ -166,16 +172,10 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 def _outline(
     config: Mapping[str, Any], model: Mapping[str, Any], optimizer: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Say under one name each what must be alike in a checkpoint and in the run that goes on from it.
-
-    So must the order of the tensors, for an optimizer knows its parameters by their place.
-    """
+    """Say under one name each what must be alike in a checkpoint and in the run that goes on from it."""
     groups = enumerate(optimizer["param_groups"])
     return (
         {f"config.{name}": value for name, value in config.items()}
-        | {
-            f"model.{name}": f"{x.dtype} {tuple(x.shape)}, tensor {i}"
-            for i, (name, x) in enumerate(model.items())
-        }
+        | {f"model.{name}": f"{x.dtype} {tuple(x.shape)}" for name, x in model.items()}
         | {f"optimizer.group{i}": f"{len(group['params'])} parameters" for i, group in groups}
     )

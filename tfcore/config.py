@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Literal, get_args
 
 PositionKind = Literal["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
@@ -303,7 +304,7 @@ def _one_of(config: Any, name: str, choices: Any) -> None:
 
 def _known_scaling(given: dict[str, Any]) -> None:
     kind = given.pop("rope_type", "default")
-    numbers = all(isinstance(value, int | float) for value in given.values())
+    numbers = all(isinstance(value, Real) for value in given.values())
     if kind not in ROPE_SCALINGS or set(given) != set(ROPE_SCALINGS[kind]) or not numbers:
         known = "; ".join(f"{name} with {', '.join(n) or 'nothing'}" for name, n in ROPE_SCALINGS.items())
         raise ValueError(

@@ -199,7 +199,7 @@ def train(
     Raises:
         ValueError: a checkpoint that is broken or of another run, nothing to train, or a step without
             anything to predict.
-        FloatingPointError: a loss or a weight that is no number, where a checkpoint would be written and at
+        FloatingPointError: a loss or a weight that is no number, where a checkpoint would be written or in
             the end. On a GPU, which is not waited for, a step without anything to predict has such a loss.
 
     >>> model = nn.Embedding(4, 4)
@@ -245,7 +245,9 @@ def train(
         if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
             finite = _finite(losses, parameters, " to write a checkpoint")
             save_checkpoint(checkpoint, model, optimizer, finite, asdict(config))
-    return _finite(losses, parameters)
+    if losses[-1].isnan() or any(parameter.isnan().any() for parameter in parameters):
+        _finite(losses, parameters)  # says where
+    return torch.stack(losses).cpu()
 
 
 def evaluate(model: nn.Module, batches: Iterable[Any], loss: Loss = language_model_loss) -> float:

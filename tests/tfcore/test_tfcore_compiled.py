@@ -195,19 +195,49 @@ def test_changed_weights_are_seen_where_the_model_itself_has_read_the_prompt(sta
     assert torch.equal(generate(compiled, tokens, N, cache=cache), generate(model, tokens, N))
 
 
+def last_logits(compiled, tokens):
+    """Read a text anew, its last token alone."""
+    cache = compiled.new_cache(*tokens.shape)
+    compiled(tokens[:, :-1], cache)
+    return compiled(tokens[:, -1:], cache)
+
+
 @either_step
 def test_another_mode_is_seen(static):
     model, tokens = raise_weights(Decoder(config(dropout=0.5))).eval(), draw_tokens(B, T)
     compiled = traced(model, static)
-
-    def last_logits():
-        cache = compiled.new_cache(B, T)
-        compiled(tokens[:, :-1], cache)
-        return compiled(tokens[:, -1:], cache)
-
-    assert torch.equal(last_logits(), last_logits())
+    assert torch.equal(last_logits(compiled, tokens), last_logits(compiled, tokens))
     model.train()
-    assert not torch.equal(last_logits(), last_logits())
+    assert not torch.equal(last_logits(compiled, tokens), last_logits(compiled, tokens))
+
+
+def fewer_turns(model):
+    model.stack.positions.omega = model.stack.positions.omega * 0.7
+
+
+def own_forward(model):
+    model.head.forward = lambda x: model.head.linear(3 * x)
+
+
+CHANGES = {
+    "scale": lambda model: setattr(model.stack.blocks[0].attention, "scale", 2.0),
+    "epsilon": lambda model: setattr(model.stack.final_norm, "eps", 0.5),
+    "frequencies": fewer_turns,
+    "forward": own_forward,
+}
+
+
+@either_step
+@pytest.mark.parametrize("change", CHANGES)
+@torch.inference_mode()
+def test_what_changes_beside_the_weights_is_seen_by_the_next_text(change, static):
+    model, tokens = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
+    compiled = traced(model, static)
+    before = last_logits(compiled, tokens)
+    CHANGES[change](model)
+    after = last_logits(compiled, tokens)
+    assert (after - before).abs().max() > 1e-2
+    torch.testing.assert_close(after, model(tokens)[:, -1:], rtol=0, atol=1e-4)
 
 
 @either_step

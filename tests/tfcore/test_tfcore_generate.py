@@ -22,6 +22,7 @@ from decoding_models import (
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from torch import nn
 
 from tfcore.generate import (
     Conditioned,
@@ -406,6 +407,24 @@ def test_a_cache_without_room_for_the_whole_text_is_left_alone():
         generate(model, draw_tokens(B, T), N, cache=cache)
     assert cache.length == 0
     assert generate(model, draw_tokens(B, T), N - 1, cache=cache).shape == (B, T + N - 1)
+
+
+def test_padding_goes_to_what_has_no_signature_or_a_call_of_its_own():
+    class Own(nn.Module):
+        def __call__(self, tokens, cache=None, padding=None):
+            return decoder()(tokens, cache, padding)
+
+    prompt, padding = draw_tokens(2, T), left_padding([5, 4], T)
+    expected = generate(
+        lambda tokens, padding=None: decoder()(tokens, padding=padding), prompt, 3, padding=padding
+    )
+    assert torch.equal(generate(Own(), prompt, 3, padding=padding), expected)
+
+
+@pytest.mark.parametrize("number", [torch.tensor(3), np.int64(3)])
+def test_a_whole_number_of_any_kind_will_do(number):
+    prompt = draw_tokens(1, T)
+    assert torch.equal(generate(decoder(), prompt, number), generate(decoder(), prompt, 3))
 
 
 # --- beam search

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from tfcore.cache import Cache, StaticCache, preallocated_layers
 from tfcore.layers import MultiHeadAttention
@@ -273,13 +273,19 @@ def _looked_into(model: Decoder) -> bool:
 
 
 def _tensors(model: Decoder) -> list[Tensor]:
-    return [*model.parameters(), *model.buffers()]
+    fixed = [x for x in vars(model.stack.positions).values() if isinstance(x, Tensor)]
+    return [*model.parameters(), *model.buffers(), *fixed]
 
 
 def _make(model: Decoder) -> list[Any]:
-    """List what a program is compiled for, besides the numbers in a model."""
+    """List what a program is compiled for, besides the numbers in a model's tensors."""
+
+    def plain(module: nn.Module) -> dict[str, Any]:
+        kinds = bool | int | float | str | None
+        return {name: x for name, x in vars(module).items() if isinstance(x, kinds) or name == "forward"}
+
     kinds: list[Any] = [(x.shape, x.dtype, x.device) for x in _tensors(model)]
-    return kinds + [module.training for module in model.modules()]
+    return kinds + [(type(module), plain(module)) for module in model.modules()]
 
 
 @torch.inference_mode(False)

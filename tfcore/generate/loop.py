@@ -70,7 +70,7 @@ def generate(
     with torch.inference_mode():
         options = {"padding": padding, "context_len": context_len, "chunk": chunk, "cache": cache}
         read = Reader(model, len(prompt), tokens.shape[1], **options)
-        if eos is None:  # else it may end before
+        if eos is None and tokens.shape[1] > prompt_len:  # else it may end before
             read.reserve(tokens.shape[1] - 1)
         going = torch.ones_like(tokens[:, 0], dtype=torch.bool)
         for t in range(prompt_len, tokens.shape[1]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from numbers import Integral
+from operator import index
 from typing import Any
 
 import torch.nn.functional as F
@@ -122,8 +122,13 @@ class Reader:
 
 
 def _takes(model: Model, name: str) -> bool:
-    call = model.forward if isinstance(model, nn.Module) else model
-    parameters = inspect.signature(call).parameters.values()
+    call = model
+    if isinstance(model, nn.Module) and type(model).__call__ is nn.Module.__call__:
+        call = model.forward
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return True  # of a compiled function nobody knows
     return any(name == parameter.name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
@@ -141,7 +146,11 @@ def make_room(
             f"expected a prompt (B, T) of whole numbers with T of 1 or more, got {prompt.dtype} "
             f"{tuple(prompt.shape)}; a single sequence goes in as prompt[None]"
         )
-    if not isinstance(max_new_tokens, Integral) or max_new_tokens < 0:
+    try:
+        whole = index(max_new_tokens)
+    except TypeError:
+        whole = -1
+    if whole < 0:
         raise ValueError(
             f"expected max_new_tokens as a whole number of 0 or more, got {max_new_tokens}; "
             "say how many to add"
@@ -151,4 +160,4 @@ def make_room(
             f"expected padding {tuple(prompt.shape)} that is True at the end of every prompt, got "
             f"{tuple(padding.shape)}; pad on the left, so that every prompt ends where the text goes on"
         )
-    return F.pad(prompt, (0, max_new_tokens), value=pad)
+    return F.pad(prompt, (0, whole), value=pad)

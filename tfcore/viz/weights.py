@@ -55,6 +55,8 @@ def heatmap(
             f"expected digits as a whole number of 0 or more, got {digits!r}; 0 draws no numbers"
         )
     _draw(axes, values, rows, columns)
+    _fit_names(axes, axes.xaxis, columns)
+    _fit_names(axes, axes.yaxis, rows)
     if digits:
         _write_numbers(axes, values, digits)
     lines = (
@@ -97,9 +99,18 @@ def attention_map(
     """
     values = numbers(weights, "weights", "T_q T_k")
     key_tokens = query_tokens if key_tokens is None else key_tokens
-    axes.tick_params(axis="x", labelrotation=90)
     axes.set_xlabel("key")
     axes.set_ylabel("query")
+    _draw_head(axes, values, query_tokens, key_tokens, name)
+    _fit_names(axes, axes.xaxis, key_tokens)
+    _fit_names(axes, axes.yaxis, query_tokens)
+    return axes
+
+
+def _draw_head(
+    axes: Axes, values: np.ndarray, query_tokens: Sequence[object], key_tokens: Sequence[object], name: str
+) -> None:
+    axes.tick_params(axis="x", labelrotation=90)
     _draw(axes, values, query_tokens, key_tokens)
     sizes = f"{counted(len(values), 'query')} by {counted(values.shape[1], 'key')}"
     strongest = sorted(range(len(values)), key=lambda i: -values[i].max())[:5]
@@ -107,7 +118,6 @@ def attention_map(
         f"{query_tokens[i]} to {key_tokens[values[i].argmax()]} {values[i].max():.2f}" for i in strongest
     )
     describe(axes, f"Heat map of {name}, {sizes}. Largest weights: {', '.join(pairs)}.")
-    return axes
 
 
 def head_grid(
@@ -143,13 +153,18 @@ def head_grid(
         raise ValueError(
             f"expected an empty figure, got one with {counted(len(figure.axes), 'plot')}; make a new one"
         )
+    key_tokens = query_tokens if key_tokens is None else key_tokens
     num_layers, num_heads = values.shape[:2]
     grid = figure.subplots(num_layers, num_heads, squeeze=False)
     for (layer, head), axes in np.ndenumerate(grid):
         name = f"layer {layer}, head {head}"
-        attention_map(axes, values[layer, head], query_tokens, key_tokens, name=name)
+        _draw_head(axes, values[layer, head], query_tokens, key_tokens, name)
         axes.set(xlabel=f"head {head}", ylabel=f"layer {layer}")
         axes.label_outer(remove_inner_ticks=True)
+    for axes in grid[0]:
+        _fit_names(axes, axes.xaxis, key_tokens)
+    for axes in grid[:, 0]:
+        _fit_names(axes, axes.yaxis, query_tokens)
     figure.supxlabel("key")
     figure.supylabel("query")
     peaks = values.max(axis=-1).mean(axis=-1)
@@ -182,8 +197,6 @@ def _draw(axes: Axes, values: np.ndarray, rows: Sequence[object], columns: Seque
     axes.spines[:].set_visible(False)
     for axis, names in ((axes.xaxis, columns), (axes.yaxis, rows)):
         axis.set_ticks(np.arange(len(names)) + 0.5, [str(name) for name in names])
-    for axis, names in ((axes.xaxis, columns), (axes.yaxis, rows)):
-        _fit_names(axes, axis, names)
 
 
 def _fit_names(axes: Axes, axis: Axis, names: Sequence[object]) -> None:
