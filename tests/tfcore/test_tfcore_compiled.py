@@ -19,6 +19,8 @@ from tfcore.models import Decoder
 from tfcore.models.inspect import silence_heads
 from tfcore.testing import raise_weights
 
+pytestmark = pytest.mark.slow  # each traces a model, most several
+
 B, T, N = 3, 5, 7
 EXPERTS = {"num_experts": 5, "top_k": 2, "activation": "silu", "gated": True, "ffn_bias": False}
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -332,7 +334,6 @@ def test_a_step_that_cannot_be_compiled_changes_nothing(static):
     torch.testing.assert_close(model(tokens[:, 2:3], cache)[:, 0], model(tokens)[:, 2])
 
 
-@pytest.mark.slow
 @needs_compiler
 @either_step
 def test_compiled_for_a_cpu(static):
