@@ -16,6 +16,7 @@ from autograder import forbidden
 from autograder.cage import calling, tensors, wire
 from autograder.cage.served import Host
 from autograder.exercise import (
+    SLIP,
     Answer,
     Case,
     Criterion,
@@ -64,10 +65,10 @@ class _Examined:
         return any(self.faults)
 
     @property
-    def shown(self) -> tuple[Trial, str]:
-        """The failure that is shown: the smallest, and a wrong number before a NaN, which says less."""
-        failing = [(t, fault) for t, fault in zip(self.trials, self.faults, strict=True) if fault]
-        return min(failing, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
+    def failing(self) -> list[tuple[Trial, str]]:
+        """The failing cases with their faults: the smallest first, and NaN last, which says least."""
+        found = [(t, fault) for t, fault in zip(self.trials, self.faults, strict=True) if fault]
+        return sorted(found, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
 
     @property
     def long(self) -> bool:
@@ -128,8 +129,8 @@ class Examination:
         """The report on a candidate.
 
         The explanation of a failure is sought in this order: a misconception of the bank whose outcomes are
-        the candidate's in every case of the failed criterion; a property that the outcome breaks; the first
-        difference. The case that shows it is made smaller first, unless `shrinking` is false.
+        the candidate's in every failing case; a property that the outcome breaks; the first difference. The
+        case that shows it is made smaller first, unless `shrinking` is false.
         """
         return self._report(self._tried(candidate), shrinking)
 
@@ -150,20 +151,27 @@ class Examination:
         if isinstance(examined, Report):
             return examined
         bank, patience = _Bank(self, examined), Patience() if shrinking else Patience(0)
-        results: list[CriterionResult] = []
+        failures: list[Failure | None] = []
         for one in examined:
-            told = {result.failure.misconception for result in results if result.failure}
-            failure = _explain(one, bank, self, patience, told) if one.failed else None
-            earned = 0.0 if one.failed or examined[0].failed else one.criterion.points
-            results.append(CriterionResult(one.criterion.says, one.criterion.points, earned, failure))
-        return Report(self.exercise.name, self.exercise.points, tuple(results))
+            named = {failure.misconception for failure in failures if failure}
+            failures.append(_explain(one, bank, self, patience, named) if one.failed else None)
+        earned = _earned(examined, [bank.named(one) if one.failed else () for one in examined])
+        return Report(
+            self.exercise.name,
+            self.exercise.points,
+            tuple(
+                CriterionResult(one.criterion.says, one.criterion.points, points, failure)
+                for one, points, failure in zip(examined, earned, failures, strict=True)
+            ),
+        )
 
     def score(self, candidate: Candidate) -> float:
-        """The points alone, which are found sooner than the reasons."""
+        """Return the points alone, which are found sooner than the reasons."""
         examined = self._tried(candidate)
-        if isinstance(examined, Report) or examined[0].failed:
+        if isinstance(examined, Report):
             return 0.0
-        return float(sum(one.criterion.points for one in examined if not one.failed))
+        bank = _Bank(self, examined)
+        return float(sum(_earned(examined, [bank.named(one) if one.failed else () for one in examined])))
 
     def _tried(
         self, candidate: Candidate, called: dict[tuple[str, int], Outcome] | None = None
@@ -235,10 +243,9 @@ class Examination:
             one = _Examined(criterion, trials, faults)
             self._smallest[key] = None
             if one.failed:
-                shown = one.shown
-                law, _ = self.broken(criterion, shown[0])
-                fails_alike = _FailsAlike(self, criterion, *shown, law)
-                self._smallest[key] = shrunk(shown[0].case, fails_alike, Patience(MOST_TRIED))
+                trial, fault, law, _ = _shown(one, self)
+                fails_alike = _FailsAlike(self, criterion, trial, fault, law)
+                self._smallest[key] = shrunk(trial.case, fails_alike, Patience(MOST_TRIED))
         return self._smallest[key]
 
     def learn(self, mistake: str, criterion: str) -> None:
@@ -263,6 +270,23 @@ class Examination:
         if key not in self._mistaken:
             self._mistaken[key] = criterion.through(local(mistake.function))(case)
         return self._mistaken[key]
+
+
+def _earned(examined: list[_Examined], named: list[tuple[Answer, ...]]) -> list[float]:
+    """Return the points of each criterion: all if it is met, a part after a slip, none without the core.
+
+    Args:
+        examined: the criteria, the core first.
+        named: the mistakes that explain each; none where it is met or nothing explains it.
+    """
+    shares = [
+        1.0 if not one.failed else SLIP if mistakes and all(m.gravity == "slip" for m in mistakes) else 0.0
+        for one, mistakes in zip(examined, named, strict=True)
+    ]
+    return [
+        share * one.criterion.points if shares[0] else 0.0
+        for one, share in zip(examined, shares, strict=True)
+    ]
 
 
 def _asked(criterion: Criterion, case: Case) -> tuple[str, int]:
@@ -378,10 +402,7 @@ def _raised(exercise: Exercise, trial: Trial) -> str:
         names = [name for function in asked if function for name in inspect.signature(function).parameters]
         if meant := difflib.get_close_matches(unknown[1], names, 1):
             return f"{said}. Do you mean `{meant[0]}`?"
-        return (
-            f"{said}. Define or import `{unknown[1]}` in a cell of this notebook that runs before{own}. What "
-            "other notebooks define is not known here"
-        )
+        return f"{said}. Define or import `{unknown[1]}` before it is used here{own}"
     if torch_says := re.match(r"RuntimeError: ([^:(]*in-?place operation)", outcome.message):
         plain = replace(trial.case, probe="module" if probe.startswith("module") else "call")
         before = tuple(tensors.arrays(plain.args, plain.kwargs))
@@ -462,6 +483,10 @@ def _argument_name(exercise: Exercise, case: Case, place: int, inside: str) -> s
     return f"`{names[place]}{inside}`" if place < len(names) else f"argument {place + 1}{inside}"
 
 
+MOST_NAMED = 2
+"""Where more mistakes than this fit equally well, none of them is named."""
+
+
 class _Bank:
     """The misconceptions tried on the same cases, each only when a failure has to be explained."""
 
@@ -469,33 +494,56 @@ class _Bank:
         self.exercise = examination.exercise
         self.examined = examined
         self._outcome = examination.mistaken
+        self._named: dict[str, tuple[Answer, ...]] = {}
 
-    def explaining(self, one: _Examined) -> Answer | None:
-        """The misconception whose outcomes are the candidate's in all cases of this criterion.
+    def named(self, one: _Examined) -> tuple[Answer, ...]:
+        """Return the mistakes that explain a failure: one, two where either fits, or none.
 
-        One that fails the core where the candidate meets it is another's, whatever else agrees. Where
-        several are left, the one that agrees in most cases of the whole exercise, exactly if possible; only
-        if that does not decide, costs and lessons do. Where outcomes are random, so that agreement says less,
-        it must agree in the core as well.
+        Values, changed arguments and costs are explained apart, since an answer may well have two faults: but
+        a mistake is named only if it does what the candidate does in every failing case of its kind.
         """
-        core = self.examined[0]
-        if one.long:  # a cost or a lesson says little: all the rest must be the same, and first
-            looked_at = [other for other in self.examined if not other.long]
-            looked_at += [one] if one.criterion.observes != "cost" else []
+        kind = one.criterion.observes
+        if kind not in self._named:
+            failed = [other for other in self.examined if other.failed and other.criterion.observes == kind]
+            matches = self._most_alike([m for m in self.exercise.misconceptions if self._fits(m, failed)])
+            self._named[kind] = tuple(matches) if len(matches) <= MOST_NAMED else ()
+        return self._named[kind]
+
+    def _fits(self, mistake: Answer, failed: list[_Examined]) -> bool:
+        """Whether a mistake does what the candidate does in all cases of the criteria that failed.
+
+        A cost or a lesson alone says little: then all the rest must be the same. Where outcomes are random,
+        so that agreement says less, the core must be the same as well. A mistake that fails a core which the
+        candidate meets is another's, whatever else agrees.
+        """
+        core, short = self.examined[0], [one for one in failed if not one.long]
+        if short:
+            looked_at = [core, *short] if self.exercise.same else short
         else:
-            looked_at = [core, one] if self.exercise.same else [one]
-        matches = [
-            m
-            for m in self.exercise.misconceptions
-            if all(all(self._agreement(m, part)) for part in looked_at)
-            and self._fails(m, one)
-            and (core.failed or not self._fails(m, core))
-        ]
-        for long in (False, True):
-            if len(matches) > 1:
-                totals = [self._totals(m, long) for m in matches]
-                matches = [m for m, total in zip(matches, totals, strict=True) if total == max(totals)]
-        return matches[0] if matches else None
+            looked_at = [one for one in self.examined if not one.long]
+            looked_at += [one for one in failed if one.criterion.observes != "cost"]
+        return (
+            all(all(self._agreement(mistake, one)) for one in looked_at)
+            and (core.failed or not self._fails(mistake, core))
+            and all(self._fails(mistake, one) for one in failed)
+        )
+
+    def _most_alike(self, matches: list[Answer]) -> list[Answer]:
+        """Keep those that agree in most cases; of those, the only one that agrees to the last digit."""
+        matches = self._with_most(matches, long=False)
+        if len(matches) > 1:
+            short = [one for one in self.examined if not one.long]
+            exact = [m for m in matches if all(all(self._agreement(m, one, True)) for one in short)]
+            matches = exact if len(exact) == 1 else self._with_most(matches, long=True)
+        return matches
+
+    def _with_most(self, matches: list[Answer], long: bool) -> list[Answer]:
+        """Keep the matches that agree in most cases of the long criteria, or of the others."""
+        if len(matches) < 2:
+            return matches
+        asked = [one for one in self.examined if one.long == long]
+        totals = [sum(sum(self._agreement(m, one)) for one in asked) for m in matches]
+        return [m for m, total in zip(matches, totals, strict=True) if total == max(totals)]
 
     def agrees(self, mistake: Answer, criterion: Criterion, trial: Trial) -> bool:
         """Whether the mistake does in a case what the candidate did; the case may be a new one."""
@@ -510,13 +558,6 @@ class _Bank:
             for trial in one.trials
         )
         return any(_fault(self.exercise, one.criterion, trial) for trial in tried)
-
-    def _totals(self, mistake: Answer, long: bool) -> list[int]:
-        """In how many cases of the short criteria, or of the long ones, it agrees: exactly, and nearly."""
-        asked = [one for one in self.examined if one.long == long]
-        return [
-            sum(sum(self._agreement(mistake, one, exactly)) for one in asked) for exactly in (True, False)
-        ]
 
     def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""
@@ -556,24 +597,29 @@ def _complaint(outcome: Outcome) -> str:
     return outcome.message.partition(" (line ")[0]
 
 
-def _explain(
-    one: _Examined, bank: _Bank, examination: Examination, patience: Patience, told: set[str | None]
-) -> Failure:
-    """The smallest failing case, with the misconception, the broken property or the bare difference.
+MOST_LOOKED_AT = 4
+"""Failing cases of a criterion in which a broken property is sought, the smallest first."""
 
-    A misconception that is among those told already is only named: a report shows no more of it. The case
-    that is smallest for a misconception is tried first; only who does not fail in it is examined further.
+
+def _explain(
+    one: _Examined, bank: _Bank, examination: Examination, patience: Patience, named: set[str | None]
+) -> Failure:
+    """Explain a failure by the mistakes that fit, a broken property or the bare difference, in a small case.
+
+    A mistake that is among those `named` already is not explained again: a report shows no more of it. The
+    case that is smallest for a mistake is tried first.
     """
-    trial, fault = one.shown
     numpy_state = np.random.get_state()  # the student's, and a mistake of the bank may draw from it
-    mistake = bank.explaining(one)
-    again = mistake is not None and mistake.name in told
-    law, broken = (None, None) if again else examination.broken(one.criterion, trial)
+    mistakes = bank.named(one)
+    name = " or ".join(mistake.name for mistake in mistakes) or None
+    again = name is not None and name in named
+    trial, fault, law, broken = (*one.failing[0], None, None) if again else _shown(one, examination)
     if not again and one.criterion.shrinks and patience.cases:
         fails_alike, smaller = _FailsAlike(examination, one.criterion, trial, fault, law), None
-        if mistake:
-            fails_alike = replace(fails_alike, agrees=partial(bank.agrees, mistake, one.criterion))
-            smaller = examination.smallest(mistake, one.criterion)
+        if mistakes:
+            agrees = [partial(bank.agrees, mistake, one.criterion) for mistake in mistakes]
+            fails_alike = replace(fails_alike, agrees=lambda other: all(agree(other) for agree in agrees))
+            smaller = examination.smallest(mistakes[0], one.criterion)
         if smaller is None or (smaller is not trial.case and not fails_alike(smaller)):
             smaller = shrunk(trial.case, fails_alike, patience)
         if smaller is not trial.case:
@@ -586,9 +632,26 @@ def _explain(
         call=_call_of(examination.exercise, trial.case),
         fault=fault,
         broken=broken,
-        misconception=mistake.name if mistake else None,
-        hint=mistake.says if mistake else None,
+        misconception=name,
+        hint=_hint(mistakes),
     )
+
+
+def _hint(mistakes: tuple[Answer, ...]) -> str | None:
+    """Return what the author of these mistakes should read; of two, either may be the one."""
+    if len(mistakes) < 2:
+        return mistakes[0].says if mistakes else None
+    return "Either: " + " Or: ".join(mistake.says for mistake in mistakes)
+
+
+def _shown(one: _Examined, examination: Examination) -> tuple[Trial, str, Property | None, str | None]:
+    """Return the case to show with its fault: the smallest that breaks a property, else the smallest."""
+    smallest, *others = one.failing
+    for trial, fault in [smallest, *others[: MOST_LOOKED_AT - 1]]:
+        law, broken = examination.broken(one.criterion, trial)
+        if law:
+            return trial, fault, law, broken
+    return *smallest, None, None
 
 
 @dataclass(frozen=True)

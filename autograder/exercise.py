@@ -25,6 +25,11 @@ from autograder.values import tolerance_for
 
 Function = Callable[..., Any]
 
+Gravity = Literal["slip", "fault", "useless"]
+"""How grave a mistake is. A criterion that fails by a slip alone still earns `SLIP` of its points; an answer
+with a useless one, which nobody could work with, must earn less than half."""
+SLIP = 0.6
+
 
 @dataclass(frozen=True)
 class Seed:
@@ -183,6 +188,7 @@ class Answer:
     name: str
     says: str
     function: Function
+    gravity: Gravity = "fault"
 
     def source(self, named: str) -> str:
         """The implementation as a student would have typed it, under the name of the exercise."""
@@ -267,12 +273,12 @@ class Exercise:
         """The text of what is given; empty where nothing is."""
         return inspect.getsource(self.given) if self.given else ""
 
-    def misconception(self, hint: str) -> Callable[[Function], Function]:
-        """Declares the decorated function as a wrong answer; `hint` is what its author should read."""
-        return _adding_to(self.misconceptions, hint)
+    def misconception(self, hint: str, gravity: Gravity = "fault") -> Callable[[Function], Function]:
+        """Declare the decorated function as a wrong answer; `hint` is what its author should read."""
+        return _adding_to(self.misconceptions, hint, gravity)
 
     def style(self, says: str) -> Callable[[Function], Function]:
-        """Declares the decorated function as a right answer, told apart by what it `says`."""
+        """Declare the decorated function as a right answer; `says` is what is special about it."""
         return _adding_to(self.styles, says)
 
     def draw(self, seed: int) -> Iterator[tuple[Criterion, list[Case]]]:
@@ -292,9 +298,9 @@ class Exercise:
             yield criterion, cases
 
 
-def _adding_to(bank: list[Answer], says: str) -> Callable[[Function], Function]:
+def _adding_to(bank: list[Answer], says: str, gravity: Gravity = "fault") -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
-        bank.append(Answer(function.__name__, says, function))
+        bank.append(Answer(function.__name__, says, function, gravity))
         return function
 
     return add

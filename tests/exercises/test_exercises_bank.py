@@ -53,7 +53,7 @@ def test_a_mistake_of_the_bank_is_called_once_a_case(monkeypatch):
     Examination(toy(), 5).of_bank(())
     as_part_of_the_bank = counted.pop("mean")
     mean = next(answer for answer in toy().answers if answer.name == "mean")
-    Examination(toy(), 5).score(local(mean.function))
+    Examination(toy(), 5)._tried(local(mean.function))
     assert as_part_of_the_bank == counted["mean"] > 0
 
 
