@@ -548,7 +548,7 @@ class _Bank:
     def agrees(self, mistake: Answer, criterion: Criterion, trial: Trial) -> bool:
         """Whether the mistake does in a case what the candidate did; the case may be a new one."""
         mistaken = criterion.through(local(mistake.function))(trial.case)
-        return self._agrees(mistaken, trial, criterion, exactly=False)
+        return self._agrees(mistake, mistaken, trial, criterion, exactly=False)
 
     def _fails(self, mistake: Answer, one: _Examined) -> bool:
         """Whether the mistake fails too; what passes a lenient test explains no failure of it."""
@@ -562,14 +562,18 @@ class _Bank:
     def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""
         return (
-            self._agrees(self._outcome(mistake, one.criterion, trial.case), trial, one.criterion, exactly)
+            self._agrees(
+                mistake, self._outcome(mistake, one.criterion, trial.case), trial, one.criterion, exactly
+            )
             for trial in one.trials
         )
 
-    def _agrees(self, mistaken: Outcome, trial: Trial, criterion: Criterion, exactly: bool) -> bool:
+    def _agrees(
+        self, mistake: Answer, mistaken: Outcome, trial: Trial, criterion: Criterion, exactly: bool
+    ) -> bool:
         if mistaken.error or trial.outcome.error:
             return mistaken.error == trial.outcome.error and (
-                isinstance(trial.expected, _Raised) or _complaint(mistaken) == _complaint(trial.outcome)
+                isinstance(trial.expected, _Raised) or _fails_at_the_same(mistake, mistaken, trial.outcome)
             )
         got, expected = _observed(criterion, trial.outcome), _observed(criterion, mistaken)
         if criterion.observes == "cost":
@@ -590,6 +594,15 @@ def _questions(outcome: Outcome) -> list[Any]:
         return value if isinstance(value, int | float | str) else (type(value).__name__, shape)
 
     return [(name, tensors.mapped(form, args)) for name, args in outcome.asked]
+
+
+def _fails_at_the_same(mistake: Answer, mistaken: Outcome, outcome: Outcome) -> bool:
+    """Whether two errors have the same message, and any library call of the hint is in both failing lines."""
+    calls = [call for call in _LIBRARY_CALL.findall(mistake.says) if call in mistaken.message]
+    return _complaint(mistaken) == _complaint(outcome) and all(call in outcome.message for call in calls)
+
+
+_LIBRARY_CALL = re.compile(r"\b(?:F|np|torch|nn|math)\.[a-zA-Z_.]*[a-zA-Z_]")
 
 
 def _complaint(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from exercise_bank import EACH, NAMES, PUBLIC_SEED, SAMPLE, alike, cases, examin
 
 from autograder import checking, exercises
 from autograder.cage.tensors import arrays, is_tensor, numbers
-from autograder.checking import examine, local
+from autograder.checking import Examination, examine, local
 from autograder.exercise import Case, Criterion, Exercise, Outcome, Seed
 
 
@@ -177,6 +177,60 @@ class TestExamine:
         report = examine(exercise, local(exercise.misconceptions[-1].function), 5)
         assert report.diagnosis == "both"
         assert examine(exercise, local(lambda x, axis=None: x.sum()), 5).diagnosis == "axis_ignored"
+
+    def test_a_mistake_that_does_not_fit_every_failing_case_is_not_named(self):
+        """Two faults in one answer do not make a third."""
+
+        def two(x, axis=None):
+            if not x.size:
+                return 1.0
+            return x.sum() if axis is not None else x.sum() + (x.ndim == 2)
+
+        report = examined(two)
+        assert [one.failure is not None for one in report.criteria] == [True, True, True, False]
+        assert report.diagnosis is None, "`axis_ignored` fits the second criterion alone"
+
+    def test_where_two_fit_both_are_offered(self):
+        exercise = toy()
+
+        @exercise.misconception("You add the rows and forget the columns.")
+        def rows(x, axis=None):
+            return x.sum(axis=0).sum()
+
+        report = examine(exercise, local(lambda x, axis=None: x.sum() * (1 + 1e-12)), 5)
+        failure = report.failures[0]
+        assert failure.misconception == "axis_ignored or rows"
+        assert failure.hint == "Either: You ignore `axis`. Or: You add the rows and forget the columns."
+
+    def test_a_hint_that_names_a_library_call_needs_it_in_the_failing_line(self):
+        exercise = toy()
+        exercise.misconceptions.clear()
+
+        @exercise.misconception("np.concatenate joins lists of arrays: wrap `x` in a list.")
+        def joined(x, axis=None):
+            return np.concatenate(x, np.zeros(3))
+
+        join = np.concatenate
+
+        def other(x, axis=None):
+            return join(x, np.zeros(3))
+
+        assert examine(exercise, local(joined), 5).diagnosis == "joined"
+        assert examine(exercise, local(other), 5).diagnosis is None
+
+    def test_a_slip_keeps_more_than_half(self):
+        exercise = toy()
+        exercise.misconceptions[0] = replace(exercise.misconceptions[0], gravity="slip")
+        report = examine(exercise, local(exercise.misconceptions[0].function), 5)
+        assert report.diagnosis == "mean"
+        assert [one.earned for one in report.criteria] == [1.2, 0.6, 0.3, 0.5]
+        assert Examination(exercise, 5).score(local(exercise.misconceptions[0].function)) == report.score
+
+    def test_a_slip_beside_another_fault_is_no_slip(self):
+        exercise = toy()
+        exercise.misconceptions[0] = replace(exercise.misconceptions[0], gravity="slip")
+        report = examine(exercise, local(lambda x, axis=None: x.mean(axis=axis) + (x.ndim == 2)), 5)
+        assert report.score == 0
 
     def test_a_mistake_that_fails_a_core_that_is_met_is_anothers(self):
         exercise = toy()

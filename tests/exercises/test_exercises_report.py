@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from exercise_bank import examined, toy
@@ -32,6 +33,11 @@ class TestMessage:
         assert report.max_score == 4
         assert not report.passed
 
+    def test_a_note_does_not_replace_the_diagnosis(self):
+        report = replace(failing(misconception="mean", hint="Add."), note="It rests on your `mean`.")
+        assert report.message == "Add. It rests on your `mean`."
+        assert report.as_dict()["message"] == report.message
+
     def test_an_explained_failure_goes_before_an_unexplained_one(self):
         plain = CriterionResult("a", 1, 0, Failure("c", "x", "expected 1, got 2"))
         known = CriterionResult("b", 1, 0, Failure("c", "x", "expected 3, got 4", None, "mean", "Add."))
@@ -59,6 +65,11 @@ class TestText:
     def test_the_hint_stands_first(self):
         lines = [line.strip() for line in str(failing(misconception="mean", hint="Add.")).splitlines()]
         assert lines[2:5] == ["→ Add.", "two rows: expected 1, got 2", "the call was f(x=1)"]
+
+    def test_a_wrong_shape_stands_before_the_hint(self):
+        report = failing(fault="expected shape (2, 3), got shape (2, 1)", misconception="mean", hint="Add.")
+        lines = [line.strip() for line in str(report).splitlines()]
+        assert lines[2:4] == ["two rows: expected shape (2, 3), got shape (2, 1)", "→ Add."]
 
     @pytest.mark.parametrize(
         ("first", "second", "shown"),
