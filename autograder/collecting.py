@@ -18,11 +18,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from autograder import release
+from autograder import release, student_ids
 from autograder.errors import BadInputError
 from autograder.files import require_writable, write_atomically, write_if_changed
 from autograder.grading.matching import MAX_BYTES
-from autograder.grading.submissions import LONGEST_NAME
 from autograder.layout import Course
 
 MOST_FILES = 100_000
@@ -268,8 +267,10 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
             if not _is_notebook(file):
                 instead[student].add(PurePosixPath(parts["file"]).name)
                 continue
-            if why := _odd(student):
-                done.problems.append(f"{file.path}: {why}")
+            if not student_ids.is_valid(student):
+                done.problems.append(
+                    f"{file.path}: {student!r} is no id: {student_ids.RULE}; put it in by hand"
+                )
                 continue
             handed[student].append(
                 Handed(
@@ -294,14 +295,6 @@ def _is_notebook(file: File) -> bool:
 def _named(platform: str, name: str, number: str) -> str:
     """The student's id: where platforms give a name that two may share, with the number that they do not."""
     return f"{name}_{number}" if platform in ("canvas", "moodle", "gradescope") else name
-
-
-def _odd(student: str) -> str | None:
-    fits = student.isprintable() and student.strip() == student != ""
-    fits = fits and len(student.encode()) <= LONGEST_NAME
-    if fits and not student.startswith(".") and not set(student) & set('/\\:*?"<>|'):
-        return None
-    return f"{student!r} cannot be a student's id here; put it in by hand under another"
 
 
 _SUBMISSION = re.compile(r"submission_\d+")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from autograder.visible import visible
+
 
 class BadInputError(Exception):
     """Says what was expected, what came, and what to do. The command line prints it and exits with 2."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())

@@ -24,6 +24,8 @@ from autograder.grading.batch import secret_seed
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.session import Limits
 from autograder.layout import Course
+from autograder.student_ids import require_valid
+from autograder.visible import one_line, visible
 
 
 def teach_gradebook(assignment: str, student: str, notebooks: list[str]) -> None:
@@ -51,15 +53,16 @@ class GradeSafely(NbGraderPreprocessor):
     allow_unsafe = Bool(False, help="Grades also where no walls hold.").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        require_valid(resources["nbgrader"]["student"])
         submission = json.dumps(nb).encode()
         seed = secret_seed(Course.at(Path()))
         assignment = resources["nbgrader"]["assignment"]
         task = notebook_task(assignment, _released(resources), submission, seed, Limits())
         verdict = _pair(cages.required(self.allow_unsafe)).grade(task)
         if verdict.status != "graded":
-            raise RuntimeError(f"not graded: {verdict.note}")
+            raise RuntimeError(visible(f"not graded: {verdict.note}"))
         for remark in verdict.remarks:
-            self.log.warning(remark)
+            self.log.warning(one_line(remark))
         made = written.noted(verdict)
         return _notebook(made["cells"], made["metadata"]), resources
 

@@ -21,6 +21,7 @@ from nbconvert.filters.highlight import Highlight2HTML
 from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
 
 from autograder.grading.matching import without_pictures
+from autograder.visible import visible
 
 _TAGS = """
     a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s
@@ -159,7 +160,11 @@ def _without_colours(source: str) -> str:
 
 @pass_context
 def highlight_code(context: Any, source: str, language: str | None = None, metadata: Any = None) -> str:
-    """Code in colours, as long as that is quick: the time grows with the square of some texts."""
+    """Code in colours, as long as that is quick: the time grows with the square of some texts.
+
+    What turns the direction of writing or hides is visible, so that code reads as it runs.
+    """
+    source = visible(source.replace("\r\n", "\n"))
     spent = context.get("resources", {}).setdefault("spent", {"seconds": 0.0})
     if len(source) > MOST_CODE or spent["seconds"] > MOST_SECONDS:
         return _without_colours(source)

@@ -19,6 +19,7 @@ from autograder.checking import Candidate, examine, local
 from autograder.exercise import Case, Function, Outcome
 from autograder.report import Report
 from autograder.values import describe
+from autograder.visible import visible
 
 PUBLIC_SEED = 2017
 CALL_SECONDS = 20.0
@@ -54,7 +55,7 @@ def check(function: Function, exercise: str | None = None) -> Report:
     if report.forbidden:
         written = _written(function, namespace, calls)
         report = replace(report, note=forbidden.told(report.forbidden, written))
-    print(report.wrapped())
+    print(visible(report.wrapped()))
     return report
 
 

@@ -30,6 +30,7 @@ from autograder.grading.store import Identity, VerdictStore
 from autograder.grading.submissions import Found, Problem, Submission
 from autograder.grading.verdict import Verdict
 from autograder.layout import Course
+from autograder.student_ids import is_valid
 from autograder.workers import MOST_WORKERS, Progress
 
 
@@ -355,7 +356,8 @@ def _remember_problems(course: Course, assignments: Iterable[str], batch: Batch)
     for assignment in assignments:
         graded = {one.student for one in batch.graded if one.assignment == assignment}
         told = {s: what for s, what in problems(course, assignment).items() if s not in graded}
-        told |= {one.student: one.what for one in batch.problems if one.assignment == assignment}
+        own = (one for one in batch.problems if one.assignment == assignment and is_valid(one.student))
+        told |= {one.student: one.what for one in own}
         path = course.state / "problems" / f"{assignment}.json"
         if told or path.exists():
             write_atomically(path, json.dumps(told, indent=1, sort_keys=True).encode())

@@ -23,6 +23,7 @@ from autograder import databases
 from autograder.errors import BadInputError
 from autograder.files import Files, require_writable
 from autograder.layout import Course
+from autograder.student_ids import require_valid
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
 _HELD = ("locked", "busy", "lock timeout")
@@ -303,8 +304,11 @@ class GradebookWriter:
             timestamp: when it was handed in.
             unchanged: the cells whose answer is what it was when it was entered last; what a teacher has
                 marked there need not be looked at again.
+
+        Raises:
+            BadInputError: that cannot be a student's id.
         """
-        self.book.update_or_create_student(student)
+        self.book.update_or_create_student(require_valid(student))
         submission = self.book.update_or_create_submission(assignment, student, timestamp=timestamp)
         for submitted in submission.notebooks:
             if notebook := graded.get(submitted.name):

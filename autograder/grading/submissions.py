@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder import student_ids
 from autograder.errors import BadInputError
 from autograder.grading.matching import MAX_BYTES
+from autograder.visible import one_line
 
-LONGEST_NAME = 128
-"""How long a student's id may be in nbgrader's gradebook."""
 SECRET = "submission_secret.txt"
 """Where nbgrader's exchange keeps a submission's secret, beside the notebook."""
 
@@ -102,7 +102,7 @@ def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Fo
         )
     found = Found()
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if why := _odd(entry):
+        if why := _odd(entry, wanted):
             found.remarks.append(f"skipped {entry.name!r}: {why}")
             continue
         for assignment, names in wanted.items():
@@ -117,23 +117,24 @@ def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Fo
     return found
 
 
-def _odd(entry: os.DirEntry[str]) -> str | None:
+def _odd(entry: os.DirEntry[str], wanted: Iterable[str]) -> str | None:
     """Why an entry is no student's folder, or None."""
     if entry.is_symlink():
         return "it is a link, and links are not followed"
     if not entry.is_dir():
         return "it is no folder of a student"
-    if entry.name.startswith("."):
-        return "a student's id does not start with a dot"
-    if not entry.name.isprintable() or entry.name.strip() != entry.name or len(entry.name) > LONGEST_NAME:
-        return f"it is no student's id: up to {LONGEST_NAME} printable characters, no space at either end"
-    return None
+    holds = any(os.path.isdir(os.path.join(entry.path, assignment)) for assignment in wanted)
+    return None if holds or student_ids.is_valid(entry.name) else student_ids.RULE
 
 
 def _look(found: Found, student: str, assignment: str, names: list[str], folder: Path) -> None:
     if folder.is_symlink() or not folder.is_dir():
         if os.path.lexists(folder):
             found.problems.append(Problem(student, assignment, f"{folder} is no folder; ask for it again"))
+        return
+    if not student_ids.is_valid(student):
+        what = f"the folder's name cannot be a student's id: {student_ids.RULE}. Rename it"
+        found.problems.append(Problem(student, assignment, what))
         return
     timestamp, remark = _timestamp(folder / "timestamp.txt")
     secret = _line(folder / SECRET)
@@ -145,7 +146,7 @@ def _look(found: Found, student: str, assignment: str, names: list[str], folder:
             found.submissions.append(Submission(student, assignment, name, path, timestamp, secret))
         else:
             others = sorted(p.name for p in folder.iterdir() if p.suffix == ".ipynb")
-            there = f"there is {', '.join(others)}" if others else "it holds no notebook"
+            there = f"there is {', '.join(map(one_line, others))}" if others else "it holds no notebook"
             found.problems.append(
                 Problem(
                     student, assignment, f"{path.name} is missing; {there}. Rename it, or ask for it again"

@@ -24,6 +24,7 @@ from autograder.files import require_writable
 from autograder.layout import Course
 from autograder.samples.notebooks import as_bytes
 from autograder.samples.students import Answers, Sheet, Student, of_every_kind
+from autograder.student_ids import require_valid
 
 KINDS = {"honest": 0.45, "mistaken": 0.25, "partial": 0.15, "broken": 0.10, "hostile": 0.05}
 """What part of the class is of each kind."""
@@ -86,7 +87,7 @@ def _one(course: Course, assignment: str, folder: Path, students: int, seed: int
     late = set(rng.sample(range(students), round(LATE * students)))
     people: dict[str, Student] = {}
     for number, (student, (file, data)) in enumerate(made):
-        who = f"student-{number + 1:03d}"
+        who = require_valid(f"student-{number + 1:03d}")
         hours = rng.uniform(1, 60)
         student.late = number in late
         student.handed_in = (due + timedelta(hours=hours if student.late else -hours)).strftime(TIME)
