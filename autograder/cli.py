@@ -526,18 +526,32 @@ def bundle(
 
 @app.command(
     epilog=_examples(
-        "autograder verify", "autograder verify ch02_qkv", "autograder verify --json > proof.json"
+        "autograder verify ch02_qkv",
+        "autograder verify --json > proof.json",
+        "autograder verify ch02_qkv/softmax --mutants 200 --seed 1",
     )
 )
 def verify(
     assignments: Assignments = None,
+    mutants: Annotated[
+        int | None,
+        typer.Option(
+            help="Grades so many right answers with one fault each instead; an exercise such as "
+            "ch02_qkv/softmax may then be named too.",
+            min=1,
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Draws the hidden cases; by default the course's own, if it has one.", min=0),
+        typer.Option(
+            help="Draws the hidden cases, by default the course's own, if it has one; and the mutants, by "
+            "default as 0 does.",
+            min=0,
+        ),
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--page", help="Writes the kill matrix, of what was tried, as a page of the book."),
+        typer.Option("--page", help="Writes the kill matrix, or the figures of the mutants, as a page."),
     ] = None,
     workers: Workers = None,
     course: CourseFolder = Path(),
@@ -546,8 +560,11 @@ def verify(
     """Proves that the grader is right: each mistake rejected and named, each right style accepted.
 
     Ends with 1 unless every misconception is rejected and told by name to a student, every style accepted,
-    every solution notebook has full marks and every blank one none.
+    every solution notebook has full marks and every blank one none. With --mutants it ends with 1 if a mutant
+    is accepted that the reviewed list does not explain.
     """
+    if mutants is not None:
+        _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
     from autograder import exercises, kill_matrix, release
     from autograder.files import read_seed, write_if_changed
     from autograder.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
@@ -581,6 +598,24 @@ def verify(
     else:
         tables.proof(proof, out)
     raise typer.Exit(0 if proof.holds else NOT_PASSED)
+
+
+def _verify_mutants(
+    chosen: list[str], number: int, seed: int, page: Path | None, workers: int | None, as_json: bool
+) -> None:
+    from autograder.files import write_if_changed
+    from autograder.mutation import pages, trials
+
+    names = trials.chosen_exercises(chosen)
+    with progress("grading mutants") as told:
+        tried = trials.try_mutants(names, number, seed, told, workers)
+    if page:
+        write_if_changed(page, pages.page(tried, number, seed).encode())
+    if as_json:
+        print_json(trials.as_dict(tried))
+    else:
+        tables.mutants(tried, out)
+    raise typer.Exit(NOT_PASSED if any(one.not_listed for one in tried) else 0)
 
 
 @app.command(epilog=_examples("autograder doctor", "autograder doctor --json"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from autograder.grading.batch import Batch, Change
+    from autograder.mutation.trials import Tried
     from autograder.overview import Overview
     from autograder.verify import Proof
 
@@ -155,3 +157,22 @@ def proof(proof: Proof, out: Console) -> None:
     share = told["diagnosed"] / max(1, told["misconceptions"])
     out.print(f"{share:.0%} of the mistakes are told by name.")
     out.print("[green]It holds.[/]" if proof.holds else "[bold red]It does not hold.[/]")
+
+
+def mutants(tried: list[Tried], out: Console) -> None:
+    """What became of the mutants of each assignment, then each mutant that a person should look at."""
+    from autograder.mutation.trials import by_assignment
+
+    columns = ("mutants", "rejected", "accepted", "not listed", "named", "truly", "with a cause", "bare")
+    table = Table(title="right answers with one fault each")
+    table.add_column("assignment", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right")
+    for assignment, figures in by_assignment(tried).items():
+        table.add_row(assignment, *map(str, astuple(figures)))
+    out.print(table)
+    for one in tried:
+        if verdict := one.to_look_at:
+            about = f"{one.mutant.exercise}, {one.mutant.style}: {one.mutant.change}"
+            named = f" ({' or '.join(one.named)})" if one.named else ""
+            out.print(f"[yellow]{verdict}[/]{escape(f'{named}: {about}')}", soft_wrap=True)
