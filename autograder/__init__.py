@@ -5,8 +5,8 @@ A notebook needs one name from here: ``from autograder import check``. Where to 
 - an exercise: `exercise` is the shape in which each of `exercises` is declared; `variants` gives other
   students other numbers; `sections` knows where the book treats it
 - a check: `student` is called in the notebook; `checking` examines an answer by `values`, `costs` and
-  `forbidden`, has `shrink` make what failed smaller, and tells it in a `report`; `telltale` and `plain`
-  read a submission for what a teacher should look at, the latter by `plain_names` and `open_modules`
+  `forbidden`, has `shrink` make what failed smaller, and tells it in a `report`; `telltale` finds code that
+  touches the grader's own machinery, for a remark to the teacher
 - strangers' code: `cage` is all that runs beside it; `attacks` is what it must hold; `grading` grades one
   submission, then a class
 - a course: `layout`, `files`, `release`, `audit` (nothing leaks), `versions` (what a fix concerns),

@@ -69,9 +69,10 @@ def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[
     made = []
     for row in rows:
         graded = (course.autograded / row.student / row.assignment).glob("*.ipynb")
-        told = [written.reports(path) for path in sorted(graded)]
-        reports = {name: report for one in told for name, report in one.get("reports", {}).items()}
-        remarks = "\n".join(remark for one in told for remark in one.get("remarks", ()))
+        notebooks = [written.notebook(path) for path in sorted(graded)]
+        told = [written.reports_in(one).get("reports", {}) for one in notebooks]
+        reports = {name: report for one in told for name, report in one.items()}
+        remarks = "\n".join(str(remark) for one in notebooks for remark in written.remarks_in(one))
         path = folder / row.student / row.assignment / RESULTS
         data = json.dumps(gradescope.of_gradebook(row, reports, remarks), indent=1)
         write_if_changed(path, data.encode())

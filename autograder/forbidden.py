@@ -73,7 +73,7 @@ def _reached(
             if id(node) in read:  # a = b = f
                 continue
             read.add(id(node))
-            own = _bound(node)
+            own = bound(node)
             dotted_names = list(_names(node) if name == function else _callables(node))
         yield name, own, dotted_names
         waiting += [root for dotted in dotted_names if (root := dotted.partition(".")[0]) not in own]
@@ -130,6 +130,13 @@ def _given_to_magics(found: list[ast.stmt]) -> Iterator[str]:
             yield from (str(a.value) for a in node.args[1:] if isinstance(a, ast.Constant) and a.value)
 
 
+def defined(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement of a cell defines or adds to."""
+    definitions: dict[str, list[ast.AST]] = {}
+    _collect(statement, definitions, {})
+    return set(definitions)
+
+
 def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports: dict[str, str]) -> None:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         for name, dotted in imported(statement).items():
@@ -173,20 +180,20 @@ def imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
 
 
-def _bound(node: ast.AST) -> dict[str, str | None]:
-    """The names that a function binds itself; for an import, with the dotted name it stands for."""
-    bound: dict[str, str | None] = {}
+def bound(node: ast.AST) -> dict[str, str | None]:
+    """Return the names that a function binds itself; for an import, with the dotted name it stands for."""
+    found: dict[str, str | None] = {}
     for inner in ast.walk(node):
         if isinstance(inner, ast.arg):
-            bound[inner.arg] = None
+            found[inner.arg] = None
         elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
-            bound[inner.id] = None
+            found[inner.id] = None
         elif isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner is not node:
-            bound[inner.name] = None
+            found[inner.name] = None
     for inner in ast.walk(node):
         if isinstance(inner, ast.Import | ast.ImportFrom):
-            bound |= imported(inner)
-    return bound
+            found |= imported(inner)
+    return found
 
 
 def _callables(node: ast.AST) -> Iterator[str]:

@@ -55,7 +55,7 @@ def results(verdict: Verdict, told: str = "") -> Results:
         verdict: the verdict.
         told: what only the instructor shall see, besides the verdict's remarks.
     """
-    for_instructor = "\n".join([told, *verdict.remarks]).strip()
+    for_instructor = "\n".join([told, *map(str, verdict.remarks)]).strip()
     if verdict.status == "failed":
         return not_graded(OURS, f"{for_instructor}\n{verdict.note}")
     if verdict.status == "unreadable":
@@ -71,7 +71,7 @@ def of_gradebook(row: Row, reports: dict[str, Any], for_instructor: str = "") ->
 
     Args:
         row: the gradebook's.
-        reports: the grader's, by graded cell, as `autograder.grading.written.reports` gives them.
+        reports: the grader's, by graded cell, as `autograder.grading.written.reports_in` gives them.
         for_instructor: what only the instructor shall see.
     """
     tests = [

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from autograder.grading.gradebook import Row
+from autograder.grading.verdict import Remark
 
-Kind = Literal["not graded", "forbidden call", "stopped", "late", "remark"]
+Kind = Literal["not graded", "machinery", "forbidden call", "stopped", "late", "remark"]
 KINDS: dict[Kind, str] = {
     "not graded": "Not graded",
+    "machinery": "Touches the grader's own machinery",
     "forbidden call": "Calls what it should write",
     "stopped": "Stopped at a limit, or its process was lost",
     "late": "Late",
@@ -21,18 +23,32 @@ KINDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Look:
-    """A submission to look at, and why."""
+    """A submission to look at, and why.
+
+    Args:
+        student: whose it is.
+        kind: the kind of reason.
+        why: the whole reason; what follows is in it.
+        exercise: for code that touches the grader's machinery, the exercise whose function reaches it.
+        place: where that code is.
+        line: that code.
+        notebook: the name of the graded notebook.
+    """
 
     student: str
     kind: Kind
     why: str
+    exercise: str = ""
+    place: str = ""
+    line: str = ""
+    notebook: str = ""
 
 
 def of_class(
     rows: list[Row],
     problems: Mapping[str, str],
     reports: Mapping[str, Mapping[str, Any]],
-    remarks: Mapping[str, list[str]],
+    remarks: Mapping[str, Mapping[str, list[Remark]]],
 ) -> tuple[Look, ...]:
     """Every reason to look, once, by kind and student.
 
@@ -40,13 +56,13 @@ def of_class(
         rows: what the gradebook has.
         problems: by student, why a submission could not be graded.
         reports: by student and graded cell, the report as JSON data.
-        remarks: by student, what the grader noticed.
+        remarks: by student and notebook, what the grader noticed.
     """
     found = {*_not_graded(rows, problems), *_late(rows)}
     for student, own in reports.items():
         stopped = set(_not_examined(student, own))
         found |= stopped
-        found |= {one for one in _remarks(student, remarks.get(student, [])) if not _said(one, stopped)}
+        found |= {one for one in _remarks(student, remarks.get(student, {})) if not _said(one, stopped)}
     order = list(KINDS)
     return tuple(sorted(found, key=lambda look: (order.index(look.kind), look.student, look.why)))
 
@@ -89,14 +105,12 @@ def _not_examined(student: str, reports: Mapping[str, Any]) -> Iterator[Look]:
         yield Look(student, kind, f"{', '.join(where)}: {why}")
 
 
-_LOST = "the kernel was lost: "
-
-
-def _remarks(student: str, remarks: list[str]) -> Iterator[Look]:
-    for remark in remarks:
-        yield Look(student, "stopped" if remark.startswith(_LOST) else "remark", remark)
+def _remarks(student: str, remarks: Mapping[str, list[Remark]]) -> Iterator[Look]:
+    for notebook, own in remarks.items():
+        for one in own:
+            yield Look(student, one.kind, str(one), one.exercise, one.place, one.line, notebook)
 
 
 def _said(look: Look, others: set[Look]) -> bool:
-    """Whether the report on an exercise says the same of the process."""
-    return look.kind == "stopped" and any(look.why.removeprefix(_LOST) in other.why for other in others)
+    """Whether the report on an exercise gives the same reason why the process was lost."""
+    return look.kind == "stopped" and any(look.why.partition(": ")[2] in other.why for other in others)

@@ -18,6 +18,7 @@ from autograder.export import in_order
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
 from autograder.grading.gradebook import Row
+from autograder.grading.verdict import Remark
 from autograder.items import Item
 from autograder.layout import Course
 from autograder.looks import Look
@@ -142,15 +143,14 @@ def of(course: Course, assignment: str) -> Overview:
     if not rows:
         raise BadInputError(f"nothing of {assignment} is graded yet. Run: autograder grade --submissions DIR")
     reports: dict[str, dict[str, Any]] = {}
-    remarks: dict[str, list[str]] = {}
+    remarks: dict[str, dict[str, list[Remark]]] = {}
     answers: dict[str, dict[str, str]] = {}
     for student in (row.student for row in rows):
-        reports[student], remarks[student], answers[student] = {}, [], {}
+        reports[student], remarks[student], answers[student] = {}, {}, {}
         for path in sorted((course.autograded / student / assignment).glob("*.ipynb")):
             notebook = written.notebook(path)
-            told = written.reports_in(notebook)
-            reports[student] |= told.get("reports", {})
-            remarks[student] += told.get("remarks", [])
+            reports[student] |= written.reports_in(notebook).get("reports", {})
+            remarks[student][path.stem] = written.remarks_in(notebook)
             answers[student] |= alike.answers_in(notebook)
     names = in_order(rows[0])
     return Overview(

@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 from statistics import median
+from urllib.parse import quote
 
 from autograder import alike, exercises
 from autograder.alike import Pair
@@ -16,9 +17,10 @@ from autograder.files import require_writable, write_if_changed
 from autograder.grading.gradebook import Row
 from autograder.items import FEWEST, Item
 from autograder.layout import Course
-from autograder.looks import KINDS
+from autograder.looks import KINDS, Look
 from autograder.overview import Overview
 from autograder.report import marked_up
+from autograder.visible import visible
 
 BARS = 10
 """Of the distribution: one for each tenth of the points."""
@@ -30,7 +32,7 @@ def write(course: Course, overview: Overview) -> Path:
     """Writes ``reports/<assignment>.html``."""
     require_writable(course.reports)
     path = course.reports / f"{overview.assignment}.html"
-    write_if_changed(path, as_html(overview).encode())
+    write_if_changed(path, visible(as_html(overview)).encode())
     return path
 
 
@@ -145,7 +147,7 @@ def _read(overview: Overview, exercise: str) -> str:
 def _looks(overview: Overview) -> Iterator[str]:
     """The submissions to look at, a table for each kind of reason."""
     for kind, own in groupby(overview.looks, lambda look: look.kind):
-        rows = [(escape(look.student), marked_up(look.why)) for look in own]
+        rows = [(escape(look.student), _why(overview, look)) for look in own]
         yield f"<h3>{KINDS[kind]}: {len(rows)}</h3>" + _table(("student", "why"), rows)
     if overview.alike:
         shown = overview.alike[:MOST_PAIRS]
@@ -156,6 +158,16 @@ def _looks(overview: Overview) -> Iterator[str]:
             + _table(("student", "and", "share"), pairs)
             + (f"<p>{more} more with <code>autograder report --json</code>.</p>" if more else "")
         )
+
+
+def _why(overview: Overview, look: Look) -> str:
+    """A reason, where it is about a line of code with a link to the graded notebook."""
+    why = marked_up(look.why)
+    if not look.place:
+        return why
+    graded = f"../autograded/{look.student}/{overview.assignment}/{look.notebook}.ipynb"
+    link = f"<a href='{escape(quote(graded))}'>{escape(look.place)}</a>"
+    return why.replace(escape(look.place), link, 1)
 
 
 def _about_alike(overview: Overview) -> str:

@@ -1,166 +1,199 @@
-"""Finds, in the text of a submission, names that no honest answer needs: a reason to look, and no more.
+"""Finds, in the text of a submission, code that touches the grader's own machinery.
 
-A submission may rewrite the grader's code in its own process and then lie about what only that process knows.
-It cannot do so without getting hold of it, and the ways there have names. For most of them the teacher gets a
-remark; the points of a notebook with one that has no other use wait until the teacher has looked.
+The cage, the watch over forbidden calls and the meters run in the process of the submission, which can
+rewrite them. Where the text shows code that takes hold of them, the teacher gets a remark. No points depend
+on it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 
-from autograder import cage, forbidden
+from autograder import forbidden
+from autograder.grading.verdict import Remark
 
-LIES = "may rewrite the grader's code in its own process, to lie about what was called and what it cost"
-BLINDS = "may blind the watch over forbidden calls"
-SEARCHES = "may search its process for the grader's objects"
-TAKES = "takes hold of the grader's code in its own process"
-SPEAKS = "may speak to the grader in the place of its code"
-HIDES = "runs text as code and may hide what is called"
-
-OURS = [f"cage.{path.stem}" for path in sorted(Path(cage.__file__).parent.glob("[a-z]*.py"))]
-
-TELLTALE = {
-    **dict.fromkeys(OURS, TAKES),
-    "cage": LIES,
-    "sys.modules": LIES,
-    "sys.meta_path": LIES,
-    "sys.path_hooks": LIES,
-    "__code__": LIES,
-    "__globals__": LIES,
-    "__closure__": LIES,
-    "__builtins__": LIES,
-    "ctypes": LIES,
-    "setprofile": BLINDS,
-    "settrace": BLINDS,
-    "addaudithook": BLINDS,
-    "DisableTorchFunction": BLINDS,
-    "DisableTorchFunctionSubclass": BLINDS,
-    "torch.overrides": BLINDS,
-    "torch._C": BLINDS,
-    "CompilationUnit": BLINDS,
-    **dict.fromkeys(("ExcludeDispatchKeyGuard", "IncludeDispatchKeyGuard", "DispatchKeySet"), BLINDS),
-    **dict.fromkeys(("import_ir_module", "import_ir_module_from_buffer", "parse_ir"), BLINDS),
-    **dict.fromkeys(("ScriptFunction", "LiteScriptModule"), BLINDS),
-    "redispatch": BLINDS,
-    "_op_dk": BLINDS,
-    "get_objects": TAKES,
-    "get_referrers": TAKES,
-    "get_referents": TAKES,
-    **dict.fromkeys(("os.dup", "os.dup2", "os.fstat", "os.fdopen", "os.read", "os.write"), SPEAKS),
-    **dict.fromkeys(("socket.socket", "socket.SocketType", "socket.fromfd"), SPEAKS),
-    **dict.fromkeys(("run_cell", "run_code", "run_ast_nodes", "safe_execfile"), HIDES),
-    "_getframe": SEARCHES,
-    "_current_frames": SEARCHES,
-    "currentframe": SEARCHES,
-    "inspect.stack": SEARCHES,
-    "__subclasses__": SEARCHES,
-    "f_back": SEARCHES,
-    "f_globals": SEARCHES,
-    "f_locals": SEARCHES,
-    "tb_frame": SEARCHES,
-    **{f"{module}.*": SEARCHES for module in ("sys", "gc", "inspect", "builtins", "threading")},
-    "builtins.exec": HIDES,
-    "builtins.eval": HIDES,
-    "builtins.compile": HIDES,
-    "builtins.__import__": HIDES,
+CONNECTION = "can use the connection to the grader"
+MACHINERY = {
+    "is the grader's own code": r"^cage(\.\w+)?|^sys\.meta_path",
+    "can switch off the watch over forbidden calls": r"""
+        \.(setprofile|addaudithook) | ^(sys|threading)\.settrace | ^sys\.monitoring
+        | \.(_pop_mode(_temporarily)?|_disable_current_modes|TorchFunctionMode\.__(enter|exit)__\ =)
+        | \.(DisableTorchFunction(Subclass)?|(Ex|In)cludeDispatchKeyGuard|DispatchKeySet)
+        | \.(redispatch|_op_dk)""",
+    "can search the process for the grader's objects": r"""
+        ^gc\.(get_objects|get_referrers|get_referents|\.\.) | ^sys\._current_frames
+        | \.(f_back|f_globals|f_builtins) | \.(object|__base__)\.__subclasses__""",
+    "can read and write all memory of the process": r"^_?ctypes",
+    "replaces the code of a function": r"\.__code__\ =",
+    "changes what the grader's code calls": r"""
+        ^(contextlib|copy|dis|gc|json|re|socket|struct|threading)\.\w+\ = | ^builtins\.__import__\ =
+        | \.(run_cell|run_code|run_ast_nodes)\ =""",
+    CONNECTION: r"""
+        ^os\.(closerange|dup2?|fstat|read|write) | ^socket\.(fromfd|socket\(fileno=\))""",
 }
-"""A name, whole or with the module it belongs to, and what it may be there for; ``*`` is one put together."""
+"""What touches the machinery, and how it is named: ``^`` begins the name of a module, a dot stands after
+anything, and `` =`` follows what is given another value."""
 
-WITHHOLDING = (BLINDS, TAKES, SPEAKS)
-"""What no notebook is for: its points are not given unseen."""
-
-_DOTTED = re.compile(r"[\w.]+")
-_ANY = re.compile(rf"\.({'|'.join(map(re.escape, TELLTALE))})(?=\.)")
-
-
-def remarks(sources: list[str]) -> list[str]:
-    """A remark for each telltale name in the cells of a submission, with the line where it first stands."""
-    return [
-        f"no answer needs `{name}`, which {TELLTALE[name]}; it stands in `{line}`"
-        for name, line in _found(sources).items()
-    ]
+_HITS = {why: re.compile(rf"(?:{names})(?!\w)", re.VERBOSE) for why, names in MACHINERY.items()}
+_NAME, _DOTTED = re.compile(r"\w+"), re.compile(r"\w+(\.\w+)+")
+_OPENS_ITS_OWN = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
+"""Code with one of these has descriptors of its own to read, write and copy."""
+IMPORTERS = ("__import__", "import_module")
 
 
-def withholds(sources: list[str]) -> list[str]:
-    """The names for whose sake the points of a submission wait for a person."""
-    return [name for name in _found(sources) if TELLTALE[name] in WITHHOLDING]
+@dataclass(frozen=True)
+class Cell:
+    """A cell as it was run.
+
+    Args:
+        source: its code.
+        number: its place in the notebook, from 1.
+        answers: the exercise whose answer it is, or nothing.
+    """
+
+    source: str
+    number: int
+    answers: str = ""
+
+    @property
+    def kind(self) -> str:
+        return f"the answer to {self.answers}" if self.answers else "a cell of its own"
 
 
-def _found(sources: list[str]) -> dict[str, str]:
-    """By telltale name, the line where it first stands."""
-    found: dict[str, str] = {}
-    for source in sources:
-        lines = source.splitlines()
-        for name, number in _names(source):
-            for hit in _ANY.findall(f".{name}."):
-                found.setdefault(hit, lines[min(number, len(lines)) - 1].strip()[:100])
-    return found
+def remarks(cells: Sequence[Cell], functions: Sequence[str], given: Container[str] = ()) -> list[Remark]:
+    """Return a remark for each name by which code touches the grader's machinery, once for each exercise.
+
+    Args:
+        cells: the code of a submission, in the order in which it ran.
+        functions: the names of the exercises' functions.
+        given: the sources that were handed out; these are not searched.
+    """
+    sources = [cell.source for cell in cells]
+    imports = _imports(sources)
+    found: dict[tuple[str, str], Remark] = {}
+    reached: dict[str, set[str]] = {}
+    for cell in cells:
+        for touched in () if cell.source in given else _touches(cell.source, imports):
+            reached = reached or {name: {name} | forbidden.uses(sources, name) for name in functions}
+            reaching = [name for name in functions if reached[name] & touched.definitions]
+            exercise = " and ".join(reaching) or cell.answers
+            number, line = _line(cell.source, touched)
+            place = f"Cell {cell.number}, {cell.kind}, line {number}"
+            remark = Remark(f"`{touched.name}` {touched.why}", "machinery", exercise, place, line)
+            found.setdefault((touched.name, exercise), remark)
+    return list(found.values())
 
 
-@lru_cache(maxsize=256)
-def _names(source: str) -> tuple[tuple[str, int], ...]:
-    """Every dotted name that a cell uses or spells out as a text, with the number of its line."""
-    return tuple(_read(source))
-
-
-def _read(source: str) -> Iterator[tuple[str, int]]:
-    statements = forbidden.statements(source)
-    if not statements and forbidden.is_long_to_read(source):  # it may run all the same
-        for number, line in enumerate(source.splitlines(), 1):
-            yield from ((name, number) for name in _DOTTED.findall(line))
-    nodes = [inner for statement in statements for inner in ast.walk(statement)]
+def _imports(sources: list[str]) -> dict[str, str]:
+    """Return what each name that some cell imports stands for."""
+    nodes = [node for source in sources for one in forbidden.statements(source) for node in ast.walk(one)]
     imports: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            imported = forbidden.imported(node)
-            imports |= imported
+            imports |= forbidden.imported(node)
+    return imports
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """A name that touches the machinery, why, its line, and what the statement around it defines."""
+
+    name: str
+    why: str
+    number: int
+    definitions: set[str]
+
+
+def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
+    statements = forbidden.statements(source)
+    stored = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name) and _is_stored(n)}
+    imports = {name: dotted for name, dotted in imports.items() if name not in stored}
+    spelled = [
+        (text, number, forbidden.defined(statement))
+        for statement in statements
+        for text, number in _names(statement, imports)
+    ]
+    looks_at_modules = any(text.startswith("sys.modules") for text, _, _ in spelled)
+    for text, number, definitions in spelled:
+        text = "cage" if text == ".cage" and looks_at_modules else text
+        for why, names in _HITS.items():
+            hit = names.search(text)
+            if hit and not (why == CONNECTION and _OPENS_ITS_OWN.search(source)):
+                yield _Touched(hit[0].lstrip("."), why, number, definitions)
+
+
+def _line(source: str, touched: _Touched) -> tuple[int, str]:
+    """Return the line of a name and its number, which is another where IPython has moved the code."""
+    lines = source.splitlines()
+    number = min(touched.number, len(lines))
+    word = re.findall(r"\w+", touched.name)[-1]
+    if word not in lines[number - 1]:
+        number = next((n for n, line in enumerate(lines, 1) if word in line), number)
+    return number, lines[number - 1].strip()[:100]
+
+
+def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, int]]:
+    """Yield every dotted name that a statement uses, assigns to or spells out as a text, with its line."""
+    known = {name: dotted for name, dotted in (imports | forbidden.bound(statement)).items() if dotted}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import | ast.ImportFrom):
             whole = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            yield from ((dotted, node.lineno) for dotted in (*whole, *imported.values()))
-    own = _own(nodes)
-    for node in nodes:
-        if isinstance(node, ast.Name) and node.id in own:
-            continue
-        if isinstance(node, ast.Attribute | ast.Name):
-            yield _resolved(node, imports), node.lineno
+            yield from ((name, node.lineno) for name in (*whole, *forbidden.imported(node).values()))
+        elif isinstance(node, ast.Attribute | ast.Name):
+            assigned = " =" if isinstance(node, ast.Attribute) and _is_stored(node) else ""
+            yield _resolved(node, known) + assigned, node.lineno
         elif isinstance(node, ast.Constant | ast.BinOp) and (text := _text(node)):
-            yield text, node.lineno
-        elif isinstance(node, ast.Call) and (module := imports.get(_looked_into(node))):
-            spelled = _text(node.args[1]) if len(node.args) > 1 else None
-            yield f"{module}.{spelled or '*'}", node.lineno
+            if _DOTTED.fullmatch(text):
+                yield text, node.lineno
+            elif _NAME.fullmatch(text):
+                yield f".{text}", node.lineno
+        elif isinstance(node, ast.Call):
+            yield from ((text, node.lineno) for text in _called(node, known))
 
 
-def _own(nodes: list[ast.AST]) -> set[str]:
-    """The names that a cell binds itself, which are those of nobody else."""
-    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return defined | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+def _is_stored(node: ast.Attribute | ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
-def _resolved(node: ast.Attribute | ast.Name, imports: dict[str, str]) -> str:
-    """``s.modules`` as ``sys.modules``, where `s` stands for the module; a bare name is Python's own."""
+def _called(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
+    """Yield what a call asks of a module, or sets there, by a text; and that it names a descriptor."""
+    function = _resolved(call.func, imports)
+    if _name(call.func) in IMPORTERS:
+        yield _resolved(call, imports)
+    if any(keyword.arg == "fileno" for keyword in call.keywords):
+        yield f"{function}(fileno=)"
+    if function in (".getattr", ".setattr", ".vars") and call.args:
+        name = _text(call.args[1]) if len(call.args) > 1 else None
+        assigned = " =" if function == ".setattr" else ""
+        yield f"{_resolved(call.args[0], imports)}.{name or '...'}{assigned}"
+
+
+def _resolved(node: ast.expr, imports: dict[str, str]) -> str:
+    """Return ``sys.modules`` for ``s.modules`` where `s` is that module; other names get a dot in front."""
     parts: list[str] = []
-    step: ast.expr = node
-    while isinstance(step, ast.Attribute) and len(parts) < forbidden.LONGEST:
-        parts.append(step.attr)
-        step = step.value
-    if not isinstance(step, ast.Name):
-        return ".".join(["", *reversed(parts)])
-    root = imports.get(step.id) or (step.id if parts else f"builtins.{step.id}")
+    while isinstance(node, ast.Attribute) and len(parts) < forbidden.LONGEST:
+        parts.append(node.attr)
+        node = node.value
+    root = ""
+    if isinstance(node, ast.Name):
+        root = imports.get(node.id, f".{node.id}")
+    elif isinstance(node, ast.Call) and _name(node.func) in IMPORTERS and node.args:
+        root = _text(node.args[0]) or ""
     return ".".join([root, *reversed(parts)])
 
 
-def _looked_into(call: ast.Call) -> str:
-    """What ``getattr(sys, name)`` or ``vars(sys)`` takes something of, if it has a name."""
-    by_name = isinstance(call.func, ast.Name) and call.func.id in ("getattr", "vars")
-    return call.args[0].id if by_name and call.args and isinstance(call.args[0], ast.Name) else ""
+def _name(function: ast.expr) -> str:
+    """Return the last part of the name of what is called."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _text(node: ast.AST) -> str | None:
-    """The text that a node spells out, also piece by piece: ``"set" + "profile"``."""
+    """Return the text that a node spells out, also piece by piece: ``"set" + "profile"``."""
     pieces: list[str] = []
     waiting = [node]
     while waiting and len(pieces) < forbidden.LONGEST:

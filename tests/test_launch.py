@@ -204,7 +204,7 @@ def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> No
 def test_the_grader_reads_the_cell_and_finds_nothing_in_it() -> None:
     source = cell_for(PUBLISHED)
     assert forbidden.statements(source)
-    assert telltale.remarks([source]) == []
+    assert telltale.remarks([telltale.Cell(source, 1)], []) == []
 
 
 RUN = """

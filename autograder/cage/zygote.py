@@ -12,7 +12,6 @@ import contextlib
 import gc
 import importlib
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
 import os
@@ -44,40 +43,12 @@ OPEN = ("tfcore", "tfcore.data")
 
 
 class Withhold(importlib.abc.MetaPathFinder):
-    """Refuses the course's own packages, and files of a submission's that pass for a library's.
-
-    A submission must stand by itself. A file that it has written is found where a cell, or another such file,
-    says ``import``, so that the name can be read there: not by a library that was told it, or that looks
-    for what is not installed, and not by the name of a library.
-
-    Args:
-        libraries: the names of the packages that submissions may use.
-        home: where submissions write.
-    """
-
-    def __init__(self, libraries: list[str], home: Path) -> None:
-        self.libraries, self.home = frozenset(libraries), f"{home.resolve()}{os.sep}"
+    """Refuses the course's own packages: a submission must stand by itself."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         allowed = name in OPEN or name.startswith("tfcore.data.")
         if name.split(".")[0] in WITHHELD and not allowed:
             raise ModuleNotFoundError(f"{name} is not there while your work is graded: write it yourself")
-        if self._is_written(name, path) and (name.split(".")[0] in self.libraries or self._asks_a_library()):
-            raise ModuleNotFoundError(f"{name} is a file of yours: call it as no library is, and import it")
-
-    def _is_written(self, name: str, path: Any) -> bool:
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
-        return any(place and self._is_at_home(place) for place in places)
-
-    def _is_at_home(self, place: str) -> bool:
-        return f"{os.path.realpath(place)}{os.sep}".startswith(self.home)
-
-    def _asks_a_library(self) -> bool:
-        frame = sys._getframe(2)
-        while frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_back:
-            frame = frame.f_back
-        return os.path.isabs(frame.f_code.co_filename) and not self._is_at_home(frame.f_code.co_filename)
 
 
 def ours() -> dict[str, types.ModuleType]:
@@ -105,7 +76,7 @@ def main() -> None:
     for name in OPEN:  # from disk, where the walls will not let a child list our folders
         importlib.import_module(name)
     sys.path.pop(0)
-    sys.meta_path.insert(0, Withhold(config["libraries"], Path(config["folder"], "home")))
+    sys.meta_path.insert(0, Withhold())
     sys.modules |= ours()
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:

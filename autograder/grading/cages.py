@@ -33,7 +33,6 @@ from autograder.cage import landlock, syscalls
 from autograder.cage.homes import MOST_BYTES
 from autograder.cage.self_test import SPACES
 from autograder.errors import BadInputError
-from autograder.plain_names import roots
 
 SAFE = "AB"
 PROBE_SECONDS = 60
@@ -190,7 +189,7 @@ def _probed(tier: str, folder: Path, target: dict[str, Any]) -> dict[str, Any]:
 def config(tier: str, folder: Path) -> dict[str, Any]:
     """What a zygote is told about the walls that its children step behind."""
     if tier not in SAFE:
-        return {"readable": None, "writable": [], "filter": None, "folder": str(folder), "libraries": roots()}
+        return {"readable": None, "writable": [], "filter": None, "folder": str(folder)}
     program = _filter()
     assert program
     return {
@@ -198,7 +197,6 @@ def config(tier: str, folder: Path) -> dict[str, Any]:
         "writable": [str(folder / "home")],
         "filter": base64.b64encode(program).decode(),
         "folder": str(folder),
-        "libraries": roots(),
     }
 
 

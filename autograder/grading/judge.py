@@ -18,18 +18,18 @@ import socket
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autograder import exercises, forbidden, plain, telltale
+from autograder import exercises, forbidden, telltale
 from autograder.cage import homes, limits, pages, wire
 from autograder.checking import UNJUDGED, Examination, local
 from autograder.exercise import Exercise
 from autograder.grading import matching
 from autograder.grading.session import Limits, Session
-from autograder.grading.verdict import CellVerdict, Verdict
+from autograder.grading.verdict import CellVerdict, Remark, Verdict
 from autograder.report import Report
 
 Cell = dict[str, Any]
@@ -39,8 +39,8 @@ OVERHEAD_SECONDS = 60
 LONGEST_CELL = 256 << 10
 """Characters of a cell that is still run."""
 
-REMARKS, SAID = 8, 3
-"""So many remarks on a submission reach the teacher, and so many names its author."""
+REMARKS = 8
+"""So many remarks on the code of a submission reach the teacher."""
 
 A_CLASS = 2
 """From so many notebooks of an assignment on, what its bank does is found once for all of them, and what was
@@ -178,8 +178,7 @@ def grade_file(
         troubles.append(f"{troubles[-1]}. It is graded by itself, without other files of yours")
     report = judge_exercise(session, exercise, sources, seed, troubles, shrinking)
     cell = CellVerdict(exercise.function_name, report.score, report.max_score, report)
-    names, remarks = _to_look_at(sources)
-    return Verdict("graded", cells=(_withheld(cell, names) if names else cell,), remarks=tuple(remarks))
+    return Verdict("graded", cells=(cell,))
 
 
 def grade_notebook(
@@ -229,30 +228,47 @@ def grade_notebook(
                 troubles.append(f"A cell failed before that: {ran.message}")
                 cell["outputs"].append(_error_output(ran.error, ran.message))
     _examine_the_undefined(session, declared, sources, seed, verdicts)
-    names, told = _to_look_at(sources, {c["source"] for c in released["cells"] if c["cell_type"] == "code"})
-    if names:
-        verdicts = {grade_id: _withheld(verdict, names) for grade_id, verdict in verdicts.items()}
     _fill_in(matched.cells, verdicts)
     manual = [
         CellVerdict(marks["grade_id"], None, float(marks["points"]))
         for cell in matched.cells
         if (marks := cell["metadata"].get("nbgrader", {})).get("grade") and marks.get("solution")
     ]
-    unjudged = [
-        f"{verdict.grade_id} could not be judged; look whether that is the grader's fault: {failure.fault}"
-        for verdict in verdicts.values()
-        for failure in (verdict.report.failures if verdict.report else ())
-        if failure.fault.startswith(UNJUDGED)
-    ]
-    lost = [f"the kernel was lost: {session.dead}"] if session.dead else []
-    remarks = [*matched.notes, *unjudged, *lost, *told]
+    remarks = _remarks(matched, released["cells"], verdicts, session.dead)
     notebook = {
         "cells": [{"id": f"cell-{i}", **cell} for i, cell in enumerate(matched.cells)],
         "metadata": released["metadata"],
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    return Verdict("graded", cells=(*verdicts.values(), *manual), notebook=notebook, remarks=tuple(remarks))
+    return Verdict("graded", cells=(*verdicts.values(), *manual), notebook=notebook, remarks=remarks)
+
+
+def _remarks(
+    matched: matching.Matched, released: list[Cell], verdicts: dict[str, CellVerdict], lost: str | None
+) -> tuple[Remark, ...]:
+    """Return what the teacher should know: of cells, of exercises, of a lost process and of the code."""
+    unjudged = [
+        f"{verdict.grade_id} could not be judged; look whether that is the grader's fault: {failure.fault}"
+        for verdict in verdicts.values()
+        for failure in (verdict.report.failures if verdict.report else ())
+        if failure.fault.startswith(UNJUDGED)
+    ]
+    answers = {f"{name}_answer": name for name in verdicts}
+    ran = [
+        telltale.Cell(cell["source"], number, answers.get(_grade_id(cell), ""))
+        for number, cell in enumerate(matched.cells, 1)
+        if cell["cell_type"] == "code" and len(cell["source"]) <= LONGEST_CELL
+    ]
+    try:
+        found = telltale.remarks(ran, list(verdicts), {cell["source"] for cell in released})
+    except RecursionError:  # nothing is earned with cells that are nested so deeply
+        found = []
+    return (
+        *map(Remark, [*matched.notes, *unjudged]),
+        *([Remark(f"the kernel was lost: {lost}", "stopped")] if lost else []),
+        *found[:REMARKS],
+    )
 
 
 def judge_exercise(
@@ -321,33 +337,20 @@ def _examine_the_undefined(
                 verdicts[grade_id] = CellVerdict(grade_id, report.score, report.max_score, report)
 
 
-def _to_look_at(sources: list[str], given: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """The names for whose sake points wait for a person, and what the teacher is told of these and others."""
-    obscure = plain.obscure(sources, given)
-    remarks = [*telltale.remarks(sources), *obscure.values()]
-    return [*telltale.withholds(sources), *obscure], remarks[:REMARKS]
-
-
-def _withheld(verdict: CellVerdict, names: list[str]) -> CellVerdict:
-    """A verdict whose points wait for a person, if it has any."""
-    if not verdict.score or not verdict.report:
-        return verdict
-    said = ", ".join(f"`{name}`" for name in names[:SAID])
-    note = f"Your notebook uses {said}, which no answer needs. Your teacher decides about these points."
-    report = dataclasses.replace(verdict.report, note=f"{note} {verdict.report.note}".strip())
-    return dataclasses.replace(verdict, score=None, report=report)
-
-
 def _fill_in(cells: list[Cell], verdicts: dict[str, CellVerdict]) -> None:
     """Gives every test cell its one output, which nbgrader reads as the score."""
     for cell in cells:
-        verdict = verdicts.get(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
+        verdict = verdicts.get(_grade_id(cell))
         if verdict and verdict.report and cell["cell_type"] == "code":
-            data = {"text/plain": f"{verdict.score or 0:g}", "text/html": verdict.report._repr_html_()}
+            data = {"text/plain": f"{verdict.report.score:g}", "text/html": verdict.report._repr_html_()}
             cell["execution_count"] = 1
             cell["outputs"] = [
                 {"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": {}}
             ]
+
+
+def _grade_id(cell: Cell) -> str:
+    return str(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
 
 
 def _error_output(name: str, message: str) -> dict[str, Any]:

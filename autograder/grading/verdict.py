@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from autograder.report import Report
@@ -10,7 +10,7 @@ from autograder.report import Report
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """One graded cell. ``score`` is None where a person grades it."""
+    """One graded cell. ``score`` is None for a written answer, which a person grades."""
 
     grade_id: str
     score: float | None
@@ -28,6 +28,34 @@ class CellVerdict:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """What a teacher should know of a submission. No points depend on it.
+
+    Args:
+        says: the remark in one sentence.
+        kind: "machinery" for code that touches the grader's own; "stopped" for a lost process.
+        exercise: the exercise whose function contains or reaches the code; empty where there is none.
+        place: the cell and the line of the code.
+        line: the line of code.
+    """
+
+    says: str
+    kind: Literal["remark", "stopped", "machinery"] = "remark"
+    exercise: str = ""
+    place: str = ""
+    line: str = ""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Remark:
+        """Return the remark that `asdict` wrote, or an older grader, which wrote the sentence alone."""
+        return cls(**data) if isinstance(data, dict) else cls(str(data))
+
+    def __str__(self) -> str:
+        said = f"{self.exercise}: {self.says}" if self.exercise else self.says
+        return f"{said}. {self.place}: `{self.line}`" if self.place else said
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What became of one submitted notebook.
 
@@ -36,7 +64,7 @@ class Verdict:
         note: why, where it was not graded.
         cells: a verdict for each graded cell of the release.
         notebook: the notebook as run, with nbgrader's metadata and the reports as outputs.
-        remarks: what a teacher should know: cells lost, a kernel that died.
+        remarks: what a teacher should know: cells lost, a kernel that died, code for a person to look at.
         tier: how the code was confined.
         seconds: wall-clock time spent on it.
     """
@@ -45,7 +73,7 @@ class Verdict:
     note: str = ""
     cells: tuple[CellVerdict, ...] = ()
     notebook: dict[str, Any] | None = None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     tier: str = ""
     seconds: float = field(default=0.0, compare=False)
 
@@ -63,10 +91,16 @@ class Verdict:
         """The verdict as JSON data, which shares the notebook with it."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
         cells = [cell.as_dict() for cell in self.cells]
-        return plain | {"cells": cells, "score": self.score, "max_score": self.max_score}
+        remarks = [asdict(remark) for remark in self.remarks]
+        return plain | {
+            "cells": cells,
+            "remarks": remarks,
+            "score": self.score,
+            "max_score": self.max_score,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Verdict:
         plain = {key: data[key] for key in ("status", "note", "notebook", "tier", "seconds")}
         cells = tuple(CellVerdict.from_dict(cell) for cell in data["cells"])
-        return cls(cells=cells, remarks=tuple(data["remarks"]), **plain)
+        return cls(cells=cells, remarks=tuple(map(Remark.from_json, data["remarks"])), **plain)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from autograder.files import write_if_changed
 from autograder.grading.matching import joined
 from autograder.grading.submissions import SECRET, Submission
-from autograder.grading.verdict import Verdict
+from autograder.grading.verdict import Remark, Verdict
 
 NOTE = "autograder"
 """Where in a graded notebook's metadata the reports stand."""
@@ -20,7 +21,7 @@ def noted(verdict: Verdict) -> dict[str, Any]:
     assert verdict.notebook is not None
     told = {
         "tier": verdict.tier,
-        "remarks": list(verdict.remarks),
+        "remarks": [asdict(remark) for remark in verdict.remarks],
         "reports": {cell.grade_id: cell.report.as_dict() for cell in verdict.cells if cell.report},
     }
     return verdict.notebook | {"metadata": verdict.notebook["metadata"] | {NOTE: told}}
@@ -95,6 +96,6 @@ def reports_in(notebook: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def reports(path: Path) -> dict[str, Any]:
-    """The same of a notebook on disk."""
-    return reports_in(notebook(path))
+def remarks_in(notebook: dict[str, Any]) -> list[Remark]:
+    """Return the remarks that `noted` wrote into a graded notebook."""
+    return [Remark.from_json(one) for one in reports_in(notebook).get("remarks", ())]

@@ -1,4 +1,4 @@
-"""Names that no honest answer needs are told to the teacher, however they are written; no honest one is."""
+"""Code that touches the grader's machinery gives the teacher a remark, however it is written."""
 
 import json
 from pathlib import Path
@@ -7,96 +7,158 @@ import pytest
 from exercise_bank import NAMES, answers
 
 from autograder import exercises, telltale
+from autograder.telltale import Cell
 
 COURSE = Path(__file__).resolve().parents[2]
 
+
+def remarks(*sources, functions=(), answers=""):
+    return telltale.remarks([Cell(s, n, answers) for n, s in enumerate(sources, 1)], functions)
+
+
 WRITTEN = {
-    "sys.modules": [
-        "import sys\nsys.modules['x']",
-        "import sys as s\ns.modules",
-        "from sys import modules as m",
-        "import sys\ngetattr(sys, 'mod' + 'ules')",
-        "vars(__import__('sys'))\ngetattr(sys, 'x')\nx = 'sys.modules'",
+    "cage": ["import cage", "import sys\nfor name in sys.modules:\n    print(name.startswith('cage'))"],
+    "cage.watch": [
+        "import cage.watch",
+        "from cage import watch",
+        "m['cage.watch']",
+        "m['ca' + 'ge.watch']",
+        "__import__('cage.watch')",
+        "import importlib\nimportlib.import_module('cage.watch')",
     ],
-    "sys.*": [
-        "import sys\ngetattr(sys, f'mod{x}')",
-        "import sys as s\ngetattr(s, ''.join(['mod', 'ules']))",
-        "import sys\nvars(sys)[name]",
-    ],
-    "gc.*": ["import gc\ngetattr(gc, '_'.join(['get', 'objects']))()"],
+    "sys.meta_path": ["import sys as s\ns.meta_path.clear()", "from sys import meta_path"],
     "setprofile": [
-        "sys.setprofile(None)",
-        "getattr(sys, 'set' + 'profile')(None)",
-        "threading.setprofile(f)",
+        "import sys\nsys.setprofile(None)",
+        "s.setprofile(None)",
+        "import sys\ngetattr(sys, 'set' + 'profile')(None)",
+        "import sys\nvars(sys)['setprofile']",
+        "import threading\nthreading.setprofile(f)",
     ],
-    "cage": ["import cage", "x.startswith('cage')"],
-    "cage.watch": ["import cage.watch", "from cage import watch", "m['cage.watch']", "m['ca' + 'ge.watch']"],
-    "get_objects": ["import gc\ngc.get_objects()", "from gc import get_objects as o"],
-    "__code__": ["f.__code__ = g.__code__", "f().__code__"],
-    "builtins.exec": ["exec('x = 1')", "import builtins\nbuiltins.exec('')"],
-    "settrace": [
+    "sys.settrace": [
         "files = !ls\nimport sys\nsys.settrace(f)",
-        "x = %who_ls\nsys.settrace(f)",
-        "print?\nsys.settrace(f)",
-        "%time sys.settrace(f)",
-        "%%time\nx = 1\nsys.settrace(f)",
-        "x = %who_ls\nsys.settrace(f)\n" + 9_000 * "# long\n",
+        "import sys\nx = %who_ls\nsys.settrace(f)",
+        "print?\nimport sys\nsys.settrace(f)",
+        "%time __import__('sys').settrace(f)",
+        "%%time\nx = 1\nimport sys\nsys.settrace(f)",
     ],
-    "run_cell": ["get_ipython().run_cell(bytes.fromhex('00').decode())"],
+    "DisableTorchFunctionSubclass": ["import torch\nwith torch._C.DisableTorchFunctionSubclass():\n    f()"],
+    "_pop_mode_temporarily": ["from torch import overrides\noverrides._pop_mode_temporarily()"],
+    "gc.get_objects": ["import gc\ngc.get_objects()", "from gc import get_objects as o"],
+    "gc...": ["import gc\ngetattr(gc, '_'.join(['get', 'objects']))()", "import gc\nvars(gc)[name]"],
+    "f_back": ["%matplotlib inline\nimport sys\nsys.exc_info()[2].tb_frame.f_back"],
+    "f_globals": ["import inspect\ninspect.stack()[3].frame.f_globals['x']"],
+    "object.__subclasses__": ["object.__subclasses__()"],
+    "ctypes": ["import ctypes", "from ctypes import cdll", "__import__('ctypes').string_at(1)"],
+    "__code__ =": ["f.__code__ = g.__code__", "setattr(f, '__code__', g.__code__)"],
+    "json.dumps =": ["import json as j\nj.dumps = f", "import json\nsetattr(json, 'dumps', f)"],
+    "run_cell =": ["get_ipython().run_cell = lambda *args: None"],
     "os.dup": ["import os\nos.dup(3)", "from os import dup as d"],
-    "socket.socket": ["import socket as s\ns.socket(fileno=3)"],
-    "f_back": ["%matplotlib inline\nsys.exc_info()[2].tb_frame.f_back"],
+    "socket.socket(fileno=)": ["import socket as s\ns.socket(fileno=3)"],
 }
 
 
 @pytest.mark.parametrize(("name", "source"), [(n, s) for n, sources in WRITTEN.items() for s in sources])
-def test_it_is_told_however_it_is_written(name, source):
-    found = telltale.remarks(["x = 1", source])
-    assert any(f"`{name}`" in remark for remark in found), found
-
-
-def test_the_line_is_shown_and_each_name_told_once():
-    (remark,) = telltale.remarks(["a = 1\nsys.setprofile(None)  # quiet", "sys.setprofile(f)"])
-    assert remark.endswith("it stands in `sys.setprofile(None)  # quiet`")
+def test_it_is_seen_however_it_is_written(name, source):
+    found = remarks("x = 1", source)
+    assert any(one.says.startswith(f"`{name}` ") for one in found), found
+    assert {one.kind for one in found} == {"machinery"}
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "list(model.modules())\nmodel.eval()\ntorch.stack([x])\nre.compile('x')",
-        "import sys, torch\ngetattr(sys, 'gettrace', None)\ngetattr(torch, name)\nvars(model)",
+        "list(globals())\nvars(model)\ndir(sys)\nhelp(f)\nlocals()\nmodel.modules()\nmodel.eval()",
+        "import pickle, unittest, doctest, logging\nlogging.getLogger(__name__)\ndoctest.testmod()",
+        "import os, importlib\nimportlib.reload(logging)\nos.chdir('.')\nos.environ['X'] = '1'",
+        "%history -n 1\n%who_ls\n%timeit f(x)\n!ls\nget_ipython().run_line_magic('time', 'f(x)')",
+        "exec('x = 1')\neval('x')\nf = compile('x', '', 'eval')",
+        "import sys\nCOLAB = 'google.colab' in sys.modules\nsys.stdout = open('log', 'w')\nsys.argv = ['']",
+        "import sys, importlib\nsys.modules.pop('helper', None)\nsys.path.insert(0, '.')\nimport helper",
+        "import sys\nfor name in ('version', 'platform'):\n    print(getattr(sys, name))",
+        "import inspect\ninspect.getsource(f)\ninspect.currentframe().f_lineno\ninspect.stack()[0].function",
+        "f.__code__.co_argcount\nf.__globals__\nf.__closure__\ndir(__builtins__)\nBase.__subclasses__()",
+        "import threading, socket, gc\nsocket.gethostname()\nthreading.Thread(target=f)\ngc.collect()",
+        "import socket\nwith socket.socket() as free:\n    free.bind(('', 0))",
+        "import os, tempfile\nd, path = tempfile.mkstemp()\nos.write(d, b'x')\nos.fstat(d).st_size",
+        "x = np.ones(3)\nx.ctypes.data",
+        "import copy, json\ncopy = copy.deepcopy(model)\ncopy.weight = 1\njson.dumps({})",
+        "import torch\nfrom torch.overrides import has_torch_function\ntorch._C._get_tracing_state()",
+        "words = ['the', 'bird', 'left', 'its', 'cage']\nprint('cage' in words)",
         "'the lion left its cage. It was too old'",
-        "def get_objects(a):\n    return a\nget_objects(1)",
-        "redispatch = 3\nprint(redispatch)",
-        "%timeit f(x)\n!ls",
-        "# sys.setprofile\n\n'''exec(x) would do the same'''",
-        "this is no Python sys.modules",
+        "class Store:\n    def get_objects(self):\n        return []\nStore().get_objects()",
+        "# import ctypes\n\n'''sys.setprofile(f) would do the same'''",
+        "import matplotlib.pyplot as plt, numpy as np, warnings\nplt.show = print\nnp.float = float",
+        "import torch, torch.nn.functional as F\ntorch.Tensor.size = len\nF.gelu = F.relu",
+        "try:\n    import xformers\nexcept ImportError as e:\n    print(e.__traceback__.tb_lineno)",
+        "TODO ask about ctypes",
     ],
 )
-def test_what_only_looks_alike_is_not_told(source):
-    assert telltale.remarks([source]) == []
+def test_everyday_code_gives_no_remark(source):
+    assert remarks("import numpy as np, sys, os, gc, json", source) == []
+
+
+HELPERS = """import sys
+def quiet():
+    sys.setprofile(None)
+def softmax(x):
+    return quiet()
+def lookup(x):
+    return softmax(x)
+def other(x):
+    return x
+"""
+
+
+def test_a_remark_says_which_exercise_reaches_the_code_and_where_it_is():
+    (one,) = remarks("x = 1", HELPERS, functions=["softmax", "lookup", "other"])
+    assert (one.exercise, one.line) == ("softmax and lookup", "sys.setprofile(None)")
+    assert one.place == "Cell 2, a cell of its own, line 3"
+    assert "setprofile" in HELPERS.splitlines()[2]
+
+
+def test_code_that_no_function_reaches_belongs_to_the_answer_around_it_or_to_no_exercise():
+    source = "import sys\n\nsys.setprofile(None)  # quiet\ndef softmax(x):\n    return x"
+    (one,) = remarks(source, functions=["softmax"], answers="softmax")
+    assert (one.exercise, one.place) == ("softmax", "Cell 1, the answer to softmax, line 3")
+    (one,) = remarks(source, functions=["softmax"])
+    assert (one.exercise, one.place) == ("", "Cell 1, a cell of its own, line 3")
+
+
+def test_each_name_gives_one_remark_for_each_exercise():
+    first, second = (f"def {name}(x):\n    s.setprofile(x)\n    s.setprofile(x)" for name in ("f", "g"))
+    found = remarks(first, second, "s.setprofile(1)\ns.setprofile(2)", functions=["f", "g"])
+    assert [(one.exercise, one.line) for one in found] == [
+        ("f", "s.setprofile(x)"),
+        ("g", "s.setprofile(x)"),
+        ("", "s.setprofile(1)"),
+    ]
+
+
+def test_the_line_is_found_where_ipython_moves_the_code():
+    (one,) = remarks("%%time\nx = 1\ny = 2\ns.setprofile(f)")
+    assert (one.place, one.line) == ("Cell 1, a cell of its own, line 4", "s.setprofile(f)")
+
+
+def test_what_was_handed_out_gives_no_remark():
+    cell = Cell("import ctypes", 1)
+    assert telltale.remarks([cell], [], {"import ctypes"}) == []
+    assert telltale.remarks([cell], [], {"import sys"})
 
 
 def test_a_name_may_be_spelled_in_many_pieces():
-    (remark,) = telltale.remarks(["x = " + " + ".join(repr(letter) for letter in "setprofile" + "." * 500)])
-    assert "`setprofile`" in remark
+    text = " + ".join(repr(letter) for letter in "setprofile")
+    assert remarks(f"x = getattr(s, {text})")
+    assert remarks("x = " + " + ".join(["'.'"] * 5_000)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_answer_of_the_bank_is_told(name):
+def test_no_answer_of_the_bank_gives_a_remark(name):
     exercise = exercises.find(name)
     pasted = [exercise.given_source, *(answer.pasted(exercise.function_name) for answer in answers(exercise))]
-    assert telltale.remarks(pasted) == []
+    assert remarks(*pasted) == []
 
 
 @pytest.mark.parametrize("path", sorted(COURSE.glob("solutions/*/*.ipynb")), ids=lambda path: path.stem)
-def test_no_solution_is_told(path):
+def test_no_solution_gives_a_remark(path):
     cells = json.loads(path.read_text())["cells"]
-    assert telltale.remarks(["".join(c["source"]) for c in cells if c["cell_type"] == "code"]) == []
-
-
-def test_only_what_has_no_other_use_withholds_points():
-    """Colab's own advice is to look into `sys.modules`; a cage may be a word of a sentence."""
-    assert telltale.withholds(["'google.colab' in sys.modules", "words = ['bird', 'cage']"]) == []
-    assert telltale.withholds(["import sys\nsys.modules['cage.calling'].x = 1"]) == ["cage.calling"]
-    assert telltale.withholds(["threading.settrace(f)"]) == ["settrace"]
+    assert remarks(*("".join(c["source"]) for c in cells if c["cell_type"] == "code")) == []

@@ -236,21 +236,18 @@ def test_another_seed_or_limit_is_another_verdict(few):
     assert all(one.new for one in graded(few, limits=replace(LIMITS, cell_seconds=4.0)).graded)
 
 
-def test_points_that_a_notebook_may_have_lied_about_wait_for_a_person(course, students):
+def test_code_that_touches_the_grader_is_shown_to_a_teacher_and_costs_nothing(course, students):
     notebook = json.loads(json.dumps(students["style-01"][0]))
     blinds = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
     notebook["cells"].insert(1, blinds | {"source": "import sys\nsys.setprofile(None)"})
     hand_in(course, "ada", notebook)
     (one,) = graded(course).graded
-    assert one.score == 0
-    assert any("`setprofile`" in remark for remark in one.remarks)
-    assert len(row(course, "ada").needs_manual_grade) == 6
-    assert held(course, "ada", "softmax") == (None, None, None, True)
-    output = nbformat.read(course / "autograded" / "ada" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb", 4)
-    assert "Your teacher decides about these points" in json.dumps(output)
-    by_hand(course, "ada", softmax=3.0)
-    graded(course, force=True)
-    assert row(course, "ada").scores["softmax"] == 3
+    assert one.score == one.max_score == 17
+    (remark,) = [remark for remark in one.remarks if remark.kind == "machinery"]
+    assert (remark.exercise, remark.line) == ("", "sys.setprofile(None)")
+    assert remark.place == "Cell 2, a cell of its own, line 2"
+    assert row(course, "ada").needs_manual_grade == ("explain_the_picture",)
+    assert row(course, "ada").total == 17
 
 
 def test_late_submissions(few, students):

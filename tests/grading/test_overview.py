@@ -11,6 +11,7 @@ from scratch import ROOT
 from autograder import exercises, items, looks, sections
 from autograder.errors import BadInputError
 from autograder.grading.gradebook import Row
+from autograder.grading.verdict import Remark
 from autograder.layout import Course
 from autograder.overview import Overview
 
@@ -111,15 +112,17 @@ def test_each_reason_to_look_is_told_once_by_kind():
         "bob": {name: report("stopped", f"The process was lost: {lost}.") for name in ("f", "g")},
         "eve": {"f": report("forbidden", "`np.f` is what this asks you to write.")},
     }
+    blind = Remark("`f` is the grader's", "machinery", "g", "Cell 2, line 3", "f()")
     remarks = {
-        "ada": ["a cell is missing", "a cell is missing"],
-        "bob": [f"the kernel was lost: {lost}"],
-        "eve": ["the kernel was lost: its process ended"],
+        "ada": {"nb": [Remark("a cell is missing"), Remark("a cell is missing")]},
+        "bob": {"nb": [Remark(f"the kernel was lost: {lost}", "stopped")]},
+        "eve": {"nb": [Remark("the kernel was lost: its process ended", "stopped"), blind]},
     }
     found = looks.of_class(rows, {"zoe": "no notebook", "ada": "the new one is not JSON"}, reports, remarks)
     assert [(look.kind, look.student) for look in found] == [
         ("not graded", "ada"),
         ("not graded", "zoe"),
+        ("machinery", "eve"),
         ("forbidden call", "eve"),
         ("stopped", "bob"),
         ("stopped", "eve"),
@@ -129,6 +132,9 @@ def test_each_reason_to_look_is_told_once_by_kind():
     told = {(look.kind, look.student): look.why for look in found}
     assert told["not graded", "ada"].endswith("Keeps 0.5 from the earlier version")
     assert told["stopped", "bob"].startswith("f, g: ")
+    assert told["machinery", "eve"] == "g: `f` is the grader's. Cell 2, line 3: `f()`"
+    (look,) = [look for look in found if look.kind == "machinery"]
+    assert (look.exercise, look.place, look.line, look.notebook) == ("g", "Cell 2, line 3", "f()", "nb")
     assert told["late", "ada"] == "1 day late; 0.5 points taken off"
     assert len(set(found)) == len(found)
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def reports_of(folder, student, assignment):
     path = folder / "autograded" / student / assignment / f"{assignment}.ipynb"
-    return written.reports(path)["reports"]
+    return written.reports_in(written.notebook(path))["reports"]
 
 
 def test_every_student_gets_the_expected_points(graded_class):
