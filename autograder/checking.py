@@ -252,7 +252,7 @@ class Examination:
         """Finds the smallest case of a mistake that was made, since it will be made again."""
         for answer in self.exercise.misconceptions:
             for one, _ in self.drawn:
-                if answer.name == mistake and one.says == criterion and one.shrinks:
+                if answer.name in mistake.split(" or ") and one.says == criterion and one.shrinks:
                     self.smallest(answer, one)
 
     def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:

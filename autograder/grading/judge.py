@@ -284,7 +284,7 @@ def judge_exercise(
     try:
         found = forbidden.find(sources, exercise.function_name, calls)
     except RecursionError:
-        note = "Your cells are nested more deeply than can be read. Write it with fewer brackets or branches."
+        note = "Your code is nested more deeply than can be read. Write it with fewer brackets or branches."
         return Report.without_points(exercise, "stopped", note)
     if found:
         return Report.without_points(exercise, "forbidden", forbidden.told(found), forbidden=found)
@@ -294,7 +294,7 @@ def judge_exercise(
     if report.status == "missing":
         return Report.without_points(exercise, "missing", f"{report.note} {troubles[-1]}")
     if report.failures and "NameError" in report.failures[0].fault:
-        return dataclasses.replace(report, note=f"{report.failures[0].sentence}. {troubles[-1]}")
+        return dataclasses.replace(report, note=troubles[-1])
     return report
 
 
