@@ -8,8 +8,9 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from autograder.terminal import escape
 
 if TYPE_CHECKING:
     from autograder.grading.batch import Batch, Change
@@ -135,6 +136,7 @@ def proof(proof: Proof, out: Console) -> None:
                 for e in mistakes
                 if e.as_it_should and not e.diagnosed
             ),
+            *(f"{e.name} has points that do not fit its gravity" for e in mistakes if not e.weighed),
             *(f"{e.name} does not pass" for e in styles if not e.as_it_should),
         ]
         table.add_row(

@@ -14,7 +14,7 @@ from typing import Any
 
 from autograder import exercises
 from autograder.checking import Examination
-from autograder.exercise import Exercise
+from autograder.exercise import Answer, Exercise
 from autograder.grading import cages
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import Task, file_task, notebook_task
@@ -32,7 +32,7 @@ HIDDEN_SEED = 1405006
 class Entry:
     """One answer of the bank, examined under several seeds: it counts only if it is right under each.
 
-    ``fails`` has a mark for each criterion of the exercise, in order: whether the answer fails it under the
+    ``weighed`` says whether its points follow from its gravity: see `points_fit`. ``fails`` has a mark for each criterion of the exercise, in order: whether the answer fails it under the
     first seed. It is the answer's row in the kill matrix.
     """
 
@@ -42,6 +42,7 @@ class Entry:
     as_it_should: bool
     diagnosed: bool
     told: tuple[str | None, ...]
+    weighed: bool = True
     says: str = ""
     fails: tuple[bool, ...] = ()
 
@@ -85,7 +86,8 @@ class Proof:
     def holds(self) -> bool:
         told = all(entry.told_by_name for entry in self.misconceptions)
         answers = all(entry.as_it_should for entry in self.entries)
-        return told and answers and all(notebook.as_it_should for notebook in self.notebooks)
+        weighed = all(entry.weighed for entry in self.misconceptions)
+        return told and answers and weighed and all(notebook.as_it_should for notebook in self.notebooks)
 
     def as_dict(self) -> dict[str, Any]:
         """The proof in figures."""
@@ -184,6 +186,12 @@ def _only_report(key: str, verdict: Verdict) -> Report:
     return cell.report
 
 
+def points_fit(answer: Answer, report: Report) -> bool:
+    """Whether a slip keeps more than half of the points, and a useless answer less."""
+    share = report.score / report.max_score
+    return share > 0.5 if answer.gravity == "slip" else share < 0.5 or answer.gravity != "useless"
+
+
 def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
     """What became of the bank of one exercise, from the reports on its answers under each seed."""
     for answer, *own in zip(exercise.answers, *reports, strict=True):
@@ -195,6 +203,7 @@ def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
             as_it_should=all(report.passed != wrong for report in own),
             diagnosed=wrong and all(report.diagnosis == answer.name for report in own),
             told=tuple(report.diagnosis for report in own),
+            weighed=all(points_fit(answer, report) for report in own),
             says=answer.says,
             fails=tuple(criterion.failure is not None for criterion in own[0].criteria),
         )

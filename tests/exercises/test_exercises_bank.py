@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from exercise_bank import EACH, PUBLIC_SEED, SAMPLE, SEEDS, reports, toy
 
-from autograder import exercises
+from autograder import exercises, verify
 from autograder.cage import calling
 from autograder.checking import Examination, examine, local
 
@@ -24,6 +24,11 @@ class TestBank:
             assert not report.passed, f"{mistake.name} passes:\n{report}"
             assert report.diagnosis == mistake.name, f"{mistake.name} is taken for {report.diagnosis}"
             assert report.message == mistake.says
+
+    def test_points_follow_the_gravity_of_a_mistake(self, name, seed):
+        for mistake in exercises.find(name).misconceptions:
+            report = reports(name, seed)[mistake.name]
+            assert verify.points_fit(mistake, report), f"{mistake.name} is a {mistake.gravity}:\n{report}"
 
     def test_every_style_gets_full_points(self, name, seed):
         found = reports(name, seed)
