@@ -32,8 +32,9 @@ HIDDEN_SEED = 1405006
 class Entry:
     """One answer of the bank, examined under several seeds: it counts only if it is right under each.
 
-    ``weighed`` says whether its points follow from its gravity: see `points_fit`. ``fails`` has a mark for each criterion of the exercise, in order: whether the answer fails it under the
-    first seed. It is the answer's row in the kill matrix.
+    ``weighed`` says whether its points follow from its gravity; see `points_fit`. ``fails`` has a mark for
+    each criterion of the exercise, in order: whether the answer fails it under the first seed. It is the
+    answer's row in the kill matrix.
     """
 
     exercise: str
