@@ -2,6 +2,8 @@
 
 from importlib.resources import files
 
+from autograder.formgrader import escape_names
+
 c = get_config()
 
 c.CourseDirectory.course_id = "transformers_from_first_principles"
@@ -44,6 +46,10 @@ c.HTMLExporter.filters = {
     "clean_html": "autograder.safe_html.clean",
     "highlight_code": "autograder.safe_html.highlight_code",
 }
+
+# Formgrader shows names as text, also those that an older gradebook holds.
+escape_names()
+c.HTMLExporter.preprocessors = ["autograder.safe_html.EscapeNames"]
 
 # Formgrader asks no other host for a script that draws formulas: they are MathML already.
 c.HTMLExporter.extra_template_basedirs.prepend([str(files("autograder") / "templates")])

@@ -19,6 +19,8 @@ from bleach.html5lib_shim import Filter
 from jinja2 import pass_context
 from nbconvert.filters.highlight import Highlight2HTML
 from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
+from nbconvert.preprocessors import Preprocessor
+from nbformat import NotebookNode
 
 from autograder.grading.matching import without_pictures
 from autograder.visible import visible
@@ -103,6 +105,15 @@ _MARK = re.compile("\ue000(\\d+)\ue001")
 def _filled_in(text: str, formulas: list[str]) -> str:
     """The text with a formula for each mark, and none for a mark that was made up."""
     return _MARK.sub(lambda found: "".join(formulas[int(found[1]) :][:1]), text)
+
+
+class EscapeNames(Preprocessor):
+    """Escapes the names that formgrader shows around a submission."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        if "submission_id" in resources:
+            resources |= {name: escape(v) for name, v in resources.items() if isinstance(v, str)}
+        return nb, resources
 
 
 @pass_context

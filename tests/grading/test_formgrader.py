@@ -7,12 +7,13 @@ import os
 import secrets
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
 from contextlib import contextmanager
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from bs4 import BeautifulSoup
@@ -21,6 +22,7 @@ from scratch import ASSIGNMENT, graded, hand_in, in_process
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 WRITTEN = "explain_the_picture"
+COURSE_ID = "transformers_from_first_principles"
 NO_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
@@ -142,6 +144,77 @@ def test_points_comment_and_extra_credit_given_in_the_browser(course, students, 
     graded(course)
     text = shows(course, points, to_be_read="yes")
     assert "given by hand for an earlier version" in text
+
+
+NAMES = (
+    'q";owned=1;"',
+    "<img src=x onerror=owned=1>",
+    "';owned=1;'",
+    "&quot;;owned=1;&quot;",
+    "{{ owned }}",
+    'tail\\";owned=1;',
+)
+"""What an older gradebook may hold as a student's id, a first name or an assignment."""
+
+
+@pytest.fixture
+def older(course, students):
+    """A course graded before there was a rule for names."""
+    path = hand_in(course, "ada", students["style-01"][0])
+    for number in range(1, len(NAMES)):
+        hand_in(course, f"ada{number}", path.read_bytes())
+    graded(course)
+    with contextlib.closing(sqlite3.connect(course / "gradebook.db")) as db, db:
+        for number, name in enumerate(NAMES):
+            before = f"ada{number or ''}"
+            db.execute("UPDATE student SET id = ?, first_name = ? WHERE id = ?", (name, name, before))
+            db.execute("UPDATE submitted_assignment SET student_id = ? WHERE student_id = ?", (name, before))
+            db.execute(
+                "INSERT INTO assignment (id, name, course_id) VALUES (?, ?, ?)", (name, name, COURSE_ID)
+            )
+            for folder in ("submitted", "autograded"):
+                (course / folder / before).rename(course / folder / name)
+        submissions = [row[0] for row in db.execute("SELECT id FROM submitted_notebook")]
+    return course, submissions
+
+
+def test_no_name_of_an_older_gradebook_runs_as_a_script(older, page, tmp_path):
+    course, submissions = older
+    home = tmp_path / "home"
+    home.mkdir()
+    names = [quote(name, safe="") for name in NAMES]
+    pages = [
+        "manage_assignments",
+        "manage_students",
+        "gradebook",
+        f"gradebook/{ASSIGNMENT}/{ASSIGNMENT}",
+        f"manage_submissions/{ASSIGNMENT}",
+        *(f"gradebook/{name}" for name in names),
+        *(f"gradebook/{name}/{name}" for name in names),
+        *(f"manage_submissions/{name}" for name in names),
+        *(f"manage_students/{name}" for name in names),
+        *(f"manage_students/{name}/{ASSIGNMENT}" for name in names),
+        *(f"submissions/{submission}/" for submission in submissions),
+        "api/students",
+        f"api/submissions/{ASSIGNMENT}",
+    ]
+    shown = {}
+    with formgrader(course, home) as (address, token):
+        page.goto(f"{address}/formgrader/?token={token}")
+        for where in pages:
+            page.goto(f"{address}/formgrader/{where}", wait_until="networkidle")
+            assert page.evaluate("typeof owned") == "undefined", where
+            shown[where] = page.locator("body").text_content()
+    assert page.errors == []
+    for name, quoted in zip(NAMES, names, strict=True):
+        assert name in shown["manage_students"]
+        assert name in shown[f"manage_students/{quoted}"]
+        if "\\" not in name:  # which browsers take for a slash: that page's script finds no such student
+            assert ASSIGNMENT in shown[f"manage_students/{quoted}"].split(name)[-1]
+        assert name in shown[f"manage_students/{quoted}/{ASSIGNMENT}"]
+        assert name in shown[f"gradebook/{quoted}"]
+    for submission in submissions:
+        assert any(name in shown[f"submissions/{submission}/"] for name in NAMES)
 
 
 def shows(course, points, to_be_read):
