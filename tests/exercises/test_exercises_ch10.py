@@ -12,11 +12,11 @@ from torch import nn
 from autograder import exercises
 from autograder.checking import local
 from autograder.exercise import Outcome
-from autograder.exercises.ch10_capstone.facts import FACTS, Model
+from autograder.exercises.ch10_capstone.facts import Model
 from autograder.exercises.ch10_capstone.find_coreference_head import EXERCISE as FIND
 from autograder.exercises.ch10_capstone.given import Block
 from autograder.exercises.ch10_capstone.lesson import lesson, texts
-from autograder.exercises.ch10_capstone.TinyGPT import BOUND, two_models
+from autograder.exercises.ch10_capstone.TinyGPT import BOUND, KNOWN, two_models
 from tfcore.data import VOCABULARY
 
 GPT, HEAD = "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head"
@@ -142,7 +142,7 @@ def test_facts_leave_the_state_of_torch_as_it_was():
     expected = torch.rand(3)
     torch.manual_seed(5)
     for fact in ("logits", "sees", "start"):
-        FACTS[fact](Model(local(gpt()), INIT, ""), TEXT)
+        KNOWN[fact](Model(local(gpt()), INIT, ""), TEXT)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -186,7 +186,7 @@ def test_what_decides_about_attention_is_found(scores, chosen):
         for case in two_models(np.random.default_rng(seed)):
             init, text = case.args
             init = init | {"d_model": max(8, init["d_model"])}
-            assert FACTS["choice"](Model(local(model), init, ""), text) == chosen
+            assert KNOWN["choice"](Model(local(model), init, ""), text) == chosen
 
 
 class Table(nn.Module):
@@ -217,7 +217,7 @@ def test_a_table_of_groups_of_words_has_the_points_of_an_embedding():
     report = report_on(GPT, Table)
     earned = [criterion.says for criterion in report.criteria if criterion.earned]
     assert "it learns, and does not cheat" not in earned
-    assert report.score == 5
+    assert report.score < 3
 
 
 FORGED = {
@@ -240,8 +240,8 @@ def test_what_is_made_up_does_not_pass_for_a_fact(question, forged, fact):
         found = {name: forged(answer) for name, answer in values}
         return Outcome(found if isinstance(value, dict) else list(found.values()))
 
-    expected = FACTS[fact](Model(honest, INIT, ""), TEXT)
-    assert FACTS[fact](Model(lying, INIT, ""), TEXT) != expected
+    expected = KNOWN[fact](Model(honest, INIT, ""), TEXT)
+    assert KNOWN[fact](Model(lying, INIT, ""), TEXT) != expected
 
 
 WRONG_GPT = {

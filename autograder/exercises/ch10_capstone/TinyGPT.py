@@ -16,16 +16,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Lent, Measure, Outcome, Test, Trial
 from autograder.exercises.ch10_capstone import given
 from autograder.exercises.ch10_capstone.facts import FACTS, Model, Refused
 from autograder.exercises.ch10_capstone.given import Block
 from autograder.exercises.ch10_capstone.lesson import SIZES, lesson
+from autograder.exercises.ch10_capstone.parts import PARTS, unused
 from autograder.exercises.draw import sizes
+from autograder.exercises.laws import on_any_device
 from tfcore.models import Decoder
 from tfcore.models.presets import gpt2
 
 Cases = Callable[[np.random.Generator], Iterable[Case]]
+
+KNOWN = FACTS | PARTS
 
 BOUND = 1.2
 """Nats per token: out of reach for a model that knows which word comes after which, and nothing else."""
@@ -69,6 +74,13 @@ def any_length(rng: np.random.Generator) -> Iterator[Case]:
     init = {"vocab_size": 19, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 9}
     for says, T in (("a single token", 1), ("as long as it gets, max_len = 9", 9)):
         yield Case(says, (init, tokens(rng, 2, T, 19)), probe="asked")
+    yield Case("tokens that are not contiguous", (init, strided(tokens(rng, 3, 7, 19))), probe="asked")
+
+
+def elsewhere(rng: np.random.Generator) -> Iterator[Case]:
+    for case in two_models(rng):
+        init, text = case.args
+        yield Case(case.says, (init, {}, text), probe="module_elsewhere")
 
 
 def lessons(rng: np.random.Generator) -> Iterator[Case]:
@@ -76,19 +88,22 @@ def lessons(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def found(*names: str) -> Measure:
-    """The facts of these names about a case's model, found from its answers; see `facts`."""
+    """The facts of these names about a case's model, found from its answers; see `facts` and `parts`.
+
+    Of a model that returns no logits, or others each time, nothing else is said: what moves then is no fact.
+    """
 
     def measure(call: Callable[[Case], Outcome], case: Case) -> Outcome:
         init, text = case.args
         model = Model(call, init, case.says)
         try:
-            return Outcome({name: FACTS[name](model, text) for name in names})
+            for name, right in READABLE.items():
+                if (fact := KNOWN[name](model, text)) != right:
+                    return Outcome(error="Unfit", message=PLAIN[name].format(fact))
+            facts = {name: KNOWN[name](model, text) for name in names}
+            return Outcome(facts, message=unused(model) if "use" in names else "")
         except Refused as refused:
             return refused.outcome
-        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-            if (form := FACTS["logits"](model, text)) == "logits":
-                raise
-            return Outcome(error="Unfit", message=PLAIN["logits"].format(form))
 
     return measure
 
@@ -122,28 +137,49 @@ def examined(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 PLAIN = {
-    "logits": "what comes back should be logits, (B, T, vocab_size); it is {}",
-    "repeats": "the same tokens get {} logits: nothing here is random, so leave out dropout",
-    "sees": "{}: a place sees itself and what came before, and nothing that comes",
-    "order": "exchange two earlier tokens, and the last logits stay as they were: the order {}",
+    "logits": "the model should return logits, (B, T, vocab_size); what it returns is {}",
+    "repeats": "the same tokens get other logits {}: nothing here is random, so leave out dropout",
+    "sees": "{}; a place should see itself and every place before it, and no later one",
+    "order": "exchange two earlier tokens, and the last logits do not change: the order {}",
     "choice": "the last place reads {}: softmax of its query times their keys should choose among them",
     "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not meet",
     "layers": "another layer adds {}; each layer needs an attention and a feed-forward network of its own",
     "heads": "one head or several give the same logits: num_heads is not used",
+    "width": "the feed-forward network is {} as the stream: no matrix of a layer has 4 * d_model rows",
+    "places": "the number of learned positions is {}: give them max_len rows, one for each place",
     "residual": "with every matrix inside the layers at zero a token {}; a sublayer adds: x = x + ...",
-    "gradient": "the loss reaches {} of the parameters; one that it does not reach cannot learn",
+    "gradient": "the loss reaches {} of the parameters; a parameter that it does not reach cannot learn",
+    "use": "{} takes part, and the rest does nothing. Are queries, keys and values each used once?",
+    "norms": (
+        "make the stream 10 times as large, and what the layers add to it {}; it should stay as it is: norm "
+        "the stream over its last axis, mean and spread, before each sublayer"
+    ),
+    "last_norm": (
+        "the stream that the head reads is {}: the logits grow with every layer. Norm it once more, "
+        "before the head"
+    ),
     "start": "before training, the loss is {}: the first logits are too large. Start the embedding small",
 }
 """What a fact that is not as it should be means."""
 
 
-NEEDED = {"sees": "itself and the past", "order": "matters", "choice": "what query and key choose"}
+READABLE = {"logits": "logits", "repeats": "the same"}
+"""What a model must be like to be asked about anything else."""
+NEEDED = {
+    "sees": "itself and the past",
+    "order": "matters",
+    "choice": "what query and key choose",
+    "batch": "kept apart",
+    "residual": "comes through",
+    "norms": "stays as it is",
+}
 """What a model must be like to be taught."""
 
 
 def plainly(trial: Trial) -> str | None:
     """The first fact that is not the reference's, in words."""
-    return _first(trial.value, trial.expected)
+    said, idle = _first(trial.value, trial.expected), trial.outcome.message
+    return f"{said} (No gradient reaches {idle}.)" if said and idle else said
 
 
 def _first(facts: dict[str, Any], wanted: dict[str, Any]) -> str | None:
@@ -180,7 +216,7 @@ def learns(trial: Trial) -> str | None:
 
 
 def told(says: str, points: float, *facts: str, of: Cases = two_models, test: Test = plainly) -> Criterion:
-    """A criterion on which facts decide."""
+    """A criterion on which facts decide; without any, all that a model must be like to be asked."""
     return Criterion(says, points, of, test=test, measure=found(*facts))
 
 
@@ -190,16 +226,18 @@ EXERCISE = Exercise(
     goal="Write a language model: logits (B, T, vocab_size) for tokens (B, T), with a tied embedding.",
     reference=TinyGPT,
     criteria=(
-        told("logits for every place, at any length", 2, "logits", "repeats", of=any_length),
-        told("a place sees itself and what came before", 2, "sees"),
-        told("the order of the words matters", 1, "order"),
-        told("the words decide what a place reads", 1.5, "choice"),
-        told("sequences of a batch are kept apart", 0.5, "batch"),
-        told("one embedding reads tokens and writes logits", 1, "embedding", test=one_matrix),
-        told("as many layers and heads as asked for", 0.5, "layers", "heads"),
-        told("a stream that layers add to", 1, "residual", "gradient"),
-        told("it starts near the loss of a guess", 0.5, "start"),
-        Criterion("it learns, and does not cheat", 2, lessons, test=learns, measure=examined),
+        told("logits for every place, at any length", 0.25, of=any_length),
+        told("a place sees itself and what came before", 1, "sees"),
+        told("the order of the words matters", 0.75, "order"),
+        told("the words decide what a place reads", 0.75, "choice"),
+        told("sequences of a batch are kept apart", 0.75, "batch"),
+        told("one embedding reads tokens and writes logits", 0.5, "embedding", test=one_matrix),
+        told("layers, heads, widths and places as asked for", 0.5, "layers", "heads", "width", "places"),
+        told("a stream that layers add to, with all their parameters", 0.75, "residual", "gradient", "use"),
+        told("the stream is normed before each sublayer and before the head", 0.75, "norms", "last_norm"),
+        told("it starts near the loss of a guess", 0.25, "start"),
+        Criterion("works on any device", 0.25, elsewhere, test=on_any_device),
+        Criterion("it learns, and does not cheat", 5.5, lessons, test=learns, measure=examined),
     ),
     given=given,
     forbidden=(
@@ -214,8 +252,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You give the blocks no mask, so that every place sees the whole text, the answer too. Pass a "
-    "causal mask: torch.ones(T, T, dtype=torch.bool).tril()."
+    "A place reads words that come after it: every place sees the whole text, the answer too. Give every "
+    "block a causal mask, torch.ones(T, T, dtype=torch.bool).tril().",
+    gravity="useless",
 )
 class no_mask(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -236,8 +275,9 @@ class no_mask(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your mask is upside down: a place sees what comes and not what came. True means may attend, so "
-    "keep the lower triangle, tril."
+    "Every place sees the words after it and not those before it, so the mask is upside down. True means may "
+    "attend: keep the lower triangle, tril().",
+    gravity="useless",
 )
 class mask_upside_down(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -259,8 +299,9 @@ class mask_upside_down(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your mask leaves out the diagonal. The first token may then attend to nothing, and its softmax is "
-    "0/0. A token sees itself: tril() with its diagonal."
+    "The logits are NaN. The first token may attend to nothing, or is divided by 0: the softmax of a row in "
+    "which all is hidden is 0/0. Let a token see itself: tril(), with the diagonal.",
+    gravity="useless",
 )
 class mask_without_itself(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -282,8 +323,9 @@ class mask_without_itself(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your mask lets a place see the next token, which is the very one that it has to guess: tril(), not "
-    "tril(1)."
+    "A place sees the next token, which is the one that it should predict. Open the mask up to the diagonal "
+    "and no further: tril(), not tril(1).",
+    gravity="useless",
 )
 class one_token_too_many(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -305,8 +347,9 @@ class one_token_too_many(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You mask the first block alone. In every other block the future leaks back: pass the mask to each "
-    "of them."
+    "With one layer no place sees what comes after it; with two layers every place does. One of the blocks "
+    "works without the mask: pass it to each of them.",
+    gravity="useless",
 )
 class first_block_alone_masked(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -329,8 +372,9 @@ class first_block_alone_masked(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You add no positions, and attention does not know the order of its keys. Add "
-    "self.position.weight[:T] to the embedded tokens."
+    "The order of the earlier tokens changes nothing, since attention does not know the order of its keys. "
+    "Add self.position.weight[:T] to the embedded tokens.",
+    gravity="useless",
 )
 class no_positions(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -350,7 +394,7 @@ class no_positions(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You add all max_len positions, whatever the length of the text. Take the first T of them: "
+    "A text that is shorter than max_len fails. Take as many positions as the text has tokens: "
     "self.position.weight[:T]."
 )
 class positions_not_cut(nn.Module):
@@ -373,7 +417,9 @@ class positions_not_cut(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You add the position of the last token to all of them. Each place needs its own: rows 0 to T - 1."
+    "The order of the earlier tokens changes nothing, but the length of the text does: all places get the "
+    "position of the last one. Give each place its own row, 0 to T - 1.",
+    gravity="useless",
 )
 class one_position_for_all(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -395,8 +441,9 @@ class one_position_for_all(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your positions run along the batch: every sequence gets one number for all its places. They belong "
-    "to the time axis: self.position.weight[:T]."
+    "The order of the earlier tokens changes nothing, but the row of the batch does: the positions run along "
+    "the batch. They belong to the time axis: self.position.weight[:T] has the shape (T, d_model).",
+    gravity="useless",
 )
 class positions_along_the_batch(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -418,8 +465,9 @@ class positions_along_the_batch(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your head has a matrix of its own. Tied means that the logits are dot products with the "
-    "embedding's rows: x @ self.embedding.weight.T."
+    "There are two matrices with a row for each token. Tied means that one does both: the logits are dot "
+    "products with the embedding's rows, x @ self.embedding.weight.T.",
+    gravity="slip",
 )
 class untied(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -443,8 +491,10 @@ class untied(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You copy the embedding into the head. From the first step on they are two matrices again. Assign "
-    "the parameter itself, self.head.weight = self.embedding.weight, or use it in forward."
+    "There are two matrices with a row for each token, alike at first: from the first step of training on "
+    "they differ. Assign the parameter itself, self.head.weight = self.embedding.weight, or use it in "
+    "`forward`.",
+    gravity="slip",
 )
 class tied_by_a_copy(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -468,8 +518,8 @@ class tied_by_a_copy(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You detach the embedding in the head, so that the logits teach it nothing. Use "
-    "self.embedding.weight itself."
+    "The embedding learns nothing from the logits, though it writes them. Multiply by self.embedding.weight "
+    "itself, without `.detach()` or `.data`."
 )
 class head_cut_off(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -491,7 +541,9 @@ class head_cut_off(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You return the logits of the last place alone. Every place guesses its next token: (B, T, vocab_size)."
+    "You return the logits of the last place alone. Return those of every place, since each of them predicts "
+    "its next token: (B, T, vocab_size).",
+    gravity="slip",
 )
 class last_place_alone(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -513,8 +565,8 @@ class last_place_alone(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You return the hidden states. Logits have a number for each token of the vocabulary: multiply by "
-    "the embedding, transposed."
+    "You return a vector of d_model numbers for each place. Return a number for each token of the "
+    "vocabulary: multiply by the embedding, transposed."
 )
 class hidden_states(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -536,8 +588,9 @@ class hidden_states(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You return probabilities. Cross-entropy takes the softmax itself and wants logits: leave the "
-    "softmax out."
+    "You return probabilities. Return the logits, without the softmax: cross-entropy takes the softmax "
+    "itself.",
+    gravity="slip",
 )
 class probabilities(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -559,8 +612,9 @@ class probabilities(nn.Module):
 
 
 @EXERCISE.misconception(
-    "nn.Embedding starts with standard normal numbers. Used as the head, it makes logits as large as "
-    "sqrt(d_model), and the first loss is far above that of a guess: start it small, std=0.02."
+    "The first logits are as large as sqrt(d_model), so the first loss is far above that of a guess. "
+    "nn.Embedding starts with standard normal numbers: start it small, std=0.02.",
+    gravity="slip",
 )
 class large_embedding(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -581,8 +635,8 @@ class large_embedding(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You use the same block num_layers times. Each layer has parameters of its own: make a new Block "
-    "for each in the ModuleList."
+    "Another layer brings no parameters of its own, and still it changes the logits: one block is used again "
+    "and again. Make a new Block for each place in the ModuleList."
 )
 class one_block_again_and_again(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -603,7 +657,10 @@ class one_block_again_and_again(nn.Module):
         return self.norm(x) @ self.embedding.weight.T
 
 
-@EXERCISE.misconception("You make a single block, whatever num_layers says. Make num_layers of them.")
+@EXERCISE.misconception(
+    "The model is the same whatever num_layers is. Make num_layers blocks.",
+    gravity="slip",
+)
 class a_single_block(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__()
@@ -623,7 +680,10 @@ class a_single_block(nn.Module):
         return self.norm(x) @ self.embedding.weight.T
 
 
-@EXERCISE.misconception("You build the blocks with a single head. Pass num_heads on.")
+@EXERCISE.misconception(
+    "One head or several give the same logits. Pass num_heads on to each block.",
+    gravity="slip",
+)
 class heads_ignored(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__()
@@ -644,8 +704,8 @@ class heads_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your layers have attention and no feed-forward network. A block adds both to the stream: x = "
-    "block(x, mask)."
+    "A layer has too few parameters for attention and a feed-forward network. Give it both, and add both to "
+    "the stream: x = block(x, mask)."
 )
 class attention_alone(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -669,8 +729,9 @@ class attention_alone(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your sublayers replace the stream instead of adding to it. What a layer does not pass on is lost: "
-    "x = x + sublayer(norm(x))."
+    "With all matrices of the layers at zero nothing of the token is left: the sublayers replace the stream. "
+    "Add to it instead, x = x + sublayer(norm(x)).",
+    gravity="useless",
 )
 class stream_cut(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -693,8 +754,8 @@ class stream_cut(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Dropout is on, so that the same tokens get other logits each time. Nobody asked for it here: leave "
-    "it out."
+    "The same tokens get other logits each time. Leave out dropout: nothing here is random.",
+    gravity="slip",
 )
 class dropout(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -716,8 +777,9 @@ class dropout(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You exchange batch and time before the blocks, so that sequences of the batch attend to each "
-    "other. Keep (B, T, d_model)."
+    "The sequences of a batch attend to each other: batch and time have changed places. Keep (B, T, "
+    "d_model).",
+    gravity="useless",
 )
 class batch_for_time(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -738,8 +800,8 @@ class batch_for_time(nn.Module):
 
 
 @EXERCISE.misconception(
-    "A plain list hides the blocks from PyTorch: their parameters are not found, so they never learn. "
-    "Use nn.ModuleList."
+    "PyTorch finds no parameters of the layers, so they never learn. A plain list hides them: use "
+    "nn.ModuleList."
 )
 class blocks_in_a_list(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -761,8 +823,8 @@ class blocks_in_a_list(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Every place takes the plain mean of what came before. Attention weighs: softmax of query times key, so "
-    "that a place reads what it looks for."
+    "Every place takes the plain mean of what came before. Weigh it: the softmax of query times key lets a "
+    "place read what it looks for."
 )
 class plain_mean(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -790,8 +852,8 @@ class plain_mean(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your weights are learned for each pair of places and do not look at the words. The scores are queries "
-    "times keys, which both come from the words."
+    "What a place reads depends on the places alone, not on the words. Make the scores of queries times "
+    "keys, which both come from the words."
 )
 class weights_of_places(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -819,8 +881,8 @@ class weights_of_places(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Each word has one score, whoever asks. The score of a key depends on the query: q @ k.mT, a number for "
-    "each pair of places."
+    "The last place reads the same words, whatever the last word is. Let the score of a key depend on the "
+    "query: q @ k.mT, a number for each pair of places."
 )
 class keys_without_queries(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -846,6 +908,229 @@ class keys_without_queries(nn.Module):
             x = x + block.W_o(y.transpose(1, 2).flatten(-2))
             x = x + block.ffn(block.norm_ffn(x))
         return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Part of the matrix that makes queries, keys and values gets no gradient: one of the three is never "
+    "used. Weigh the values, weights @ v, with weights from queries and keys."
+)
+class values_are_keys(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            y = block.W_qkv(block.norm_attention(x)).unflatten(-1, (3, block.num_heads, -1))
+            q, k = y.permute(2, 0, 3, 1, 4)[:2]
+            scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+            x = x + block.W_o((scores.softmax(dim=-1) @ k).transpose(1, 2).flatten(-2))
+            x = x + block.ffn(block.norm_ffn(x))
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "The feed-forward network is not four times as wide as the stream. Give each block the hidden width 4 * "
+    "d_model.",
+    gravity="slip",
+)
+class feed_forward_as_wide_as_the_stream(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "The learned positions have more rows than max_len says, so some are never read. Make one for each "
+    "place: nn.Embedding(max_len, d_model).",
+    gravity="slip",
+)
+class places_of_another_number(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(2 * max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "The stream grows with every layer, and the head reads it as large as it has become. Norm it once more: "
+    "self.norm(x) @ self.embedding.weight.T.",
+    gravity="slip",
+)
+class last_norm_missing(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return x @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "What the layers add grows with the stream, since they read it without a norm. Norm the stream before "
+    "each sublayer, as the given Block does: x = x + attention(norm(x)).",
+    gravity="useless",
+)
+class no_norms(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        for block in self.blocks:
+            block.norm_attention, block.norm_ffn = nn.Identity(), nn.Identity()
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "Another sequence of the batch changes the logits of the first, and attention is not the reason: a mean "
+    "or a spread is taken over the batch. Norm each place by itself, over the last axis.",
+    gravity="useless",
+)
+class norms_over_the_batch(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = x + block.attention(F.layer_norm(x.transpose(0, 2), x.shape[:1]).transpose(0, 2), mask)
+            x = x + block.ffn(F.layer_norm(x.transpose(0, 2), x.shape[:1]).transpose(0, 2))
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "A place sees words that come after it, past every mask: a mean or a spread is taken over the places. "
+    "Norm each place by itself, over the last axis.",
+    gravity="useless",
+)
+class norms_over_the_places(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = x + block.attention(F.layer_norm(x.mT, x.shape[1:2]).mT, mask)
+            x = x + block.ffn(F.layer_norm(x.mT, x.shape[1:2]).mT)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "What the layers add grows with the stream: the norms take the mean away and do not divide by the "
+    "spread. Divide as well, or use nn.LayerNorm.",
+    gravity="useless",
+)
+class norms_without_division(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = x + block.attention(x - x.mean(dim=-1, keepdim=True), mask)
+            x = x + block.ffn(x - x.mean(dim=-1, keepdim=True))
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "You return the logits of the last place alone, with its axis. Return those of every place, since each "
+    "of them predicts its next token: (B, T, vocab_size).",
+    gravity="slip",
+)
+class last_place_kept(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x[:, -1:]) @ self.embedding.weight.T
 
 
 @EXERCISE.style("learned positions, a mask for each length")
@@ -911,23 +1196,25 @@ class tied_linear_head(nn.Module):
         return self.head(self.norm(x))
 
 
-@EXERCISE.style("no final norm, F.linear for the head")
-class no_final_norm(nn.Module):
+@EXERCISE.style("F.linear for the head, the mask from places compared")
+class head_by_linear(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.position = nn.Embedding(max_len, d_model)
         self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
         nn.init.normal_(self.embedding.weight, std=0.02)
         nn.init.normal_(self.position.weight, std=0.02)
 
     def forward(self, tokens):
         T = tokens.shape[1]
         x = self.embedding(tokens) + self.position.weight[:T]
-        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        places = torch.arange(T, device=tokens.device)
+        mask = places[:, None] >= places
         for block in self.blocks:
             x = block(x, mask)
-        return F.linear(x, self.embedding.weight)
+        return F.linear(self.norm(x), self.embedding.weight)
 
 
 @EXERCISE.style("the embedding scaled by the root of the width, as in the first Transformer")
@@ -959,8 +1246,8 @@ class written_out(nn.Module):
         self.P = nn.Parameter(0.02 * torch.randn(max_len, d_model))
         self.qkv = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
         self.out = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(num_layers))
-        self.up = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
-        self.down = nn.ModuleList(nn.Linear(3 * d_model, d_model) for _ in range(num_layers))
+        self.up = nn.ModuleList(nn.Linear(d_model, 4 * d_model) for _ in range(num_layers))
+        self.down = nn.ModuleList(nn.Linear(4 * d_model, d_model) for _ in range(num_layers))
 
     def forward(self, tokens):
         B, T = tokens.shape

@@ -25,12 +25,8 @@ SEEN = 1e-4
 """A change of the logits above this part of their size is no rounding."""
 NEAR = 1.5
 """How far, in nats, the first loss may lie above that of a guess among all tokens."""
-STEP = 1e-3
-"""How far parameters are moved, as a part of their size, to see what becomes of the loss."""
 LARGE = 100
 """How large parameters are made, so that a softmax chooses a single place."""
-ASTRAY = 0.1
-"""How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
 
 
 class Refused(Exception):
@@ -85,6 +81,17 @@ class Model:
         """The gradients of the loss, as it says, at its raised parameters."""
         return dict(self._asked("slopes", self.raised, tokens))
 
+    def loss(self, tokens: Tensor, parameters: dict[str, Tensor]) -> float:
+        """The loss with some of its raised parameters replaced by these."""
+        (found,) = self.logits(tokens[:, :-1], parameters=self.raised | parameters)
+        return float(loss(found.double(), tokens[:, 1:]))
+
+    @cached_property
+    def vocabulary(self) -> dict[str, Tensor]:
+        """Its matrices that have a row, or a column, for each token."""
+        size = self.init["vocab_size"]
+        return {name: p for name, p in self.first.items() if p.dim() == 2 and size in p.shape}
+
     def _asked(self, *question: Any) -> Any:
         outcome = self._call(Case(self._says, (self.init, *question), probe="asked"))
         if outcome.error or outcome.forbidden:
@@ -92,13 +99,13 @@ class Model:
         return outcome.value
 
 
-def _moved(before: Tensor, after: Tensor) -> Tensor:
+def moved(before: Tensor, after: Tensor) -> Tensor:
     """Where logits (..., V) have moved, (...)."""
-    moved = (after - before).abs().amax(dim=-1) > SEEN * before.abs().max()
-    return moved | after.isnan().any(dim=-1)
+    far = (after - before).abs().amax(dim=-1) > SEEN * before.abs().max()
+    return far | after.isnan().any(dim=-1)
 
 
-def _other(tokens: Tensor, init: Init) -> Tensor:
+def other_tokens(tokens: Tensor, init: Init) -> Tensor:
     """Another token at each place, neither padding nor the one that is there."""
     return tokens % (init["vocab_size"] - 1) + 1
 
@@ -112,10 +119,11 @@ def logits(model: Model, tokens: Tensor) -> str:
     if tuple(found.shape) != wanted:
         return f"of shape {tuple(found.shape)}, not {wanted}"
     if not found.isfinite().all():
-        return "not finite"
+        wrong = ~found.isfinite().all(dim=-1).all(dim=0)
+        return f"not finite{'' if wrong.all() else ' at the first place' if wrong[0] else ' at some places'}"
     if bool((found >= 0).all()) and torch.allclose(found.sum(dim=-1), torch.ones(tokens.shape), atol=1e-4):
         return "probabilities, which sum to 1"
-    if not _moved(found, *model.logits(_other(tokens, model.init))).any():
+    if not moved(found, *model.logits(other_tokens(tokens, model.init))).any():
         return "the same for all tokens"
     return "logits"
 
@@ -124,8 +132,8 @@ def repeats(model: Model, tokens: Tensor) -> str:
     """Whether the same call gives the same logits, in training and in use."""
     one, again = model.logits(tokens, tokens)
     if not torch.equal(one, again):
-        return "another each time"
-    return "another after .eval()" if _moved(one, *model.logits(tokens, in_use=True)).any() else "the same"
+        return "each time"
+    return "after .eval()" if moved(one, *model.logits(tokens, in_use=True)).any() else "the same"
 
 
 def sees(model: Model, tokens: Tensor) -> str:
@@ -133,14 +141,12 @@ def sees(model: Model, tokens: Tensor) -> str:
     length = tokens.shape[1]
     texts = [tokens] + [tokens.clone() for _ in range(length)]
     for j, changed in enumerate(texts[1:]):
-        changed[:, j] = _other(tokens, model.init)[:, j]
+        changed[:, j] = other_tokens(tokens, model.init)[:, j]
     before, *after = model.logits(*texts)
-    moved = torch.zeros(length, length, dtype=torch.bool)
-    for j, answer in enumerate(after):
-        moved[:, j] = _moved(before, answer).any(dim=0)
-    past = torch.ones_like(moved).tril()
-    wrong = [f"place {i} sees token {j}, which comes after it" for i, j in (moved & ~past).nonzero().tolist()]
-    wrong += [f"place {i} does not see token {j}" for i, j in (past & ~moved).nonzero().tolist()]
+    seen = torch.stack([moved(before, answer).any(dim=0) for answer in after], dim=1)
+    past = torch.ones_like(seen).tril()
+    wrong = [f"place {i} sees token {j}, which comes after it" for i, j in (seen & ~past).nonzero().tolist()]
+    wrong += [f"place {i} does not see token {j}" for i, j in (past & ~seen).nonzero().tolist()]
     return "; ".join(wrong) or "itself and the past"
 
 
@@ -151,11 +157,11 @@ def order(model: Model, tokens: Tensor) -> str:
     one, other, turned, short = model.like(num_layers=1).logits(
         tokens, exchanged, tokens.flip(0), tokens[:, :1]
     )
-    if _moved(one, other)[:, -1].any():
+    if moved(one, other)[:, -1].any():
         return "matters"
-    if _moved(one, turned.flip(0)).any():
+    if moved(one, turned.flip(0)).any():
         return "does not matter, but the row of the batch does"
-    return f"does not matter{', but the length does' if _moved(one[:, :1], short).any() else ''}"
+    return f"does not matter{', but the length does' if moved(one[:, :1], short).any() else ''}"
 
 
 def choice(model: Model, tokens: Tensor) -> str:
@@ -194,18 +200,18 @@ def _read_places(model: Model, stories: int = 3, queries: int = 10, length: int 
             for part in (1, 2):
                 texts.append(text.clone())
                 texts[-1][:, place] = (story[place] - 1 + part * others // 3) % others + 1
-    vocabulary = _of_the_vocabulary(model)
+    vocabulary = model.vocabulary
     large = {
         name: p * (LARGE**2 if name in vocabulary else LARGE if p.dim() else 1)
         for name, p in model.raised.items()
     }
     answers = model.logits(*texts, parameters=large)
     each = 1 + 2 * length
-    moved = [
-        torch.stack([_moved(before, after)[:, -1] for after in changed], dim=1)
+    read = [
+        torch.stack([moved(before, after)[:, -1] for after in changed], dim=1)
         for before, *changed in (answers[start : start + each] for start in range(0, len(answers), each))
     ]
-    return torch.stack(moved).unflatten(-1, (length, 2)).all(dim=-1)
+    return torch.stack(read).unflatten(-1, (length, 2)).all(dim=-1)
 
 
 def _differ(sets: Tensor) -> bool:
@@ -217,14 +223,14 @@ def _differ(sets: Tensor) -> bool:
 def batch(model: Model, tokens: Tensor) -> str:
     """Whether the first sequence of a batch sees another."""
     changed = tokens.clone()
-    changed[1:] = _other(tokens, model.init)[1:]
-    return "shared" if _moved(*model.logits(tokens, changed))[0].any() else "kept apart"
+    changed[1:] = other_tokens(tokens, model.init)[1:]
+    return "shared" if moved(*model.logits(tokens, changed))[0].any() else "kept apart"
 
 
 def embedding(model: Model, tokens: Tensor) -> dict[str, Any]:
     """How many matrices have a row for each token, and what moves with a row of the first."""
     size = model.init["vocab_size"]
-    matrices = _of_the_vocabulary(model)
+    matrices = model.vocabulary
     first_two = list(matrices.values())[:2]
     alike = len(first_two) == 2 and torch.equal(*first_two)
     found = {"matrices": len(matrices), "alike at first": alike, "reads": False, "writes": False}
@@ -246,104 +252,19 @@ def embedding(model: Model, tokens: Tensor) -> dict[str, Any]:
     return found
 
 
-def _of_the_vocabulary(model: Model) -> dict[str, Tensor]:
-    """The matrices that have a row, or a column, for each token."""
-    size = model.init["vocab_size"]
-    return {name: p for name, p in model.first.items() if p.dim() == 2 and size in p.shape}
-
-
 def _absent(tokens: Tensor, size: int) -> Tensor:
     """A token that does not occur."""
     every = torch.arange(size)
     return every[~torch.isin(every, tokens)][-1]
 
 
-def layers(model: Model, tokens: Tensor) -> str:
-    """What another layer adds."""
-    one, two, three = (model.like(num_layers=n) for n in (1, 2, 3))
-    counts = [sum(p.numel() for p in each.first.values()) for each in (one, two, three)]
-    added, again = counts[1] - counts[0], counts[2] - counts[1]
-    if added == again == 0:
-        return "nothing" if torch.equal(*one.logits(tokens), *two.logits(tokens)) else "the same layer again"
-    if added != again:
-        return "more each time"
-    return "attention alone" if added < 5 * model.init["d_model"] ** 2 else "its own parameters"
-
-
-def heads(model: Model, tokens: Tensor) -> str:
-    """Whether the number of heads changes anything."""
-    single = model.like(num_heads=1)
-    if [p.shape for p in single.first.values()] != [p.shape for p in model.first.values()]:
-        return "used"
-    return "used" if _moved(*single.logits(tokens), *model.logits(tokens)).any() else "ignored"
-
-
-def residual(model: Model, tokens: Tensor) -> str:
-    """Whether a token comes through when all matrices inside the layers are zero."""
-    outside = (model.init["vocab_size"], model.init["max_len"])
-    inside = {
-        name: torch.zeros_like(p)
-        for name, p in model.first.items()
-        if p.dim() == 2 and not any(n in p.shape for n in outside)
-    }
-    found = model.logits(tokens, _other(tokens, model.init), parameters=model.first | inside)
-    return "comes through" if _moved(*found).any() else "is lost"
-
-
-def gradient(model: Model, tokens: Tensor) -> str:
-    """Whether a gradient reaches every parameter, and is that of the loss.
-
-    The second is asked of all but the matrices of the vocabulary: moved a little in directions drawn here,
-    the others must change the loss as the gradients say. How the embedding learns, the lesson shows.
-    """
-    found = model.slopes(tokens)
-    missing = sum(not is_tensor(found.get(name)) for name in model.raised)
-    if missing:
-        return f"all but {missing}"
-    kept = {name: p for name, p in model.raised.items() if name not in _of_the_vocabulary(model)}
-    generator = torch.Generator().manual_seed(2)
-    for _ in range(3):
-        directions = {
-            name: torch.randn(p.shape, generator=generator) * p.square().mean().sqrt().clamp(min=0.1)
-            for name, p in kept.items()
-        }
-        told = sum(float((found[name] * d).sum()) for name, d in directions.items())
-        size = math.sqrt(sum(float((found[name] * d).square().sum()) for name, d in directions.items()))
-        ahead, back = (
-            _loss(model, tokens, {name: p + sign * STEP * directions[name] for name, p in kept.items()})
-            for sign in (1, -1)
-        )
-        if math.isfinite(ahead) and not abs((ahead - back) / (2 * STEP) - told) <= ASTRAY * size + SEEN:
-            return "only a part"
-    return "all of them"
-
-
-def _loss(model: Model, tokens: Tensor, parameters: dict[str, Tensor]) -> float:
-    (found,) = model.logits(tokens[:, :-1], parameters=model.raised | parameters)
-    return float(loss(found.double(), tokens[:, 1:]))
-
-
 def start(model: Model, tokens: Tensor) -> str:
     """The first loss, beside that of a guess among all tokens."""
     guess = math.log(model.init["vocab_size"])
-    near = _loss(model, tokens, model.first) < guess + NEAR
+    near = model.loss(tokens, model.first) < guess + NEAR
     return "near that of a guess" if near else "far above that of a guess"
 
 
 FACTS: dict[str, Callable[[Model, Tensor], Any]] = {
-    fact.__name__: fact
-    for fact in (
-        logits,
-        repeats,
-        sees,
-        order,
-        choice,
-        batch,
-        embedding,
-        layers,
-        heads,
-        residual,
-        gradient,
-        start,
-    )
+    fact.__name__: fact for fact in (logits, repeats, sees, order, choice, batch, embedding, start)
 }

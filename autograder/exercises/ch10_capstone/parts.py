@@ -1,0 +1,207 @@
+"""What can be found out about the parts of a language model: its layers, their sizes, norms and gradients.
+
+As in `facts`, nothing is known of the names of the parameters. A layer's parameters are those that come with
+another layer; the positions' are those that grow with `max_len`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.cage.tensors import is_tensor
+from autograder.exercises.ch10_capstone.facts import SEEN, Model, moved, other_tokens
+
+STEP = 1e-3
+"""How far parameters are moved, as a part of their size, to see what becomes of the loss."""
+ASTRAY = 0.1
+"""How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
+PART = 0.12
+"""A matrix of which a larger part of the rows has no gradient holds something that is never used."""
+MORE_PLACES = 5
+"""By how much `max_len` is raised, to see which parameters grow with it."""
+FAR, FARTHER = 100.0, 1000.0
+"""Sizes of the stream between which a norm lets nothing grow."""
+ALIKE = 2.0
+"""A growth that lies within this factor of another is the same; without a norm it is 10 times as large."""
+
+
+def layers(model: Model, tokens: Tensor) -> str:
+    """What another layer adds."""
+    one, two, three = (model.like(num_layers=n) for n in (1, 2, 3))
+    counts = [sum(p.numel() for p in each.first.values()) for each in (one, two, three)]
+    added, again = counts[1] - counts[0], counts[2] - counts[1]
+    if added == again == 0:
+        if torch.equal(*one.logits(tokens), *two.logits(tokens)):
+            return "nothing"
+        return "the same layer again" if inside(model) else "no parameters that PyTorch finds"
+    if added != again:
+        return "more each time"
+    return "attention alone" if added < 5 * model.init["d_model"] ** 2 else "its own parameters"
+
+
+def heads(model: Model, tokens: Tensor) -> str:
+    """Whether the number of heads changes anything."""
+    single = model.like(num_heads=1)
+    if [p.shape for p in single.first.values()] != [p.shape for p in model.first.values()]:
+        return "used"
+    return "used" if moved(*single.logits(tokens), *model.logits(tokens)).any() else "ignored"
+
+
+def width(model: Model, tokens: Tensor) -> str:
+    """Whether the feed-forward network of a layer is four times as wide as the stream."""
+    hidden = 4 * model.init["d_model"]
+    one, two = (model.like(num_layers=n).first for n in (1, 2))
+    added = [p for name, p in two.items() if name not in one or one[name].shape != p.shape]
+    return "four times as wide" if any(hidden in p.shape for p in added) else "not four times as wide"
+
+
+def places(model: Model, tokens: Tensor) -> str:
+    """How many rows the learned positions have: max_len, or a row for each distance in both directions."""
+    few = model.init["max_len"]
+    for name, p in model.like(max_len=few + MORE_PLACES).first.items():
+        before = model.first.get(name, p).shape
+        for old, new in zip(before, p.shape, strict=False):
+            if old != new and old not in (few, 2 * few - 1, 2 * few + 1):
+                return "not max_len"
+    sizes = [model.init["d_model"] * n for n in (1, 2, 3, 4)]
+    for name, p in model.like(num_layers=1).first.items():
+        outside = p.dim() == 2 and p.shape[1] == sizes[0] and name not in model.vocabulary
+        if outside and p.shape[0] > few and p.shape[0] not in sizes:
+            return "not max_len"
+    return "max_len"
+
+
+def inside(model: Model) -> dict[str, Tensor]:
+    """Its matrices inside the layers: neither of the vocabulary nor of the places."""
+    outside = (model.init["vocab_size"], model.init["max_len"])
+    return {
+        name: p for name, p in model.first.items() if p.dim() >= 2 and not any(n in p.shape for n in outside)
+    }
+
+
+def residual(model: Model, tokens: Tensor) -> str:
+    """Whether a token comes through when all matrices inside the layers are zero."""
+    nothing = {name: torch.zeros_like(p) for name, p in inside(model).items()}
+    found = model.logits(tokens, other_tokens(tokens, model.init), parameters=model.first | nothing)
+    return "comes through" if moved(*found).any() else "is lost"
+
+
+def gradient(model: Model, tokens: Tensor) -> str:
+    """Whether a gradient reaches every parameter, and is that of the loss.
+
+    The second is asked of all but the matrices of the vocabulary: moved a little in directions drawn here,
+    the others must change the loss as the gradients say. How the embedding learns, the lesson shows.
+    """
+    found = model.slopes(tokens)
+    missing = sum(not is_tensor(found.get(name)) for name in model.raised)
+    if missing:
+        return f"all but {missing}"
+    kept = {name: p for name, p in model.raised.items() if name not in model.vocabulary}
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(3):
+        directions = {
+            name: torch.randn(p.shape, generator=generator) * p.square().mean().sqrt().clamp(min=0.1)
+            for name, p in kept.items()
+        }
+        told = sum(float((found[name] * d).sum()) for name, d in directions.items())
+        size = math.sqrt(sum(float((found[name] * d).square().sum()) for name, d in directions.items()))
+        ahead, back = (
+            model.loss(tokens, {name: p + sign * STEP * directions[name] for name, p in kept.items()})
+            for sign in (1, -1)
+        )
+        if math.isfinite(ahead) and not abs((ahead - back) / (2 * STEP) - told) <= ASTRAY * size + SEEN:
+            return "only a part"
+    return "all of them"
+
+
+def use(model: Model, tokens: Tensor) -> str:
+    """Whether every matrix inside the layers takes part, as far as its gradient shows."""
+    return "only a part of a matrix" if unused(model) else "every matrix"
+
+
+def unused(model: Model) -> str:
+    """Name a matrix of which a good part has no gradient; empty if there is none.
+
+    A matrix of other rows and columns than the heads have is a table that a few texts need not use up, and a
+    bias of keys has no gradient at all, since softmax does not see it: neither is looked at.
+    """
+    generator = torch.Generator().manual_seed(4)
+    shape, each = (8, model.init["max_len"]), model.init["d_model"] // model.init["num_heads"]
+    texts = torch.randint(1, model.init["vocab_size"], shape, generator=generator)
+    found = model.slopes(texts)
+    for name in inside(model):
+        slope = found.get(name)
+        if not is_tensor(slope) or any(size % each for size in slope.shape[-2:]):
+            continue
+        for axis, kind in ((-2, "rows"), (-1, "columns")):
+            idle = (slope.transpose(axis, 0).flatten(1) == 0).all(dim=1)
+            if idle.float().mean() > PART:
+                return f"{int(idle.sum())} of the {len(idle)} {kind} of `{name}`"
+    return ""
+
+
+def norms(model: Model, tokens: Tensor) -> str:
+    """What becomes of that which the layers add when the stream is made 10 times as large.
+
+    Before each sublayer a norm makes it as large as ever, so that it is the same; the last norm and the head,
+    by which it is seen, are accounted for. Norms after each sublayer are right as well: then the biases of
+    the last layer, which an ever larger stream would drown, are seen as before.
+    """
+    model = model.like(num_layers=2)
+    nothing = {name: torch.zeros_like(p) for name, p in inside(model).items()}
+    elsewhere = other_tokens(tokens, model.init)
+    elsewhere[:, -1] = tokens[:, -1]
+    seen = []
+    for size in (FAR, FARTHER):
+        large = _enlarged(model, size)
+        one, other = model.logits(tokens, elsewhere, parameters=large)
+        (bare,) = model.logits(tokens, parameters=large | nothing)
+        (biased,) = model.logits(tokens, parameters=large | _other_biases(model, large))
+        changes = (one - bare, (one - other)[:, -1], biased - one)
+        seen.append([float(change.abs().max()) for change in changes] + [float(one.abs().max())])
+    added, of_others, of_biases, whole = (
+        after / before if before else math.nan for before, after in zip(*seen, strict=True)
+    )
+    wanted = whole / (FARTHER / FAR)
+    if all(wanted / ALIKE < growth < wanted * ALIKE for growth in (added, of_others)):
+        return "stays as it is"
+    if whole / ALIKE < of_biases < whole * ALIKE:
+        return "stays as it is"
+    return "shrinks" if max(added, of_others) < wanted else "grows with it"
+
+
+def last_norm(model: Model, tokens: Tensor) -> str:
+    """Whether the stream has the same size, however large it was, where the head reads it."""
+    sizes = [
+        float(model.logits(tokens, parameters=_enlarged(model, size))[0].abs().max())
+        for size in (FAR, FARTHER)
+    ]
+    growth = sizes[1] / sizes[0] / (FARTHER / FAR)
+    return "normed" if 1 / ALIKE < growth < ALIKE else "as large as it has become"
+
+
+def _enlarged(model: Model, size: float) -> dict[str, Tensor]:
+    """The raised parameters with an embedding, and positions, so many times as large."""
+    kept = inside(model)
+    return {name: p * size if p.dim() >= 2 and name not in kept else p for name, p in model.raised.items()}
+
+
+def _other_biases(model: Model, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The vectors that come with another layer moved, but for those that are all one, as a norm's factors."""
+    fewer = model.like(num_layers=model.init["num_layers"] - 1).first
+    generator = torch.Generator().manual_seed(5)
+    return {
+        name: p + torch.randn(p.shape, generator=generator)
+        for name, p in given.items()
+        if p.dim() == 1 and name not in fewer and not (p == 1).all()
+    }
+
+
+PARTS: dict[str, Callable[[Model, Tensor], Any]] = {
+    fact.__name__: fact for fact in (layers, heads, width, places, residual, gradient, use, norms, last_norm)
+}
