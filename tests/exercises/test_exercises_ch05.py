@@ -343,7 +343,7 @@ def test_a_table_remembered_by_its_size_is_told_by_its_angles():
         return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1)
 
     report = report_on("ch05_positions/apply_rope", apply_rope)
-    assert "at the positions that are given" in [c.says for c in report.criteria if c.failure]
+    assert report.criteria[0].failure
     assert "you turn channels" in str(report)
 
 

@@ -28,15 +28,17 @@ def bias(num_heads: int, q_len: int, k_len: int) -> Case:
 
 
 def powers_of_two(rng: np.random.Generator) -> Iterator[Case]:
+    yield bias(4, 1, 1)
     yield bias(2, 3, 3)
     yield bias(4, 5, 5)
-    for num_heads in (1, 8, 16):
+    for num_heads in (1, 8, 16, 32):
         (length,) = sizes(rng, (5, 7))
         yield bias(num_heads, length, length)
 
 
 def more_keys(rng: np.random.Generator) -> Iterator[Case]:
     yield bias(2, 1, 3)
+    yield bias(1, 2, 4)
     yield bias(8, 2, 5)
     yield bias(4, *sizes(rng, (5, 7), (9, 12)))
     yield bias(16, 3, int(rng.integers(60, 90)))
@@ -133,8 +135,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Your bias grows with distance, so that far keys are preferred. It is a penalty: minus the slope times "
-    "the distance."
+    "Your bias grows with distance, so that far keys are preferred. It is a penalty: return minus the "
+    "slope times the distance.",
+    gravity="slip",
 )
 def sign(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -145,8 +148,9 @@ def sign(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your exponents are off by one: you count heads from 0, and the first slope is 1. It is 2^(-8/n): h = 1, "
-    "..., n."
+    "Your exponents are off by one: the first slope is 1. Count heads from 1, so that the first slope "
+    "is 2^(-8/n) and the last 2^-8.",
+    gravity="slip",
 )
 def heads_from_0(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -157,8 +161,8 @@ def heads_from_0(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You use 2^(-8h/n) for any n. Where n is no power of two, take the slopes of the next lower power of "
-    "two, then every second slope of the next higher one, from its first."
+    "You use 2^(-8h/n) for any n. Where n is no power of two, take the slopes of the next lower power "
+    "of two, then every second slope of the next higher one, from its first."
 )
 def formula_for_any_head_count(num_heads, q_len, k_len):
     slopes = torch.tensor([2 ** (-8 * h / num_heads) for h in range(1, num_heads + 1)])
@@ -167,8 +171,9 @@ def formula_for_any_head_count(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You place the queries at the first positions. They are the last q_len of the k_len: query i stands at "
-    "k_len - q_len + i, since the keys before it come from a cache."
+    "Your queries are at the first positions. They are the last q_len of the k_len, since the keys "
+    "before them come from a cache: put query i at position k_len - q_len + i.",
+    gravity="slip",
 )
 def queries_first(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -179,8 +184,9 @@ def queries_first(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Without the absolute value, keys ahead of a query are rewarded. Distance counts on either side: take "
-    ".abs()."
+    "Keys ahead of a query are rewarded: their distance has lost its absolute value. Distance counts on "
+    "either side: take .abs().",
+    gravity="slip",
 )
 def no_absolute_value(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -191,8 +197,9 @@ def no_absolute_value(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You let keys ahead of a query cost nothing. Hiding them is the causal mask's work; the bias is the same "
-    "on either side, minus slope times |distance|."
+    "Keys ahead of a query cost nothing. Return minus slope times |distance| on either side; hiding "
+    "keys ahead is the work of the causal mask.",
+    gravity="slip",
 )
 def nothing_ahead(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -203,8 +210,9 @@ def nothing_ahead(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You put -inf on the keys ahead. That is the causal mask, which is not asked here: the bias is minus "
-    "slope times |distance| for all keys."
+    "Keys ahead get -inf, which is the work of the causal mask. Return minus slope times |distance| for "
+    "all keys.",
+    gravity="slip",
 )
 def causal_mask_as_well(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -216,8 +224,8 @@ def causal_mask_as_well(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your slopes are 1/2, 1/4, 1/8, ... for any number of heads, which is right for 8 heads only. The "
-    "exponent is -8h/n: the last head always gets 2^-8."
+    "Your slopes are 1/2, 1/4, 1/8, ... for any number of heads, which is right for 8 heads only. Use "
+    "the exponent -8h/n: the last head always gets 2^-8."
 )
 def halved_each_time(num_heads, q_len, k_len):
     slopes = 2.0 ** -torch.arange(1, num_heads + 1)
@@ -226,8 +234,8 @@ def halved_each_time(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You sort the slopes. For a head count that is no power of two the published order is: those of the "
-    "lower power first, then the ones taken from the higher power."
+    "Your slopes are sorted. Where the head count is no power of two, keep the published order: the "
+    "slopes of the lower power first, then those taken from the higher power."
 )
 def sorted_slopes(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -238,8 +246,8 @@ def sorted_slopes(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "For a head count that is no power of two you take the first slopes of the next higher power. The list "
-    "starts with *all* slopes of the next lower power."
+    "Where the head count is no power of two, you take the first slopes of the next higher power. Start "
+    "with *all* slopes of the next lower power."
 )
 def cut_from_the_higher_power(num_heads, q_len, k_len):
     n = 2 ** math.ceil(math.log2(num_heads))
@@ -249,8 +257,8 @@ def cut_from_the_higher_power(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "After the slopes of the lower power of two you go on with all of the higher one. Take every second of "
-    "those, the first, third, fifth ...: the others are in the list already."
+    "After the slopes of the lower power of two you go on with all of the higher one. Take every second "
+    "of those, the first, third, fifth ...: the others are in the list already."
 )
 def not_every_second(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -261,8 +269,8 @@ def not_every_second(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "From the higher power of two you take the second, fourth, sixth slope, which are in the list already. "
-    "Start with its first: slopes[0::2]."
+    "From the higher power of two you take the second, fourth, sixth slope, which are in the list "
+    "already. Start with its first: slopes[0::2]."
 )
 def the_other_half(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -273,7 +281,9 @@ def the_other_half(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your heads stand in reverse: the first head is the steepest, 2^(-8/n), and the last the gentlest, 2^-8."
+    "Your heads are in reverse order. Give the first head the steepest slope, 2^(-8/n), and the last "
+    "the gentlest, 2^-8.",
+    gravity="slip",
 )
 def gentlest_first(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -284,8 +294,8 @@ def gentlest_first(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You add slope times the key's position and never ask where the query stands. In a causal softmax that "
-    "gives the same weights; asked here is the distance itself, one row a query."
+    "Your bias is slope times the key's position, the same for every query. In a causal softmax that "
+    "gives the same weights, but return the distance itself: one row for each query."
 )
 def position_of_the_key_only(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -296,7 +306,7 @@ def position_of_the_key_only(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your penalty grows with the square of the distance. ALiBi is linear: twice as far costs twice as much."
+    "Your penalty grows with the square of the distance. Make it linear: twice as far costs twice as much."
 )
 def squared_distance(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -307,8 +317,8 @@ def squared_distance(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You divide the distance by the number of keys, so that the same distance costs less in a longer text. "
-    "Use the distance in tokens."
+    "Your distance is divided by the number of keys, so that the same distance costs less in a longer "
+    "text. Use the distance in tokens."
 )
 def distance_as_a_fraction(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -319,8 +329,9 @@ def distance_as_a_fraction(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "The heads stand on your last axis. They come first, as in the scores: (num_heads, q_len, k_len), with "
-    "slopes[:, None, None]."
+    "The heads are your last axis. Put them first, as in the scores: (num_heads, q_len, k_len), with "
+    "slopes[:, None, None].",
+    gravity="slip",
 )
 def heads_last(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -331,8 +342,8 @@ def heads_last(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "`//` rounds the exponent down to a whole number, so that with more than 8 heads slopes repeat. Divide "
-    "with `/`."
+    "Your exponents are rounded down to whole numbers, so that with more than 8 heads slopes repeat. "
+    "Divide with `/`: `//` drops the fraction."
 )
 def whole_number_exponents(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))

@@ -34,6 +34,7 @@ def in_order(rng: np.random.Generator) -> Iterator[Case]:
     x = tensor(rng, B, h, T, 2 * half)
     yield Case(f"a batch of {B}, {h} heads, {T} tokens, width {2 * half}", (x, torch.arange(T)))
     yield Case("a batch of one, width 64", (tensor(rng, 1, 12, 64), torch.arange(12)))
+    yield Case("five axes", (tensor(rng, 2, 1, 3, 5, 4), torch.arange(5)))
     yield Case("a tensor that is not contiguous", (strided(tensor(rng, 3, 5, 8)), torch.arange(5)))
 
 
@@ -43,11 +44,23 @@ def few_in_order(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def at_positions(rng: np.random.Generator) -> Iterator[Case]:
-    """Positions that do not count 0, 1, 2, ...: decoding, padding, far ahead."""
+    """Positions that do not count 0, 1, 2, ...: decoding, padding, any order."""
     place = int(rng.integers(4, 30))
     yield Case(f"one token, at position {place}", (tensor(rng, 1, 4), torch.tensor([place])))
     yield Case(f"another token, at position {place + 1}", (tensor(rng, 1, 4), torch.tensor([place + 1])))
-    yield Case("positions out of order", (tensor(rng, 5, 6), torch.from_numpy(rng.permutation(40)[:5])))
+    shuffled = np.append(rng.permutation(30)[:4], 30)[rng.permutation(5)]
+    yield Case("positions out of order", (tensor(rng, 5, 6), torch.from_numpy(shuffled)))
+    yield Case("positions that fall", (tensor(rng, 2, 3, 4), torch.tensor([7, 4, 0])))
+    yield Case("positions that repeat", (tensor(rng, 4, 6), torch.tensor([0, 0, 1, 1])))
+    yield Case("positions in int32", (tensor(rng, 3, 4), torch.tensor([2, 3, 9], dtype=torch.int32)))
+
+
+def anywhere(rng: np.random.Generator) -> Iterator[Case]:
+    yield from in_order(rng)
+    yield from at_positions(rng)
+
+
+def far_ahead(rng: np.random.Generator) -> Iterator[Case]:
     one = torch.tensor([int(rng.integers(30, 60))])
     yield Case("the newest token of 2 x 3 heads", (tensor(rng, 2, 3, 1, 8), one))
     x = tensor(rng, 3, 4, 10, dtype=torch.float64)
@@ -171,13 +184,13 @@ EXERCISE = Exercise(
     reference=apply_rope,
     same=as_close,
     criteria=(
-        Criterion("channels i and i + d/2 turn by position * base^(-2i/d)", 1.5, in_order, tolerance=SINGLE),
-        Criterion("at the positions that are given", 0.5, at_positions, tolerance=50 * SINGLE),
+        Criterion("channels i and i + d/2 turn by position * base^(-2i/d)", 1.5, anywhere, tolerance=SINGLE),
+        Criterion("float64, and positions in the thousands", 0.5, far_ahead, tolerance=50 * SINGLE),
         Criterion("with any base", 0.5, other_bases, tolerance=SINGLE),
         Criterion("bfloat16 in and out, with angles in float32", 0.5, half_precision),
         Criterion("gradients flow back to x", 0.5, differentiated(few_in_order), tolerance=SINGLE),
         Criterion("works on any device", 0.25, elsewhere(few_in_order), test=on_any_device),
-        Criterion("the inputs are left as they were", 0.25, in_order, observes="arguments"),
+        Criterion("the inputs are left as they were", 0.25, anywhere, observes="arguments"),
     ),
     properties=(
         *FIRST,
@@ -193,8 +206,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You turn neighbours, channels 2i and 2i + 1, as the RoPE paper does. Here channel i is paired with i + "
-    "d/2, as in Llama: x.chunk(2, dim=-1) gives both halves."
+    "You turn neighbours, channels 2i and 2i + 1, as the RoPE paper does. Pair channel i with i + d/2, "
+    "as in Llama: x.chunk(2, dim=-1) gives both halves.",
+    gravity="slip",
 )
 def neighbours_paired(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -207,8 +221,9 @@ def neighbours_paired(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You turn the other way round. The first half is x1 cos - x2 sin, the second x1 sin + x2 cos: the minus "
-    "stands in the first."
+    "You turn the other way round. Write x1 cos - x2 sin for the first half and x1 sin + x2 cos for the "
+    "second: the minus is in the first.",
+    gravity="slip",
 )
 def turned_backwards(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -220,8 +235,8 @@ def turned_backwards(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "No minus is left: with x1 cos + x2 sin and x1 sin + x2 cos lengths change, and this is no turn. The "
-    "first half is x1 cos - x2 sin."
+    "Neither half has a minus, x1 cos + x2 sin and x1 sin + x2 cos, so lengths change and this is no "
+    "turn. Write x1 cos - x2 sin for the first half."
 )
 def no_minus(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -233,7 +248,9 @@ def no_minus(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You count positions from 1. A token at position 0 is not turned at all: use `positions` as they come."
+    "Each token is turned as if it were one position later. Use `positions` as they come: a token at "
+    "position 0 is not turned at all.",
+    gravity="slip",
 )
 def positions_from_1(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -245,8 +262,9 @@ def positions_from_1(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You number the tokens 0, 1, 2, ... yourself. While generating, a single new token stands at position "
-    "57, say: use the `positions` that are passed."
+    "Your tokens count as 0, 1, 2, ... whatever `positions` says. While a model writes, a single new "
+    "token may be at position 57: use the `positions` that are passed.",
+    gravity="useless",
 )
 def positions_ignored(x, positions, base=10000.0):
     T, d = x.shape[-2:]
@@ -258,8 +276,9 @@ def positions_ignored(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Your angles are in the dtype of x. bfloat16 has 8 significant bits, so that 5,000 and 5,001 are the "
-    "same number: compute angles in float32, and return x's dtype at the end."
+    "Positions, frequencies and angles are rounded to the dtype of x. bfloat16 has 8 significant bits, "
+    "so that 5,000 and 5,001 are the same number: compute angles in float32, and return x's dtype at "
+    "the end."
 )
 def angles_in_half_precision(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -271,8 +290,8 @@ def angles_in_half_precision(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Your positions are in the dtype of x. bfloat16 makes 4,992 of both 5,000 and 5,001, and float16 rounds "
-    "from 2,048 on: leave positions integers, or make them float32."
+    "Your positions are rounded to the dtype of x. bfloat16 makes 4,992 of both 5,000 and 5,001, and "
+    "float16 rounds from 2,048 on: leave positions integers, or make them float32."
 )
 def positions_in_half_precision(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -284,8 +303,8 @@ def positions_in_half_precision(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You turn positions into bfloat16, which has 8 significant bits: beyond 256 neighbours fall together. "
-    "Leave them integers, or make them float32."
+    "Your positions are rounded to bfloat16, which has 8 significant bits: beyond 256 neighbours fall "
+    "together. Leave positions integers, or make them float32."
 )
 def positions_in_bfloat16(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -297,8 +316,8 @@ def positions_in_bfloat16(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You turn positions into float16, which has 11 significant bits: beyond 2,048 neighbours fall "
-    "together. Leave them integers, or make them float32."
+    "Your positions are rounded to float16, which has 11 significant bits: beyond 2,048 neighbours fall "
+    "together. Leave positions integers, or make them float32."
 )
 def positions_in_float16(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -310,9 +329,8 @@ def positions_in_float16(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You compute the angles in float32 and round them to the dtype of x before cos and sin. An angle of "
-    "5,001 then is off by radians: cos and sin need it in float32, and only the result goes back to x's "
-    "dtype."
+    "Your angles are rounded to the dtype of x before cos and sin, so that an angle of 5,001 is off by "
+    "radians. Take cos and sin in float32, and return only the result in x's dtype."
 )
 def angles_rounded_at_the_end(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -324,8 +342,8 @@ def angles_rounded_at_the_end(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "From torch.arange on, everything is in the dtype of x, so frequencies and angles are rounded at each "
-    "step. Compute both in float32, and return x's dtype at the end."
+    "Frequencies and angles are rounded to the dtype of x at each step. Compute both in float32, and "
+    "return x's dtype at the end."
 )
 def all_in_half_precision(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -337,8 +355,8 @@ def all_in_half_precision(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Your frequencies are rounded to the dtype of x before the positions meet them. At position 5,000 that "
-    "error has grown 5,000-fold: keep frequencies and angles in float32."
+    "Your frequencies are rounded to the dtype of x before the positions meet them. At position 5,000 "
+    "that error has grown 5,000-fold: keep frequencies and angles in float32."
 )
 def frequencies_in_half_precision(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -350,8 +368,8 @@ def frequencies_in_half_precision(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Your result is float32 where bfloat16 came in: cosines in float32 widen what they are multiplied with. "
-    "Return it with .to(x.dtype)."
+    "Your result is float32 where bfloat16 came in. Return it with .to(x.dtype): cosines in float32 "
+    "widen what they are multiplied with."
 )
 def dtype_not_kept(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -363,8 +381,9 @@ def dtype_not_kept(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Pair i has the exponent -2i/d, and you use -i/d: all pairs but the first turn too fast. Take "
-    "torch.arange(0, d, 2) / d."
+    "Your exponents are -i/d, so all pairs but the first turn too fast. Use -2i/d for pair i: take "
+    "torch.arange(0, d, 2) / d.",
+    gravity="slip",
 )
 def i_for_2i(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -376,8 +395,8 @@ def i_for_2i(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You divide 2i by d/2, the number of pairs, which counts the 2 twice. The exponent is -2i/d: divide by "
-    "the whole width."
+    "Your exponents are -4i/d, which counts the 2 twice. Use -2i/d for pair i: divide 2i by the whole width.",
+    gravity="slip",
 )
 def the_2_counted_twice(x, positions, base=10000.0):
     half = x.shape[-1] // 2
@@ -389,7 +408,7 @@ def the_2_counted_twice(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You write 10000 where `base` belongs. Models for long texts pass another base: use it."
+    "Your base is 10000 whatever `base` says. Use `base`: models for long texts pass another one."
 )
 def base_ignored(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -401,8 +420,8 @@ def base_ignored(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "The exponent needs a minus: base^(-2i/d). Yours makes later pairs turn faster, where they should turn "
-    "slower."
+    "Your later pairs turn faster: the exponent has no minus. Use base^(-2i/d), so that later pairs "
+    "turn more slowly."
 )
 def growing_frequencies(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -414,8 +433,8 @@ def growing_frequencies(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You turn all pairs by the same angle. Pair i turns by position * base^(-2i/d): the first fast, the last "
-    "hardly at all."
+    "You turn all pairs by the same angle. Turn pair i by position * base^(-2i/d): the first fast, the "
+    "last hardly at all."
 )
 def one_angle_for_all(x, positions, base=10000.0):
     angles = positions[:, None].float()
@@ -425,8 +444,8 @@ def one_angle_for_all(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You write the first half before the second has read it: the second is made from numbers that are turned "
-    "already. Compute both from the old x, then join them."
+    "Your second half is made from a first half that is turned already. Compute both from the old x, "
+    "then join them."
 )
 def first_half_overwritten(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -440,8 +459,8 @@ def first_half_overwritten(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Two layouts are mixed: your halves are turned as pairs (i, i + d/2), but each angle is repeated for "
-    "neighbours. With halves, join the angles to themselves: torch.cat([angles, angles], dim=-1)."
+    "Two layouts are mixed: your pairs are (i, i + d/2), but each angle is repeated for neighbours. "
+    "With halves, join the angles to themselves: torch.cat([angles, angles], dim=-1)."
 )
 def layouts_mixed(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -453,8 +472,8 @@ def layouts_mixed(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You take halves and put the results back as neighbours, so that channels change places even at position "
-    "0. What was cut by chunk goes back by torch.cat, the first half before the second."
+    "You turn halves and put the results back as neighbours, so that channels change places even at "
+    "position 0. Put the first half before the second: torch.cat([first, second], dim=-1)."
 )
 def halves_in_neighbours_out(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -467,8 +486,8 @@ def halves_in_neighbours_out(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You take neighbours and put the results back as halves, so that channels change places even at position "
-    "0. Here the pairs are (i, i + d/2), going in as well: x.chunk(2, dim=-1)."
+    "You turn neighbours and put the results back as halves, so that channels change places even at "
+    "position 0. Take the pairs (i, i + d/2) from x as well: x.chunk(2, dim=-1)."
 )
 def neighbours_in_halves_out(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -480,8 +499,9 @@ def neighbours_in_halves_out(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Sine and cosine are exchanged. At angle 0 nothing may turn, so each channel keeps itself by the cosine: "
-    "x1 cos - x2 sin and x1 sin + x2 cos."
+    "Sine and cosine are exchanged. Let each channel keep itself by the cosine, x1 cos - x2 sin and x1 "
+    "sin + x2 cos: at angle 0 nothing turns.",
+    gravity="slip",
 )
 def sine_and_cosine_exchanged(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -493,7 +513,7 @@ def sine_and_cosine_exchanged(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You turn half of the channels and return the rest as it came. All d channels take part: pair i is "
+    "You turn half of the channels and return the rest as it came. Turn all d channels: pair i is "
     "(x[i], x[i + d/2])."
 )
 def half_of_the_channels(x, positions, base=10000.0):
@@ -506,8 +526,9 @@ def half_of_the_channels(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You add sines and cosines to x, as the sinusoidal encoding does. RoPE multiplies: each pair of channels "
-    "is turned."
+    "You add sines and cosines to x, as the sinusoidal encoding does. Multiply instead: RoPE turns each "
+    "pair of channels.",
+    gravity="useless",
 )
 def added_to_x(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -517,8 +538,8 @@ def added_to_x(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "You write into the caller's x. Slices and chunks of x are views of the same memory: make a new tensor "
-    "with torch.cat."
+    "You write into the caller's x. Slices and chunks of x are views of the same memory: make a new "
+    "tensor with torch.cat."
 )
 def changed_in_place(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -532,8 +553,8 @@ def changed_in_place(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Under torch.no_grad() no gradient flows back to queries and keys. Only the angles need none, and they "
-    "have none anyway: leave it out."
+    "No gradient flows back to x: something cuts the result off from it. Leave out torch.no_grad() and "
+    ".detach(); the angles need no gradient and have none."
 )
 def without_gradients(x, positions, base=10000.0):
     with torch.no_grad():
@@ -546,8 +567,8 @@ def without_gradients(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "torch.arange makes its tensor on the cpu, where it cannot meet positions on a graphics card: pass "
-    "device=x.device."
+    "A tensor that you make is on the cpu, where it cannot meet positions on a graphics card. Pass "
+    "device=x.device, to torch.arange too."
 )
 def device_forgotten(x, positions, base=10000.0):
     d = x.shape[-1]
@@ -559,14 +580,97 @@ def device_forgotten(x, positions, base=10000.0):
 
 
 @EXERCISE.misconception(
-    "Your cosines have an axis for heads after that for time, (T, 1, d/2), as if x were (B, T, h, d). Here "
-    "time is the last axis but one: (T, d/2) broadcasts to all axes before it."
+    "Your cosines are broadcast as (T, 1, d/2), as if x were (B, T, h, d). Time is the last axis but "
+    "one here: (T, d/2) broadcasts to all axes before it."
 )
 def heads_after_time(x, positions, base=10000.0):
     d = x.shape[-1]
     omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
     angles = positions[:, None] * omega
     cos, sin = angles.cos()[:, None, :], angles.sin()[:, None, :]
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your code fixes the number of axes of x at four, as `B, h, T, d = x.shape` does. x is (..., T, d), with "
+    "any axes in front: write T, d = x.shape[-2:].",
+    gravity="slip",
+)
+def four_axes_only(x, positions, base=10000.0):
+    _, _, _, d = x.shape
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your code fixes the number of axes of x at three, as `B, T, d = x.shape` does. x is (..., T, d), with "
+    "any axes in front: write T, d = x.shape[-2:].",
+    gravity="slip",
+)
+def three_axes_only(x, positions, base=10000.0):
+    _, _, d = x.shape
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your code fixes the number of axes of x at two, as `T, d = x.shape` does. x is (..., T, d), with any "
+    "axes in front: write T, d = x.shape[-2:].",
+    gravity="slip",
+)
+def two_axes_only(x, positions, base=10000.0):
+    _, d = x.shape
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your result has four axes where x has fewer: cosines of the shape (1, 1, T, d/2) add axes to it. Leave "
+    "them (T, d/2), which broadcasts to any axes in front.",
+    gravity="slip",
+)
+def cosines_of_four_axes(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = (positions[:, None] * omega)[None, None]
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your result has three axes where x is (T, d): cosines of the shape (1, T, d/2) add one to it. Leave "
+    "them (T, d/2), which broadcasts to any axes in front.",
+    gravity="slip",
+)
+def cosines_of_three_axes(x, positions, base=10000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = (positions[:, None] * omega)[None]
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "You count on from the first position: only positions[0] takes part. Tokens may be at positions with "
+    "gaps, in any order: use each of the `positions` that are passed."
+)
+def counted_on_from_the_first(x, positions, base=10000.0):
+    T, d = x.shape[-2:]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = (positions[0] + torch.arange(T, device=x.device))[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
     x1, x2 = x.chunk(2, dim=-1)
     return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
 

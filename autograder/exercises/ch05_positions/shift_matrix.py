@@ -24,6 +24,7 @@ def drawn(rng: np.random.Generator, shifts: tuple[int, int], pairs: tuple[int, i
 
 def forwards(rng: np.random.Generator) -> Iterator[Case]:
     yield shift(1, 2)
+    yield shift(1, 4)
     yield shift(3, 4)
     yield drawn(rng, (2, 9), (3, 6))
     yield drawn(rng, (10, 40), (8, 16))
@@ -123,8 +124,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Your matrix is transposed: it turns the other way and moves *back* by k. The sine's row is (cos, sin), "
-    "the cosine's row (-sin, cos)."
+    "Your matrix is transposed: it turns the other way and moves *back* by k. Make (cos, sin) the row "
+    "of the sine and (-sin, cos) the row of the cosine.",
+    gravity="slip",
 )
 def transposed(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -136,8 +138,8 @@ def transposed(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Both of your sines are positive, which is no rotation. cos(a + b) = cos a cos b - sin a sin b: the "
-    "cosine's row has a minus."
+    "Both sines of each block have the same sign, so your matrix changes lengths and is no rotation. "
+    "Put a minus on the sine in the second row: cos(a + b) = cos a cos b - sin a sin b."
 )
 def no_minus(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -149,8 +151,8 @@ def no_minus(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Your minus stands at a cosine, which makes a mirror and no rotation. It belongs to the sine in the "
-    "cosine's row: (-sin, cos)."
+    "The minus of each block is at the cosine in its second row, which makes a mirror and no rotation. "
+    "Put it at the sine of that row: (-sin, cos)."
 )
 def a_mirror(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -162,8 +164,8 @@ def a_mirror(k, d_model):
 
 
 @EXERCISE.misconception(
-    "You turn all pairs by the same angle k. Each pair has its own frequency: turn pair i by k / "
-    "10000^(2i/d_model)."
+    "You turn all pairs by the same angle k. Turn pair i by k / 10000^(2i/d_model): each pair has its "
+    "own frequency."
 )
 def one_frequency_for_all(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -174,8 +176,8 @@ def one_frequency_for_all(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Your frequencies are 10000^(-i/d_model). Pair i has the exponent 2i/d_model, the same as in the "
-    "encoding."
+    "Your frequencies are 10000^(-i/d_model). Use the exponent -2i/d_model for pair i, as in the encoding.",
+    gravity="slip",
 )
 def i_for_2i(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -187,7 +189,8 @@ def i_for_2i(k, d_model):
 
 
 @EXERCISE.misconception(
-    "You multiply k by 10000^(2i/d_model). Divide: later pairs turn more slowly, as in the encoding."
+    "Your later pairs turn faster and faster: their angles are k times 10000^(2i/d_model). Divide k by "
+    "this power, as in the encoding."
 )
 def multiplied_by_the_power(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -199,8 +202,9 @@ def multiplied_by_the_power(k, d_model):
 
 
 @EXERCISE.misconception(
-    "You pair channel i with i + d_model/2. In this encoding the sine and the cosine of one frequency are "
-    "neighbours, 2i and 2i + 1, so the blocks lie along the diagonal."
+    "Your pairs are channels i and i + d_model/2. In this encoding the sine and the cosine of one "
+    "frequency are neighbours, 2i and 2i + 1: put the blocks along the diagonal.",
+    gravity="slip",
 )
 def sines_and_cosines_in_halves(k, d_model):
     angles = k / 10000 ** (np.arange(0, d_model, 2) / d_model)
@@ -209,16 +213,17 @@ def sines_and_cosines_in_halves(k, d_model):
 
 
 @EXERCISE.misconception(
-    "np.eye(d_model, k=k) moves *channels* to other places. Here the position moves: each pair of channels "
-    "has to turn by k times its frequency."
+    "Your matrix moves *channels* to other places, as np.eye(d_model, k=k) does. Move the position "
+    "instead: turn each pair of channels by k times its frequency.",
+    gravity="useless",
 )
 def moves_channels(k, d_model):
     return np.eye(d_model, k=k)
 
 
 @EXERCISE.misconception(
-    "You scale each channel by cos(k w) and leave the other channel of the pair out. sin(a + b) needs the "
-    "cosine of a as well: sin a cos b + cos a sin b."
+    "You scale each channel by cos(k w) and leave out the other channel of its pair. Write both into "
+    "each row: sin(a + b) = sin a cos b + cos a sin b needs the cosine of a as well."
 )
 def cosines_on_the_diagonal(k, d_model):
     angles = k / 10000 ** (np.arange(0, d_model, 2) / d_model)
@@ -226,8 +231,8 @@ def cosines_on_the_diagonal(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Your matrix takes position 0 to position k and no other position where it belongs. It may not depend on "
-    "the position: use the addition formulas for sin(a + b) and cos(a + b)."
+    "Your matrix takes position 0 to position k, and no other position to where it belongs. Make one "
+    "that does not depend on the position: use the addition formulas for sin(a + b) and cos(a + b)."
 )
 def right_for_position_0_only(k, d_model):
     rates = 10000 ** (-np.arange(0, d_model, 2) / d_model)
@@ -238,7 +243,7 @@ def right_for_position_0_only(k, d_model):
 
 
 @EXERCISE.misconception(
-    "You take k steps in a loop, and range(k) is empty for a negative k: nothing moves. Put k into the "
+    "For a negative k nothing moves, as in a loop over range(k), which is then empty. Put k into the "
     "angle, or step back with the transposed matrix."
 )
 def a_loop_of_k_steps(k, d_model):
@@ -254,7 +259,8 @@ def a_loop_of_k_steps(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Your matrix moves by |k|. A negative k moves back: keep its sign, sin(-a) = -sin(a) does the rest."
+    "For a negative k your matrix moves on by |k|. Keep the sign of k and it moves back: sin(-a) = "
+    "-sin(a) does the rest."
 )
 def sign_of_k_dropped(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -266,8 +272,8 @@ def sign_of_k_dropped(k, d_model):
 
 
 @EXERCISE.misconception(
-    "You return the 2 x 2 blocks as a stack, (d_model/2, 2, 2). Put them along the diagonal of one matrix of "
-    "zeros, (d_model, d_model)."
+    "You return the 2 x 2 blocks as a stack, (d_model/2, 2, 2). Put them along the diagonal of one "
+    "matrix of zeros, (d_model, d_model)."
 )
 def blocks_not_assembled(k, d_model):
     angles = k / 10000 ** (np.arange(0, d_model, 2) / d_model)
@@ -276,8 +282,8 @@ def blocks_not_assembled(k, d_model):
 
 
 @EXERCISE.misconception(
-    "You repeat one block over the whole matrix, so that every pair mixes with every other. Off the diagonal "
-    "of blocks stand zeros."
+    "Your blocks fill the whole matrix, so that every pair mixes with every other. Put block i at rows "
+    "and columns 2i and 2i + 1, and zeros everywhere else."
 )
 def blocks_everywhere(k, d_model):
     M = np.zeros((d_model, d_model))
@@ -288,8 +294,9 @@ def blocks_everywhere(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Sine and cosine are exchanged: for k = 0 your matrix turns by a quarter. The cosine stands on the "
-    "diagonal."
+    "Sine and cosine are exchanged: for k = 0 your matrix turns by a quarter. Put the cosine on the "
+    "diagonal.",
+    gravity="slip",
 )
 def sine_and_cosine_exchanged(k, d_model):
     M = np.zeros((d_model, d_model))

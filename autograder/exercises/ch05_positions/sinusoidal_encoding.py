@@ -27,10 +27,12 @@ def table(rng: np.random.Generator, positions: tuple[int, int], pairs: tuple[int
 def short(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("3 positions, 2 channels", (3, 2))
     yield Case("3 positions, 4 channels", (3, 4))
+    yield Case("7 positions, 4 channels", (7, 4))
     yield table(rng, (5, 9), (3, 6))
     yield Case("a single position", (1, 6))
     yield table(rng, (10, 16), (8, 15))
     yield table(rng, (20, 40), (25, 40))
+    yield table(rng, (3, 9), (100, 200))
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
@@ -115,8 +117,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Pair i has the exponent 2i/d_model, and you use i/d_model: all pairs but the first turn too fast. Take "
-    "np.arange(0, d_model, 2) / d_model."
+    "Your exponents are i/d_model, so all pairs but the first turn too fast. Pair i has the exponent "
+    "2i/d_model: take np.arange(0, d_model, 2) / d_model.",
+    gravity="slip",
 )
 def i_for_2i(max_seq_len, d_model):
     if d_model % 2:
@@ -129,8 +132,8 @@ def i_for_2i(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Each of your channels has a frequency of its own. Channels 2i and 2i+1 share one, with the exponent "
-    "2i/d_model: the sine and the cosine of the same angle."
+    "Each of your channels has a frequency of its own. Give channels 2i and 2i+1 the same one, with the "
+    "exponent 2i/d_model: they are the sine and the cosine of one angle."
 )
 def a_frequency_for_each_channel(max_seq_len, d_model):
     if d_model % 2:
@@ -142,8 +145,9 @@ def a_frequency_for_each_channel(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You put all sines first and all cosines after them. They take turns: sin on channels 0, 2, 4, ..., cos "
-    "on 1, 3, 5, ..."
+    "Your sines all come first and your cosines after them. Let them take turns: sines on channels 0, "
+    "2, 4, ..., cosines on channels 1, 3, 5, ...",
+    gravity="slip",
 )
 def sines_and_cosines_in_halves(max_seq_len, d_model):
     if d_model % 2:
@@ -153,8 +157,9 @@ def sines_and_cosines_in_halves(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You exchange sine and cosine. Even channels hold the sine, odd ones the cosine: position 0 is 0, 1, 0, "
-    "1."
+    "Your sines and cosines are exchanged. Put the sine on even channels and the cosine on odd ones, so "
+    "that position 0 is 0, 1, 0, 1.",
+    gravity="slip",
 )
 def sine_and_cosine_exchanged(max_seq_len, d_model):
     if d_model % 2:
@@ -166,7 +171,9 @@ def sine_and_cosine_exchanged(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You count positions from 1. The first position is 0, whose angles are all 0: np.arange(max_seq_len)."
+    "Your first row is that of position 1. Count positions from 0, where all angles are 0: "
+    "np.arange(max_seq_len).",
+    gravity="slip",
 )
 def positions_from_1(max_seq_len, d_model):
     if d_model % 2:
@@ -179,8 +186,9 @@ def positions_from_1(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Your base is 1,000. It is 10,000, so that the slowest pair takes tens of thousands of positions for a "
-    "turn."
+    "Your base is 1,000. Use 10,000, so that the slowest pair takes tens of thousands of positions for "
+    "a turn.",
+    gravity="slip",
 )
 def base_of_1000(max_seq_len, d_model):
     if d_model % 2:
@@ -192,7 +200,7 @@ def base_of_1000(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You return a table for an odd d_model. A frequency takes two channels, so one would be left alone: "
+    "You return a table for an odd d_model. A frequency takes two channels, and one would be left over: "
     "raise a ValueError."
 )
 def no_error_for_odd(max_seq_len, d_model):
@@ -204,8 +212,8 @@ def no_error_for_odd(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "`assert` raises an AssertionError, which Python drops when it runs with -O. What a caller got wrong is "
-    "told by `raise ValueError(...)`."
+    "An odd d_model gives an AssertionError, which Python drops when it runs with -O. Refuse what a "
+    "caller got wrong with `raise ValueError(...)`."
 )
 def assert_for_raise(max_seq_len, d_model):
     assert d_model % 2 == 0, "d_model must be even"
@@ -216,8 +224,9 @@ def assert_for_raise(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You spread the exponents from 0 to exactly 1, as some libraries do: i / (d_model/2 - 1). Here they are "
-    "2i/d_model, which ends just below 1."
+    "Your exponents run from 0 to exactly 1, i / (d_model/2 - 1), as in some libraries. Use 2i/d_model, "
+    "which ends just below 1.",
+    gravity="slip",
 )
 def exponents_up_to_1(max_seq_len, d_model):
     if d_model % 2:
@@ -230,8 +239,8 @@ def exponents_up_to_1(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You multiply by 10000^(2i/d_model), so later pairs turn faster and faster. Divide: they turn slower and "
-    "slower."
+    "Your later pairs turn faster and faster: their angles grow with 10000^(2i/d_model). Divide the "
+    "position by this power, so that later pairs turn more slowly."
 )
 def multiplied_by_the_power(max_seq_len, d_model):
     if d_model % 2:
@@ -243,8 +252,9 @@ def multiplied_by_the_power(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Your step from pair to pair counts the 2 twice: arange(0, d_model, 2) holds 2i already, and dividing it "
-    "by d_model/2 makes 4i/d_model. Divide by d_model."
+    "Your exponents are 4i/d_model, which counts the 2 twice. Use 2i/d_model: np.arange(0, d_model, 2) "
+    "holds 2i already, so divide it by d_model.",
+    gravity="slip",
 )
 def the_2_counted_twice(max_seq_len, d_model):
     if d_model % 2:
@@ -256,7 +266,8 @@ def the_2_counted_twice(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "`//` drops the fraction: 2i // d_model is 0 for every pair, and all turn alike. Divide with `/`."
+    "All your pairs turn alike, as if every exponent were 0. Use the exponents 2i/d_model, and divide "
+    "with `/`: `//` drops the fraction."
 )
 def whole_number_division(max_seq_len, d_model):
     if d_model % 2:
@@ -268,8 +279,8 @@ def whole_number_division(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You divide positions by max_seq_len, so the same position has another vector in a longer text. Use the "
-    "position itself: the distance of two tokens must mean the same everywhere."
+    "Your positions are divided by max_seq_len, so the same position has another vector in a longer "
+    "text. Use the position itself: the distance of two tokens must mean the same everywhere."
 )
 def positions_as_fractions(max_seq_len, d_model):
     if d_model % 2:
@@ -282,8 +293,8 @@ def positions_as_fractions(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You use the sine on all channels. The cosine beside it is needed: the two together are a point on a "
-    "circle, which a rotation moves on."
+    "Both channels of each pair hold the sine. Put the cosine on the odd channel: the two together are "
+    "a point on a circle, which a rotation moves on."
 )
 def sines_only(max_seq_len, d_model):
     if d_model % 2:
@@ -293,7 +304,9 @@ def sines_only(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Your table lies on its side, (d_model, max_seq_len). One row is one position: (max_seq_len, d_model)."
+    "Your table is transposed: its shape is (d_model, max_seq_len). Let each row be a position: "
+    "(max_seq_len, d_model).",
+    gravity="slip",
 )
 def on_its_side(max_seq_len, d_model):
     if d_model % 2:
@@ -305,8 +318,8 @@ def on_its_side(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "You count positions in float16, which cannot tell 4,097 from 4,098: far positions get the vectors of "
-    "others. Work in float32 or float64."
+    "Far positions get the vectors of their neighbours, as if they were counted in float16, which "
+    "cannot tell 4,097 from 4,098. Keep positions and angles in float32 or float64."
 )
 def positions_in_half_precision(max_seq_len, d_model):
     if d_model % 2:
@@ -319,8 +332,9 @@ def positions_in_half_precision(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "An array of integers cuts every number down to a whole one: your table holds 0 and 1 only. Make it with "
-    "np.zeros((max_seq_len, d_model)), which holds floats."
+    "Your table holds whole numbers only: every sine and cosine has lost its fraction. Fill an array of "
+    "floats, such as np.zeros((max_seq_len, d_model)).",
+    gravity="useless",
 )
 def table_of_integers(max_seq_len, d_model):
     if d_model % 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ def both_ways(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("distances up to 7, out of order", (torch.from_numpy(rng.permutation(15) - 7),))
     yield Case("a few distances further off", (judged(np.array([-100, -50, -20, 12, 30, 70])),))
     yield Case("queries by keys", (grid(rng, (2, 4), (6, 9)),))
+    yield Case("queries by keys, not contiguous", (strided(grid(rng, (2, 3), (5, 9))),))
+    yield Case("int32", (torch.from_numpy(rng.permutation(9) - 4).int(),))
     yield Case("distances up to 127", (judged(rng.permutation(255) - 127),))
     beyond = rng.integers(128, 2000, size=6) * rng.permutation([-1, -1, -1, 1, 1, 1])
     yield Case("beyond max_distance", (torch.from_numpy(beyond),))
@@ -61,6 +63,9 @@ def backwards_only(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("queries by keys, one way", (grid(rng, (2, 4), (8, 12)),), one_way)
     far = judged(rng.permutation(261) - 200, bidirectional=False)
     yield Case("distances up to 200, one way", (far,), one_way)
+    yield Case(
+        "shape (2, 1, 5), one way", (torch.from_numpy(rng.permutation(10) - 7).view(2, 1, 5),), one_way
+    )
 
 
 def other_sizes(rng: np.random.Generator) -> Iterator[Case]:
@@ -71,6 +76,10 @@ def other_sizes(rng: np.random.Generator) -> Iterator[Case]:
     drawn = {"num_buckets": 4 * int(rng.integers(3, 7)), "max_distance": int(rng.integers(40, 100))}
     says = "{num_buckets} buckets up to {max_distance}".format(**drawn)
     yield Case(says, (judged(rng.permutation(301) - 150, **drawn),), drawn)
+    fixed = {"num_buckets": 10, "max_distance": 50}
+    yield Case("10 buckets up to 50", (judged(rng.permutation(121) - 60, **fixed),), fixed)
+    fixed = {"bidirectional": False, "num_buckets": 15, "max_distance": 90}
+    yield Case("15 buckets up to 90, one way", (judged(rng.permutation(221) - 150, **fixed),), fixed)
     yield Case(
         "32 buckets up to 60", (judged(rng.permutation(161) - 80, max_distance=60),), {"max_distance": 60}
     )
@@ -79,9 +88,13 @@ def other_sizes(rng: np.random.Generator) -> Iterator[Case]:
     )
 
 
+def few_in_both_directions(rng: np.random.Generator) -> Iterator[Case]:
+    yield from islice(both_ways(rng), 4)
+    yield from islice(backwards_only(rng), 2)
+
+
 def both_directions(rng: np.random.Generator) -> Iterator[Case]:
     yield from both_ways(rng)
-    yield Case("not contiguous", (strided(torch.from_numpy(rng.permutation(15) - 7)),))
     yield from backwards_only(rng)
 
 
@@ -181,7 +194,7 @@ EXERCISE = Exercise(
         Criterion("the bucket of each distance, behind and ahead", 1.5, both_ways, test=right_buckets),
         Criterion("one way: keys ahead share bucket 0", 0.5, backwards_only, test=right_buckets),
         Criterion("any number of buckets, any max_distance", 0.5, other_sizes, test=right_buckets),
-        Criterion("works on any device", 0.25, elsewhere(both_ways), test=on_any_device),
+        Criterion("works on any device", 0.25, elsewhere(few_in_both_directions), test=on_any_device),
         Criterion("the input is left as it was", 0.25, both_directions, observes="arguments"),
     ),
     properties=(
@@ -200,8 +213,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You read the relative position the other way round. It is key minus query: negative for a key behind, "
-    "positive for one ahead."
+    "Your sides are exchanged: you read the relative position as query minus key. It is key minus "
+    "query: negative for a key behind, positive for one ahead.",
+    gravity="slip",
 )
 def query_minus_key(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     relative_position = -relative_position
@@ -219,8 +233,9 @@ def query_minus_key(relative_position, bidirectional=True, num_buckets=32, max_d
 
 
 @EXERCISE.misconception(
-    "Your halves are exchanged: keys *ahead* (above 0) get the second half of the buckets, keys behind the "
-    "first."
+    "Your halves are exchanged. Give keys *ahead* (above 0) the second half of the buckets, and keys "
+    "behind the first.",
+    gravity="slip",
 )
 def halves_exchanged(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -237,7 +252,8 @@ def halves_exchanged(relative_position, bidirectional=True, num_buckets=32, max_
 
 
 @EXERCISE.misconception(
-    "You count a token itself as ahead, by >= 0. Ahead is > 0: the distance 0 has bucket 0."
+    "A token counts itself as ahead. Ahead is > 0, not >= 0: give the distance 0 bucket 0.",
+    gravity="slip",
 )
 def zero_counted_as_ahead(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -254,8 +270,8 @@ def zero_counted_as_ahead(relative_position, bidirectional=True, num_buckets=32,
 
 
 @EXERCISE.misconception(
-    "You drop the sign: a key 3 ahead and a key 3 behind share a bucket. Keys ahead go to the second half: "
-    "add num_buckets // 2."
+    "A key 3 ahead and a key 3 behind share a bucket. Keep the sign: add num_buckets // 2 for keys "
+    "ahead, so that they get the second half."
 )
 def one_side_for_both(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     if bidirectional:
@@ -270,8 +286,8 @@ def one_side_for_both(relative_position, bidirectional=True, num_buckets=32, max
 
 
 @EXERCISE.misconception(
-    "You give each side all the buckets, so that there are twice as many. Both ways, a side has num_buckets "
-    "// 2: halve first, then go on with that number."
+    "Each of your sides has all the buckets, so that there are twice as many. Both ways, a side has "
+    "num_buckets // 2: halve first, then go on with that number."
 )
 def all_buckets_on_each_side(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -287,8 +303,8 @@ def all_buckets_on_each_side(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "You never look at `bidirectional`. One way, keys ahead share bucket 0 and all buckets are for what lies "
-    "behind."
+    "`bidirectional` makes no difference. One way, let keys ahead share bucket 0 and use all buckets "
+    "for the keys behind."
 )
 def always_both_ways(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     num_buckets = num_buckets // 2
@@ -301,8 +317,8 @@ def always_both_ways(relative_position, bidirectional=True, num_buckets=32, max_
 
 
 @EXERCISE.misconception(
-    "One way, you take the absolute value, so that keys ahead get buckets of keys behind. They share bucket "
-    "0: (-relative_position).clamp(min=0)."
+    "One way, keys ahead get the buckets of keys behind. Let them share bucket 0: the distance is "
+    "(-relative_position).clamp(min=0)."
 )
 def ahead_by_distance_one_way(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -317,8 +333,7 @@ def ahead_by_distance_one_way(relative_position, bidirectional=True, num_buckets
 
 
 @EXERCISE.misconception(
-    "One way, all num_buckets are for one side. You halve them there as well, so half of the buckets stay "
-    "empty."
+    "One way, you use only half of the buckets. Do not halve num_buckets there: all of them are for one side."
 )
 def halved_one_way_too(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -336,8 +351,8 @@ def halved_one_way_too(relative_position, bidirectional=True, num_buckets=32, ma
 
 
 @EXERCISE.misconception(
-    "Distances from max_distance on go beyond the last bucket of their side. Limit the far buckets before "
-    "the side is added: clamp(max=b - 1), where b is num_buckets // 2 if both ways count."
+    "Distances from max_distance on go beyond the last bucket of their side. Limit the far buckets "
+    "before the side is added: clamp(max=b - 1), where b is num_buckets // 2 if both ways count."
 )
 def no_clamp(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -354,8 +369,9 @@ def no_clamp(relative_position, bidirectional=True, num_buckets=32, max_distance
 
 
 @EXERCISE.misconception(
-    "You clamp to num_buckets, which is one too many. Buckets count from 0, the last one of a side is "
-    "num_buckets - 1."
+    "Your last bucket is num_buckets, which is one too many. Buckets count from 0: clamp each side to "
+    "its number of buckets - 1.",
+    gravity="slip",
 )
 def clamped_one_too_late(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -372,8 +388,8 @@ def clamped_one_too_late(relative_position, bidirectional=True, num_buckets=32, 
 
 
 @EXERCISE.misconception(
-    "The logarithm starts where the exact buckets end: it is of n / exact, over that of max_distance / "
-    "exact. You leave out the division by exact."
+    "Your logarithm starts at distance 1. It starts where the exact buckets end: divide ln(n / exact) "
+    "by ln(max_distance / exact)."
 )
 def logarithm_of_n(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -390,8 +406,8 @@ def logarithm_of_n(relative_position, bidirectional=True, num_buckets=32, max_di
 
 
 @EXERCISE.misconception(
-    "Below the fraction you leave out a division by exact: ln(n / exact) / ln(max_distance / exact). Then n "
-    "= max_distance gives 1."
+    "Below the fraction a division by exact is missing. Write ln(n / exact) / ln(max_distance / exact): "
+    "then n = max_distance gives 1."
 )
 def not_all_divided_by_exact(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -408,8 +424,9 @@ def not_all_divided_by_exact(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "You mix two logarithms, log2 above the fraction and ln below. Their quotient makes sense in one base "
-    "only: use torch.log with math.log."
+    "Your logarithms have two bases, log2 above the fraction and ln below. Use one base for both: "
+    "torch.log with math.log.",
+    gravity="slip",
 )
 def two_bases(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -426,8 +443,9 @@ def two_bases(relative_position, bidirectional=True, num_buckets=32, max_distanc
 
 
 @EXERCISE.misconception(
-    "You round to the nearest bucket. A distance stays in a bucket until it reaches the next one: cut the "
-    "fraction off, as .long() does."
+    "You round to the nearest bucket. A distance stays in a bucket until it reaches the next one: cut "
+    "the fraction off, as .long() does.",
+    gravity="slip",
 )
 def rounded_to_nearest(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -444,8 +462,9 @@ def rounded_to_nearest(relative_position, bidirectional=True, num_buckets=32, ma
 
 
 @EXERCISE.misconception(
-    "`//` drops the fraction before the logarithm, so that 8 to 15 all count as 8. Divide n by exact with "
-    "`/`."
+    "8 to 15 all count as 8: n / exact has lost its fraction before the logarithm. Divide n by exact "
+    "with `/`; `//` drops the fraction.",
+    gravity="slip",
 )
 def whole_number_division(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -462,8 +481,8 @@ def whole_number_division(relative_position, bidirectional=True, num_buckets=32,
 
 
 @EXERCISE.misconception(
-    "You give every distance a bucket of its own until there are none left. Only the first half of a side "
-    "does so; the rest grows with the logarithm up to max_distance."
+    "You give every distance a bucket of its own until there are none left. Do so for the first half of "
+    "a side; let the rest grow with the logarithm up to max_distance."
 )
 def linear_then_clamped(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -477,8 +496,8 @@ def linear_then_clamped(relative_position, bidirectional=True, num_buckets=32, m
 
 
 @EXERCISE.misconception(
-    "You use the logarithm for all distances. Below `exact` each distance has its own bucket: torch.where(n "
-    "< exact, n, ...)."
+    "You use the logarithm for all distances. Below `exact` give each distance its own bucket: "
+    "torch.where(n < exact, n, ...)."
 )
 def logarithm_from_the_start(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -495,7 +514,9 @@ def logarithm_from_the_start(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "The logarithm fills the buckets that are left, num_buckets - exact of them. You multiply by num_buckets."
+    "Your far buckets grow too fast: the logarithm is multiplied by the number of all buckets of a "
+    "side. It fills those that are left: multiply by num_buckets - exact.",
+    gravity="slip",
 )
 def all_buckets_for_the_logarithm(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -512,8 +533,8 @@ def all_buckets_for_the_logarithm(relative_position, bidirectional=True, num_buc
 
 
 @EXERCISE.misconception(
-    "You write 8, 16 and 128 into the code. They follow from num_buckets and max_distance, which a caller "
-    "may change."
+    "Your buckets are those of the defaults 32 and 128, whatever is passed. Work out the numbers from "
+    "num_buckets and max_distance, which a caller may change."
 )
 def numbers_of_the_default(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -527,8 +548,8 @@ def numbers_of_the_default(relative_position, bidirectional=True, num_buckets=32
 
 
 @EXERCISE.misconception(
-    "`if` needs one truth value, and a tensor has one for each number. Ask for all at once: torch.where, or "
-    "a comparison times a number."
+    "`if`, `and`, `min` and `max` need one truth value, and a tensor has one for each number. Ask for all at "
+    "once: use torch.where, or a comparison times a number."
 )
 def asks_if_for_a_tensor(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -545,8 +566,8 @@ def asks_if_for_a_tensor(relative_position, bidirectional=True, num_buckets=32, 
 
 
 @EXERCISE.misconception(
-    "A method that ends in an underscore, such as abs_, writes into the caller's tensor. Take abs(), which "
-    "makes a new one."
+    "You write into the caller's tensor, as abs_() does and every method that ends in an underscore. "
+    "Take abs(), which makes a new tensor."
 )
 def changed_in_place(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -563,7 +584,8 @@ def changed_in_place(relative_position, bidirectional=True, num_buckets=32, max_
 
 
 @EXERCISE.misconception(
-    "One way, neg_ and clamp_ write into the caller's tensor. Without the underscore they make a new one."
+    "One way, you write into the caller's tensor, as neg_() and clamp_() do. Leave out the underscore: "
+    "neg() and clamp() make a new tensor."
 )
 def changed_in_place_one_way(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -580,8 +602,8 @@ def changed_in_place_one_way(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "torch.full makes its tensor on the cpu, where it cannot meet the others on a graphics card. Use "
-    "torch.full_like, or clamp(max=...), which needs no tensor."
+    "A tensor that you make is on the cpu, where it cannot meet the others on a graphics card. Use "
+    "torch.full_like or pass device=; clamp(max=...) needs no tensor."
 )
 def device_forgotten(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -595,6 +617,45 @@ def device_forgotten(relative_position, bidirectional=True, num_buckets=32, max_
     ratio = torch.log(n / exact) / math.log(max_distance / exact)
     far = exact + (ratio * (num_buckets - exact)).long()
     return side + torch.where(n < exact, n, torch.minimum(far, torch.full(far.shape, num_buckets - 1)))
+
+
+@EXERCISE.misconception(
+    "Your code fixes the number of axes at two, as `q, k = relative_position.shape` does. The input has any "
+    "shape: work on all numbers at once, without asking for its sizes.",
+    gravity="slip",
+)
+def two_axes_only(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
+    _, _ = relative_position.shape
+    side = 0
+    if bidirectional:
+        num_buckets = num_buckets // 2
+        side = (relative_position > 0) * num_buckets
+        n = relative_position.abs()
+    else:
+        n = (-relative_position).clamp(min=0)
+    exact = num_buckets // 2
+    ratio = torch.log(n / exact) / math.log(max_distance / exact)
+    far = exact + (ratio * (num_buckets - exact)).long()
+    return side + torch.where(n < exact, n, far.clamp(max=num_buckets - 1))
+
+
+@EXERCISE.misconception(
+    "Your number of exact buckets is not whole: num_buckets / 4 and the like keep a fraction. Divide by `//` "
+    "both times: exact = per_side // 2, after per_side = num_buckets // 2.",
+    gravity="slip",
+)
+def exact_not_whole(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
+    side = 0
+    if bidirectional:
+        num_buckets = num_buckets // 2
+        side = (relative_position > 0) * num_buckets
+        n = relative_position.abs()
+    else:
+        n = (-relative_position).clamp(min=0)
+    exact = num_buckets / 2
+    ratio = torch.log(n / exact) / math.log(max_distance / exact)
+    far = torch.floor(exact + ratio * (num_buckets - exact))
+    return side + torch.where(n < exact, n, far.clamp(max=num_buckets - 1))
 
 
 @EXERCISE.style("exact where near, logarithm where far")
