@@ -11,7 +11,7 @@ from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, index, near, not_softmax
 from autograder.exercises.library import SOFTMAX
-from tfcore import bottleneck
+from tfcore import bottleneck, ops
 
 Array = np.ndarray
 
@@ -64,12 +64,16 @@ def unmasked(rng: np.random.Generator) -> Iterator[Case]:
     sizes = (int(n) for n in rng.permutation(np.arange(2, 10))[:6])
     yield Case("any sizes", drawn(rng, *sizes))
     yield Case("a single sequence", drawn(rng, B=1, T=4, d_q=3, d_k=2, d_v=5, d_a=6))
+    yield Case("queries of a single number", drawn(rng, B=2, T=4, d_q=1, d_k=3, d_v=6, d_a=5))
+    yield Case("keys of a single number", drawn(rng, B=3, T=2, d_q=4, d_k=1, d_v=5, d_a=7))
     yield Case("a single key", drawn(rng, B=3, T=1, d_q=2, d_k=4, d_v=6, d_a=5))
     yield Case("values of width 1", drawn(rng, B=2, T=5, d_q=6, d_k=3, d_v=1, d_a=4))
     yield Case("a single hidden unit", drawn(rng, B=4, T=3, d_q=5, d_k=6, d_v=2, d_a=1))
     yield Case("60 keys", drawn(rng, B=2, T=60, d_q=4, d_k=3, d_v=5, d_a=6))
     yield Case("float32", float32(drawn(rng, B=3, T=6, d_q=7, d_k=4, d_v=2, d_a=5)))
-    yield Case("strided arrays", tuple(map(strided, drawn(rng, B=4, T=7, d_q=3, d_k=6, d_v=5, d_a=2))))
+    yield Case(
+        "strided arrays, no mask", tuple(map(strided, drawn(rng, B=4, T=7, d_q=3, d_k=6, d_v=5, d_a=2)))
+    )
 
 
 def masked(rng: np.random.Generator) -> Iterator[Case]:
@@ -81,6 +85,10 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("padding at the end", arrays, {"mask": np.arange(8) < lengths})
     arrays = float32(drawn(rng, B=4, T=5, d_q=2, d_k=3, d_v=6, d_a=8))
     yield Case("float32, a mask by position", (*arrays, some_of_each_row(rng, 4, 5)))
+    arrays = tuple(map(strided, drawn(rng, B=3, T=6, d_q=4, d_k=2, d_v=7, d_a=5)))
+    yield Case("strided arrays, a strided mask", arrays, {"mask": strided(some_of_each_row(rng, 3, 6))})
+    arrays = drawn(rng, B=1, T=5, d_q=3, d_k=4, d_v=2, d_a=6)
+    yield Case("a mask for a single sequence", arrays, {"mask": some_of_each_row(rng, 1, 5)})
 
 
 def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
@@ -152,6 +160,39 @@ def zero_where_nothing_is_allowed(trial: Trial) -> str | None:
                 "must be zero there"
             )
     return None
+
+
+def masked_before_softmax(trial: Trial) -> str | None:
+    """Where allowed keys have the weights that they have without a mask, the mask comes after softmax.
+
+    The weights say so whatever was written where the mask is False, and whatever became of the context.
+    """
+    context, weights, _, mask = _parts(trial)
+    without = ops.softmax(_scores(trial))
+    looked_at = mask & (np.where(mask, 0.0, without).sum(axis=-1, keepdims=True) > 1e-2) & (without > 1e-3)
+    if not looked_at.any() or not near(weights[looked_at], without[looked_at]):
+        return None
+    if near(context, trial.expected[0]):
+        return None  # only the weights that are returned are without the mask
+    if near(weights, without):
+        return (
+            "your mask changes nothing: the weights are those without a mask; fill the scores before softmax"
+        )
+    b, t = (int(n) for n in np.argwhere(looked_at)[0])
+    return (
+        f"your weight at [{b}, {t}] is {weights[b, t]:.4g}, the same as without a mask: the mask comes after "
+        "softmax, and forbidden keys have taken their share. Fill the scores with -inf before softmax"
+    )
+
+
+def something_written_everywhere(trial: Trial) -> str | None:
+    _, weights, _, mask = _parts(trial)
+    if mask.all() or not np.array_equal(np.isnan(weights), ~mask):
+        return None
+    return (
+        "your weights are NaN where the mask is False and nowhere else. Write 0 there: np.empty, and "
+        "`where=` without `out`, leave what was in memory"
+    )
 
 
 def nothing_to_forbidden_keys(trial: Trial) -> str | None:
@@ -270,17 +311,19 @@ EXERCISE = Exercise(
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
+        Property("the mask comes before softmax", masked_before_softmax),
         Property("an empty row gives zeros", zero_where_nothing_is_allowed),
         Property("nothing is added to the sum", nothing_added),
+        Property("every weight is written", something_written_everywhere),
         *FIRST,
         Property("weights sum to 1 over the keys", sums_to_one),
         Property("forbidden keys get nothing", nothing_to_forbidden_keys),
         Property("allowed keys get something", something_to_allowed_keys),
         Property("the query has a say", another_query),
         Property("sequences do not meet", sequences_are_apart),
-        Property("weights stand as the exponentials of the scores", proportions),
+        Property("weights are in proportion to the exponentials of the scores", proportions),
         Property("the context is the weighted sum of the values", context_is_weights_times_values),
-        Property("the context lies between the values", inside_the_values),
+        Property("the context is between the values", inside_the_values),
         *LAST,
     ),
     forbidden=SOFTMAX,
@@ -288,8 +331,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "There is no tanh. Without it the query adds the same number to every key's score, and softmax cancels "
-    "it: the query has no say. score = v . tanh(...)."
+    "The tanh is missing. Without it the query adds the same number to every key's score, and softmax "
+    "cancels it. Write np.tanh(...) @ v."
 )
 def no_tanh(query, keys, values, W_q, W_k, v, mask=None):
     hidden = (query @ W_q)[:, None] + keys @ W_k
@@ -304,8 +347,8 @@ def no_tanh(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You score by a dot product of the projections. That is chapter 2. The additive score adds them, takes "
-    "tanh, and then the product with v: np.tanh(...) @ v."
+    "You score by a dot product of the projections, as chapter 2 does. The additive score adds them, "
+    "takes tanh, and then the product with v: np.tanh(...) @ v."
 )
 def dot_product(query, keys, values, W_q, W_k, v, mask=None):
     scores = np.einsum("ba,bta->bt", query @ W_q, keys @ W_k)
@@ -334,7 +377,7 @@ def multiplied_inside(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "The query has no say: left out, or outside the key's tanh, its part is the same for all keys, and "
+    "The query has no effect: left out, or outside the key's tanh, its part is the same for all keys, and "
     "softmax cancels it. Add first, then take one tanh: np.tanh(q W_q + k W_k)."
 )
 def tanh_of_each(query, keys, values, W_q, W_k, v, mask=None):
@@ -350,7 +393,7 @@ def tanh_of_each(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "Your tanh is around the finished score. It belongs to the hidden units, before the product with v: "
+    "Your tanh is around the finished score. Put it around the hidden units, before the product with v: "
     "np.tanh(...) @ v."
 )
 def tanh_of_the_score(query, keys, values, W_q, W_k, v, mask=None):
@@ -366,8 +409,8 @@ def tanh_of_the_score(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You add up the hidden units and never use v. v says how much each unit counts in the score: "
-    "np.tanh(...) @ v."
+    "You add up the hidden units and never use v, which says how much each unit counts in the score. "
+    "Write np.tanh(...) @ v."
 )
 def v_left_out(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -382,7 +425,8 @@ def v_left_out(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "Your hidden units use the sigmoid. Additive attention uses tanh, which is negative as well."
+    "Your hidden units use the sigmoid. Additive attention uses tanh, which is negative as well: "
+    "np.tanh(...) @ v."
 )
 def sigmoid(query, keys, values, W_q, W_k, v, mask=None):
     hidden = 1 / (1 + np.exp(-((query @ W_q)[:, None] + keys @ W_k)))
@@ -397,8 +441,9 @@ def sigmoid(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You divide the scores by the root of d_a, as dot products are scaled in chapter 2. Additive scores "
-    "have no scale: tanh keeps the units small."
+    "You divide the scores by the root of d_a, as dot products are scaled in chapter 2. Leave the scale "
+    "out: tanh keeps the units small.",
+    gravity="slip",
 )
 def root_of_d_a(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -413,8 +458,8 @@ def root_of_d_a(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "query @ W_q is (B, d_a) and keys @ W_k is (B, T, d_a): numpy lines up B with T. Give the query a time "
-    "axis of size 1: (query @ W_q)[:, None]."
+    "query @ W_q is (B, d_a) and keys @ W_k is (B, T, d_a), so numpy pairs B with T. Give the query a "
+    "time axis of size 1: (query @ W_q)[:, None]."
 )
 def query_without_time_axis(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh(query @ W_q + keys @ W_k)
@@ -429,8 +474,8 @@ def query_without_time_axis(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You use the first query for the whole batch. Each sequence has its own: keep the batch axis and put the "
-    "time axis after it, (query @ W_q)[:, None]."
+    "You use the first query for the whole batch. Each sequence has its own: keep the batch axis and put "
+    "the time axis after it, (query @ W_q)[:, None]."
 )
 def first_query_for_all(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh(query[0] @ W_q + keys @ W_k)
@@ -445,7 +490,7 @@ def first_query_for_all(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "W_q and W_k are exchanged: W_q (d_q, d_a) belongs to the query, W_k (d_k, d_a) to the keys."
+    "W_q and W_k are exchanged. Use W_q (d_q, d_a) for the query and W_k (d_k, d_a) for the keys."
 )
 def weights_exchanged(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_k)[:, None] + keys @ W_q)
@@ -460,8 +505,9 @@ def weights_exchanged(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "Your softmax runs over axis 0, the sequences of the batch. Each query spreads its weight over its own "
-    "keys: the last axis."
+    "Your softmax runs over axis 0, the sequences of the batch. Each query shares its weight among its "
+    "own keys: use the last axis.",
+    gravity="useless",
 )
 def softmax_over_the_batch(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -492,8 +538,9 @@ def one_sum_for_all(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "Your weights are never divided by their sum, so the context is no mean. Divide by e.sum(axis=-1, "
-    "keepdims=True)."
+    "Your weights do not sum to 1, so the context is not a mean of the values. Divide them by their sum, "
+    "e.sum(axis=-1, keepdims=True).",
+    gravity="useless",
 )
 def not_normalised(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -508,8 +555,9 @@ def not_normalised(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You divide the scores by their sum. Scores can be negative and their sum near zero: softmax takes the "
-    "exponential first."
+    "You divide the scores by their sum. Scores can be negative and their sum near zero: softmax takes "
+    "the exponential first.",
+    gravity="useless",
 )
 def no_exponential(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -523,8 +571,9 @@ def no_exponential(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You give all weight to the best key. Nothing can be learned through a maximum: every key gets its "
-    "share by softmax."
+    "You give all weight to the best key, and nothing can be learned through a maximum. Give every key "
+    "its share by softmax.",
+    gravity="useless",
 )
 def best_key_alone(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -540,7 +589,8 @@ def best_key_alone(query, keys, values, W_q, W_k, v, mask=None):
 
 @EXERCISE.misconception(
     "Your mask is inverted: you block the keys where it is True. True means may attend, so keep those and "
-    "fill where the mask is False."
+    "fill where the mask is False.",
+    gravity="useless",
 )
 def mask_inverted(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -555,7 +605,8 @@ def mask_inverted(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You never use the mask. Fill the scores with -inf (or -1e9) where it is False, before softmax."
+    "Your mask changes nothing. Fill the scores with -inf (or -1e9) where it is False, before softmax.",
+    gravity="useless",
 )
 def mask_ignored(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -622,8 +673,8 @@ def mask_added(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "`keys[~mask] = 0` writes into the caller's keys, and a key of zeros still gets a score. Leave the keys "
-    "alone and fill the *scores* where the mask is False."
+    "Your code sets the caller's keys to 0 where the mask is False, and a key of zeros still gets a "
+    "score. Leave the keys alone and fill the *scores* where the mask is False."
 )
 def padding_keys_zeroed(query, keys, values, W_q, W_k, v, mask=None):
     if mask is not None:
@@ -636,8 +687,8 @@ def padding_keys_zeroed(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You set the *values* of forbidden keys to zero. Their weights stay, so the others share less than 1: "
-    "fill the scores with -inf (or -1e9) where the mask is False."
+    "The values of forbidden keys count as zero, but their weights stay, so the others share less than 1. "
+    "Fill the *scores* with -inf (or -1e9) where the mask is False."
 )
 def values_zeroed(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -650,8 +701,8 @@ def values_zeroed(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You use the first sequence's mask for the whole batch. Each has a padding of its own: the mask is "
-    "(B, T), like the scores."
+    "You use the first sequence's mask for the whole batch. Each sequence has a padding of its own: use "
+    "the mask as it is, (B, T), like the scores."
 )
 def first_mask_for_all(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -666,8 +717,8 @@ def first_mask_for_all(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "`if mask:` asks a whole array for one truth value, which numpy refuses. Ask whether there is one: `if "
-    "mask is not None:`."
+    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy refuses. Ask whether "
+    "there is one: `if mask is not None:`."
 )
 def asks_if_mask(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -682,8 +733,8 @@ def asks_if_mask(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You fill forbidden scores with -100. Where the allowed scores lie lower still, the forbidden keys win: "
-    "fill with -inf or -1e9."
+    "You fill forbidden scores with a number such as -100. Where the allowed scores are lower still, the "
+    "forbidden keys win: fill with -inf or -1e9."
 )
 def fill_too_small(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -698,8 +749,9 @@ def fill_too_small(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "A row of -inf alone gives exp(nan): NaN in weights and context. Where a query may attend to nothing, "
-    "put zeros, for instance with np.where on mask.any(axis=-1, keepdims=True)."
+    "The weights of a query that may attend to nothing are NaN. Such a row is 0/0, or np.divide(..., "
+    "where=...) without `out` never writes it. Put zeros there, with np.where on mask.any(axis=-1, "
+    "keepdims=True)."
 )
 def nan_rows(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -712,8 +764,8 @@ def nan_rows(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "A row that is filled with -1e9 throughout becomes uniform: a query that may attend to nothing sees all "
-    "the padding. Set such rows of the weights to zero."
+    "A row that is filled with the same number throughout becomes uniform: a query that may attend to "
+    "nothing sees all the padding. Set such rows of the weights to zero."
 )
 def uniform_rows(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -740,8 +792,8 @@ def no_maximum(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You subtract the largest score of the whole batch. A sequence far below it underflows to 0/0: each "
-    "needs its own maximum, axis=-1 with keepdims=True."
+    "You subtract the largest score of the whole batch. A sequence far below it underflows to 0/0. "
+    "Subtract each sequence's own maximum: axis=-1 with keepdims=True."
 )
 def global_maximum(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -755,7 +807,7 @@ def global_maximum(query, keys, values, W_q, W_k, v, mask=None):
     return np.einsum("bt,btd->bd", weights, values), weights
 
 
-@EXERCISE.misconception("You average the keys. Keys decide how much; what is averaged is the values.")
+@EXERCISE.misconception("You average the keys. Keys decide the weights: average the values.")
 def keys_averaged(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
     scores = hidden @ v
@@ -768,7 +820,10 @@ def keys_averaged(query, keys, values, W_q, W_k, v, mask=None):
     return np.einsum("bt,btd->bd", weights, keys), weights
 
 
-@EXERCISE.misconception("You return the weights first. The order is context, then weights.")
+@EXERCISE.misconception(
+    "You return the weights first. The order is context, then weights: `return context, weights`.",
+    gravity="slip",
+)
 def weights_first(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
     scores = hidden @ v
@@ -782,7 +837,8 @@ def weights_first(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You return the context alone. Return both, `return context, weights`: the weights are what one looks at."
+    "You return the context alone. Return both: `return context, weights`.",
+    gravity="slip",
 )
 def context_alone(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -797,7 +853,8 @@ def context_alone(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "The second result is your scores. Return the weights: what softmax makes of the scores."
+    "The second result is your scores. Return the weights, which softmax makes of the scores.",
+    gravity="slip",
 )
 def scores_for_weights(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -812,8 +869,8 @@ def scores_for_weights(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "`weights @ values` takes the whole batch of weights for one matrix and gives (B, B, d_v). Each "
-    "sequence has its own row: (weights[:, None] @ values)[:, 0], or einsum."
+    "`weights @ values` takes the whole batch of weights for one matrix and gives (B, B, d_v). Give each "
+    "sequence its own row: (weights[:, None] @ values)[:, 0], or einsum."
 )
 def batch_as_a_matrix(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -828,8 +885,8 @@ def batch_as_a_matrix(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You return every value times its weight and do not add them up. The context is their sum over the "
-    "keys: .sum(axis=1)."
+    "You return every value times its weight and do not add them up. Sum them over the keys: .sum(axis=1).",
+    gravity="slip",
 )
 def not_summed(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -844,8 +901,8 @@ def not_summed(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "`values *= ...` writes into the caller's values. Write `weights[..., None] * values`, which makes a "
-    "new array."
+    "Your code writes into the caller's values, as `values *= ...` does. Write `weights[..., None] * "
+    "values`, which makes a new array."
 )
 def values_changed_in_place(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -861,8 +918,8 @@ def values_changed_in_place(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "`mask |= ...` opens the empty rows of the caller's own mask. Write `mask = mask | empty`, which makes "
-    "a new one."
+    "Your code opens the empty rows of the caller's own mask, as `mask |= ...` does. Write `mask = mask | "
+    "empty`, which makes a new one."
 )
 def empty_rows_opened_in_place(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -879,9 +936,9 @@ def empty_rows_opened_in_place(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
-    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone; what the mask forbids "
-    "is set to 0 afterwards."
+    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
+    "the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden weights to "
+    "0 afterwards."
 )
 def epsilon_in_the_sum(query, keys, values, W_q, W_k, v, mask=None):
     scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
@@ -891,6 +948,19 @@ def epsilon_in_the_sum(query, keys, values, W_q, W_k, v, mask=None):
     weights = e / (e.sum(axis=-1, keepdims=True) + 1e-8)
     if mask is not None:
         weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You mask after softmax and write -inf into the weights, so the context is infinite or NaN. Fill the "
+    "*scores* with -inf where the mask is False, before softmax."
+)
+def infinity_after_softmax(query, keys, values, W_q, W_k, v, mask=None):
+    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = np.where(mask, weights, -np.inf)
     return np.einsum("bt,btd->bd", weights, values), weights
 
 

@@ -60,6 +60,8 @@ def leading_axes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a batch of 2", drawn(rng, (2,), T_q=3, T_k=4, d_k=6, d_v=5))
     yield Case("batch 2, heads 3", drawn(rng, (2, 3), T_q=4, T_k=5, d_k=7, d_v=6))
     yield Case("batch 4, one head", drawn(rng, (4, 1), T_q=2, T_k=3, d_k=6, d_v=5))
+    yield Case("a batch of 1", drawn(rng, (1,), T_q=4, T_k=2, d_k=3, d_v=6))
+    yield Case("one query for each sequence", drawn(rng, (3,), T_q=1, T_k=4, d_k=5, d_v=2))
     yield Case("three leading axes", drawn(rng, (2, 3, 4), T_q=6, T_k=7, d_k=5, d_v=8))
     narrow = float32(drawn(rng, (3, 5), T_q=2, T_k=6, d_k=4, d_v=7))
     yield Case("float32, strided", tuple(map(strided, narrow)))
@@ -69,6 +71,10 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
     two = drawn(rng, (), T_q=3, T_k=4, d_k=5, d_v=2)
     yield Case("a mask (T_q, T_k)", two, {"mask": some_of_each_row(rng, 3, 4)})
     yield Case("a mask that allows everything", two, {"mask": np.ones((3, 4), dtype=bool)})
+    yield Case("a mask by position", (*two, some_of_each_row(rng, 3, 4)))
+    yield Case("the same keys for all, (T_k,)", two, {"mask": some_of_each_row(rng, 4)})
+    yield Case("the same keys for all, (1, T_k)", two, {"mask": some_of_each_row(rng, 1, 4)})
+    yield Case("every query allowed, (T_q, 1)", two, {"mask": np.ones((3, 1), dtype=bool)})
     padded = drawn(rng, (2,), T_q=5, T_k=4, d_k=3, d_v=6)
     yield Case("padded keys, a mask (B, 1, T_k)", padded, {"mask": some_of_each_row(rng, 2, 1, 4)})
     heads = drawn(rng, (2, 3), T_q=4, T_k=5, d_k=7, d_v=6)
@@ -76,6 +82,12 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("the same for all, (1, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 1, 4, 5)})
     yield Case("padded keys, (B, 1, 1, T_k)", heads, {"mask": some_of_each_row(rng, 2, 1, 1, 5)})
     yield Case("one mask a head, (B, h, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 2, 3, 4, 5)})
+    yield Case("one mask a head, (h, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 3, 4, 5)})
+    yield Case("padded keys a head, (B, h, 1, T_k)", heads, {"mask": some_of_each_row(rng, 2, 3, 1, 5)})
+    deep = drawn(rng, (2, 3, 4), T_q=6, T_k=5, d_k=7, d_v=8)
+    yield Case(
+        "three leading axes, (2, 1, 4, T_q, T_k)", deep, {"mask": some_of_each_row(rng, 2, 1, 4, 6, 5)}
+    )
     narrow = float32(drawn(rng, (3, 2), T_q=6, T_k=4, d_k=5, d_v=7))
     yield Case("float32, (B, 1, T_q, T_k)", narrow, {"mask": some_of_each_row(rng, 3, 1, 6, 4)})
 
@@ -87,6 +99,9 @@ def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
         drawn(rng, (), T_q=2, T_k=3, d_k=4, d_v=5),
         {"mask": np.zeros((2, 3), dtype=bool)},
     )
+    closed = drawn(rng, (2,), T_q=4, T_k=5, d_k=3, d_v=6)
+    yield Case("every key is padding, (T_k,)", closed, {"mask": np.zeros(5, dtype=bool)})
+    yield Case("no query may attend, (T_q, 1)", closed, {"mask": np.zeros((4, 1), dtype=bool)})
     mask = one_of_each_row(rng, 4, 3)
     mask[1] = False
     yield Case("query 1 may not attend", drawn(rng, (), T_q=4, T_k=3, d_k=2, d_v=6), {"mask": mask})
@@ -151,10 +166,16 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from large(rng)
 
 
+def _mask(trial: Trial) -> Array | None:
+    """The mask, given by name or by position."""
+    given: Array | None = (*trial.case.args, trial.case.kwargs.get("mask"))[3]
+    return given
+
+
 def _parts(trial: Trial) -> tuple[Array, Array, Array, Array]:
     """The output, the weights, the values and the mask, in full."""
     output, weights = map(np.asarray, trial.value)
-    mask = trial.case.kwargs.get("mask")
+    mask = _mask(trial)
     mask = np.broadcast_to(True if mask is None else mask, weights.shape)
     return output, weights, trial.case.args[2], mask
 
@@ -171,6 +192,55 @@ def zero_where_nothing_is_allowed(trial: Trial) -> str | None:
                 f"{got:.3g}{index(wrong)}; both must be zero there"
             )
     return None
+
+
+def masked_before_softmax(trial: Trial) -> str | None:
+    """Where allowed keys have the weights that they have without a mask, the mask comes after softmax.
+
+    The weights say so whatever was written where the mask is False, and whatever became of the output.
+    """
+    output, weights, _, mask = _parts(trial)
+    query, key = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:2])
+    without = ops.softmax(query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]))
+    looked_at = mask & (np.where(mask, 0.0, without).sum(axis=-1, keepdims=True) > 1e-2) & (without > 1e-3)
+    if not looked_at.any() or not near(weights[looked_at], without[looked_at]):
+        return None
+    if near(output, trial.expected[0]):
+        return None  # only the weights that are returned are without the mask
+    if near(weights, without):
+        return (
+            "your mask changes nothing: the weights are those without a mask; fill the scores before softmax"
+        )
+    place = tuple(int(n) for n in np.argwhere(looked_at)[0])
+    return (
+        f"your weight at {list(place)} is {weights[place]:.4g}, the same as without a mask: the mask comes "
+        "after softmax, and forbidden keys have taken their share. Fill the scores with -inf before softmax"
+    )
+
+
+def something_written_everywhere(trial: Trial) -> str | None:
+    _, weights, _, mask = _parts(trial)
+    if mask.all() or not np.array_equal(np.isnan(weights), ~mask):
+        return None
+    return (
+        "your weights are NaN where the mask is False and nowhere else. Write 0 there: np.empty, and "
+        "`where=` without `out`, leave what was in memory"
+    )
+
+
+def one_sequence_alone_is_right(trial: Trial) -> str | None:
+    """Where the first sequence by itself comes out right, the leading axes are at fault."""
+    lead = trial.case.args[0].shape[:-2]
+    if not lead or _mask(trial) is not None:
+        return None
+    first = (0,) * len(lead)
+    alone = trial.call(Case("one sequence", tuple(a[first].copy() for a in trial.case.args))).value
+    if not all(near(np.asarray(a), b[first]) for a, b in zip(alone, trial.expected, strict=True)):
+        return None
+    return (
+        f"one sequence alone comes out right, with the leading axes {lead} it does not. Count axes from the "
+        "end: axis=-1, query.shape[-1], np.swapaxes(key, -1, -2)"
+    )
 
 
 def nothing_to_forbidden_keys(trial: Trial) -> str | None:
@@ -200,7 +270,7 @@ def something_to_allowed_keys(trial: Trial) -> str | None:
     wrong = mask & (np.abs(weights) < 1e-9) & (trial.expected[1] > 1e-3)
     if not wrong.any():
         return None
-    why = "there is no mask" if trial.case.kwargs.get("mask") is None else "the mask is True there"
+    why = "there is no mask" if _mask(trial) is None else "the mask is True there"
     return f"a weight is 0{index(wrong)}, though {why}; every key that is allowed gets a share"
 
 
@@ -241,8 +311,8 @@ def inside_the_values(trial: Trial) -> str | None:
 
 
 def order_of_keys(trial: Trial) -> str | None:
-    query, key, value = trial.case.args
-    mask = trial.case.kwargs.get("mask")
+    query, key, value = trial.case.args[:3]
+    mask = _mask(trial)
     turned = {}
     if mask is not None:
         turned = {"mask": mask if mask.shape[-1] == 1 else mask[..., ::-1]}
@@ -259,24 +329,27 @@ EXERCISE = Exercise(
     goal="Give each query the mean of the values, weighted by softmax(Q K^T / sqrt(d_k)), within the mask.",
     reference=ops.scaled_dot_product_attention,
     criteria=(
-        Criterion("output and weights without a mask", 2, unmasked, tolerance=3e-5),
-        Criterion("any number of leading axes", 0.75, leading_axes, tolerance=3e-5),
-        Criterion("a mask: True means may attend", 1, masked, tolerance=3e-5),
+        Criterion("output and weights without a mask", 1.5, unmasked, tolerance=3e-5),
+        Criterion("any number of leading axes", 0.5, leading_axes, tolerance=3e-5),
+        Criterion("a mask: True means may attend", 1.5, masked, tolerance=3e-5),
         Criterion("a query that may attend to nothing gets zeros", 1, empty_rows, tolerance=3e-5),
-        Criterion("scores as large as 10,000", 0.5, large, tolerance=2e-3),
+        Criterion("scores as large as 10,000", 0.75, large, tolerance=2e-3),
         Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
+        Property("the mask comes before softmax", masked_before_softmax),
         Property("an empty row gives zeros", zero_where_nothing_is_allowed),
         Property("nothing is added to the sum", nothing_added),
+        Property("every weight is written", something_written_everywhere),
+        Property("leading axes are left alone", one_sequence_alone_is_right),
         *FIRST,
         Property("forbidden keys get nothing", nothing_to_forbidden_keys),
         Property("allowed keys get something", something_to_allowed_keys),
         Property("weights sum to 1 over the keys", rows_sum_to_one),
-        Property("weights stand as the exponentials of scaled scores", proportions),
+        Property("weights are in proportion to the exponentials of scaled scores", proportions),
         Property("the output is weights @ value", output_is_weights_times_values),
-        Property("the output lies between the values", inside_the_values),
+        Property("the output is between the values", inside_the_values),
         Property("the order of the keys does not matter", order_of_keys),
         *LAST,
     ),
@@ -285,8 +358,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You do not scale the scores. They spread like sqrt(d_k), so softmax picks one key and hardly learns: "
-    "divide by sqrt(d_k) before softmax."
+    "You do not scale the scores. They spread like sqrt(d_k), so softmax picks one key and hardly learns. "
+    "Divide by sqrt(d_k) before softmax."
 )
 def no_scale(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2)
@@ -299,8 +372,9 @@ def no_scale(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You divide by d_k itself. A dot product spreads like the root of d_k; dividing by all of it makes every "
-    "key nearly equal. Take the square root."
+    "You divide by d_k itself, which makes every key nearly equal. A dot product spreads like the root of "
+    "d_k: divide by sqrt(d_k).",
+    gravity="slip",
 )
 def d_k_not_its_root(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1]
@@ -313,8 +387,8 @@ def d_k_not_its_root(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You divide by the root of d_v, the width of the values. The values have no part in the scores: the dot "
-    "product sums d_k = query.shape[-1] terms, so divide by sqrt(d_k)."
+    "You divide by the root of d_v, the width of the values, which have no part in the scores. The dot "
+    "product sums d_k terms: divide by np.sqrt(query.shape[-1])."
 )
 def root_of_d_v(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(value.shape[-1])
@@ -328,7 +402,7 @@ def root_of_d_v(query, key, value, mask=None):
 
 @EXERCISE.misconception(
     "You divide by the root of d_model, the width of all heads together. Each head sums only its own d_k "
-    "products: divide by sqrt(query.shape[-1])."
+    "products: divide by np.sqrt(query.shape[-1])."
 )
 def root_of_d_model(query, key, value, mask=None):
     num_heads = query.shape[-3] if query.ndim > 3 else 1
@@ -344,7 +418,7 @@ def root_of_d_model(query, key, value, mask=None):
 
 @EXERCISE.misconception(
     "You divide by the root of T, the number of keys. The scale has nothing to do with the length of the "
-    "sequence: the dot product sums d_k = query.shape[-1] terms, so divide by sqrt(d_k)."
+    "sequence: divide by np.sqrt(query.shape[-1])."
 )
 def root_of_T(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(key.shape[-2])
@@ -357,8 +431,9 @@ def root_of_T(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You take softmax over the queries, so columns sum to 1. Each query shares its attention among the keys: "
-    "use the last axis."
+    "You take softmax over the queries, so columns sum to 1. Each query shares its attention among the "
+    "keys: use the last axis.",
+    gravity="useless",
 )
 def softmax_over_queries(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -371,8 +446,9 @@ def softmax_over_queries(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "Your mask is inverted: you blocked the keys where it is True. True means may attend, so keep those and "
-    "fill where the mask is False."
+    "Your mask is inverted: you block the keys where it is True. True means may attend, so keep those and "
+    "fill where the mask is False.",
+    gravity="useless",
 )
 def mask_inverted(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -385,7 +461,8 @@ def mask_inverted(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You never use the mask. Fill the scores with -inf where it is False, before softmax."
+    "Your mask changes nothing. Fill the scores with -inf where it is False, before softmax.",
+    gravity="useless",
 )
 def mask_ignored(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -395,8 +472,8 @@ def mask_ignored(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You mask after softmax, so the forbidden keys have already taken their share and the rest sums to less "
-    "than 1. Fill the scores with -inf before softmax."
+    "You mask after softmax, so the forbidden keys have already taken their share and the rest sums to "
+    "less than 1. Fill the scores with -inf before softmax."
 )
 def mask_after_softmax(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -408,8 +485,8 @@ def mask_after_softmax(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores far "
-    "above the others they underflow to zero: fill the scores before softmax."
+    "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores "
+    "far above the others they underflow to zero: fill the scores before softmax."
 )
 def renormalised_after_softmax(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -434,8 +511,8 @@ def filled_with_zero(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You add the boolean mask to the scores: True counts as 1, which only raises the allowed keys a little. "
-    "Put -inf where it is False: np.where(mask, scores, -np.inf)."
+    "You add the boolean mask to the scores: True counts as 1, which only raises the allowed keys a "
+    "little. Put -inf where it is False: np.where(mask, scores, -np.inf)."
 )
 def mask_added(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -447,8 +524,8 @@ def mask_added(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "`if mask:` asks a whole array for one truth value, which numpy refuses. Ask whether there is one: "
-    "`if mask is not None:`."
+    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy refuses. Ask whether "
+    "there is one: `if mask is not None:`."
 )
 def asks_if_mask(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -461,8 +538,8 @@ def asks_if_mask(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "An index such as scores[~mask] needs a mask of the full shape; one for all heads or queries has axes of "
-    "size 1 or fewer axes. np.where(mask, scores, -np.inf) broadcasts."
+    "A mask as an index, such as scores[~mask], needs the full shape; a mask for all heads or queries has "
+    "axes of size 1 or fewer axes. Write np.where(mask, scores, -np.inf), which broadcasts."
 )
 def mask_as_index(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -475,8 +552,8 @@ def mask_as_index(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You fill forbidden scores with -100. Where the allowed scores lie lower still, the forbidden keys win: "
-    "fill with -inf or -1e9."
+    "You fill forbidden scores with a number such as -100. Where the allowed scores are lower still, the "
+    "forbidden keys win: fill with -inf or -1e9."
 )
 def fill_too_small(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -490,8 +567,9 @@ def fill_too_small(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "A row of -inf alone gives exp(nan): NaN in weights and output. Where a query may attend to nothing, put "
-    "zeros, for instance with np.where on mask.any(axis=-1, keepdims=True)."
+    "The weights of a query that may attend to nothing are NaN. Such a row is 0/0, or np.divide(..., "
+    "where=...) without `out` never writes it. Put zeros there, with np.where on mask.any(axis=-1, "
+    "keepdims=True)."
 )
 def nan_rows(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -503,8 +581,8 @@ def nan_rows(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "A row that is filled with -1e9 throughout becomes uniform: a query that may attend to nothing sees "
-    "everything. Set such rows of the weights to zero."
+    "A row that is filled with the same number throughout becomes uniform: a query that may attend to "
+    "nothing sees everything. Set such rows of the weights to zero."
 )
 def uniform_rows(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -528,8 +606,8 @@ def no_maximum(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You subtract the largest score of all queries. A query far below it underflows to 0/0: each row needs "
-    "its own maximum, axis=-1 with keepdims=True."
+    "You subtract the largest score of all queries. A query far below it underflows to 0/0. Subtract each "
+    "row's own maximum: axis=-1 with keepdims=True."
 )
 def global_maximum(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -541,8 +619,8 @@ def global_maximum(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "`key.T` reverses all axes, which is right for a matrix only. With a batch or heads in front, swap the "
-    "last two axes: np.swapaxes(key, -1, -2)."
+    "`key.T` reverses all axes, which is right for a matrix only. With a batch or heads in front, swap "
+    "the last two axes: np.swapaxes(key, -1, -2)."
 )
 def two_axes_only(query, key, value, mask=None):
     scores = query @ key.T / np.sqrt(query.shape[-1])
@@ -554,7 +632,10 @@ def two_axes_only(query, key, value, mask=None):
     return weights @ value, weights
 
 
-@EXERCISE.misconception("You return the weights first. The order is output, then weights.")
+@EXERCISE.misconception(
+    "You return the weights first. The order is output, then weights: `return output, weights`.",
+    gravity="slip",
+)
 def weights_first(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
     if mask is not None:
@@ -566,7 +647,8 @@ def weights_first(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You return the output alone. Return both, `return output, weights`: the weights are what one looks at."
+    "You return the output alone. Return both: `return output, weights`.",
+    gravity="slip",
 )
 def output_alone(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -579,7 +661,8 @@ def output_alone(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "The second result is your scores. Return the weights: what softmax makes of the scores."
+    "The second result is your scores. Return the weights, which softmax makes of the scores.",
+    gravity="slip",
 )
 def scores_for_weights(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -591,9 +674,7 @@ def scores_for_weights(query, key, value, mask=None):
     return weights @ value, scores
 
 
-@EXERCISE.misconception(
-    "You average the keys. Keys decide how much; what is averaged is the values: weights @ value."
-)
+@EXERCISE.misconception("You average the keys. Average the values: weights @ value.")
 def keys_averaged(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
     if mask is not None:
@@ -605,8 +686,9 @@ def keys_averaged(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "Your weights are never divided by their sum, so the output is no mean. Divide by "
-    "weights.sum(axis=-1, keepdims=True)."
+    "Your weights do not sum to 1, so the output is not a mean of the values. Divide them by "
+    "weights.sum(axis=-1, keepdims=True).",
+    gravity="useless",
 )
 def not_normalised(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -618,7 +700,8 @@ def not_normalised(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "`query /= ...` writes into the caller's query. Divide the scores, or write `query = query / ...`."
+    "Your code divides the caller's own query, as `query /= ...` does. Divide the scores, or write `query "
+    "= query / ...`."
 )
 def scaled_in_place(query, key, value, mask=None):
     query /= np.sqrt(query.shape[-1])
@@ -632,8 +715,8 @@ def scaled_in_place(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You fill forbidden scores with -1e5, and nothing is left where the allowed scores lie lower still: "
-    "every exponential of an allowed key is 0. Fill with -inf or -1e9."
+    "You fill forbidden scores with a number such as -1e5. Where the allowed scores are lower still, "
+    "every exponential of an allowed key is 0: fill with -inf or -1e9."
 )
 def fill_of_minus_100000(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -647,8 +730,8 @@ def fill_of_minus_100000(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "`mask |= ...` opens the empty rows of the caller's own mask. Write `mask = mask | empty`, which makes a "
-    "new one."
+    "Your code opens the empty rows of the caller's own mask, as `mask |= ...` does. Write `mask = mask | "
+    "empty`, which makes a new one."
 )
 def empty_rows_opened_in_place(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -663,9 +746,9 @@ def empty_rows_opened_in_place(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
-    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone; what the mask forbids "
-    "is set to 0 afterwards."
+    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
+    "the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden weights to "
+    "0 afterwards."
 )
 def epsilon_in_the_sum(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -675,6 +758,204 @@ def epsilon_in_the_sum(query, key, value, mask=None):
     weights = e / (e.sum(axis=-1, keepdims=True) + 1e-8)
     if mask is not None:
         weights = weights * mask
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You mask after softmax and write -inf into the weights, so the output is infinite or NaN. Fill the "
+    "*scores* with -inf where the mask is False, before softmax."
+)
+def infinity_after_softmax(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = np.where(mask, weights, -np.inf)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You take softmax over axis 1. With a batch in front those are the queries, or the heads. The keys "
+    "are always the last axis: axis=-1."
+)
+def softmax_over_axis_1(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You take softmax over axis 2, which is right for one leading axis only. The keys are always the last "
+    "axis: axis=-1."
+)
+def softmax_over_axis_2(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=2, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=2, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You take d_k from axis 1 of the query. With a batch in front that is another axis. The width is "
+    "always the last axis: query.shape[-1]."
+)
+def width_from_axis_1(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You unpack a shape into two sizes, so there must be two axes. Take a width from the end, "
+    "query.shape[-1], which fits any number of leading axes."
+)
+def unpacks_two_sizes(query, key, value, mask=None):
+    _T_q, _d_k = query.shape
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(_d_k)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You transpose with an order of two axes, such as (1, 0), so the key must have two. np.swapaxes(key, "
+    "-1, -2) fits any number of axes."
+)
+def transposed_as_two_axes(query, key, value, mask=None):
+    scores = query @ np.transpose(key, (1, 0)) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "Your einsum names two axes of query and key, so both must have two. Let it begin with an ellipsis, "
+    "'...qd,...kd->...qk', which fits any number of leading axes."
+)
+def einsum_of_two_axes(query, key, value, mask=None):
+    scores = np.einsum("qd,kd->qk", query, key) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You unpack a shape into three sizes, so there must be three axes. Take a width from the end, "
+    "query.shape[-1], which fits any number of leading axes."
+)
+def unpacks_three_sizes(query, key, value, mask=None):
+    _B, _T_q, _d_k = query.shape
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(_d_k)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You transpose with an order of three axes, such as (0, 2, 1), so the key must have three. "
+    "np.swapaxes(key, -1, -2) fits any number of axes."
+)
+def transposed_as_three_axes(query, key, value, mask=None):
+    scores = query @ np.transpose(key, (0, 2, 1)) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "Your einsum names three axes of query and key, so both must have three. Let it begin with an "
+    "ellipsis, '...qd,...kd->...qk', which fits any number of leading axes."
+)
+def einsum_of_three_axes(query, key, value, mask=None):
+    scores = np.einsum("bqd,bkd->bqk", query, key) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You unpack a shape into four sizes, so there must be four axes. Take a width from the end, "
+    "query.shape[-1], which fits any number of leading axes."
+)
+def unpacks_four_sizes(query, key, value, mask=None):
+    _B, _h, _T_q, _d_k = query.shape
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(_d_k)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You transpose with an order of four axes, such as (0, 1, 3, 2), so the key must have four. "
+    "np.swapaxes(key, -1, -2) fits any number of axes."
+)
+def transposed_as_four_axes(query, key, value, mask=None):
+    scores = query @ np.transpose(key, (0, 1, 3, 2)) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "Your einsum names four axes of query and key, so both must have four. Let it begin with an ellipsis, "
+    "'...qd,...kd->...qk', which fits any number of leading axes."
+)
+def einsum_of_four_axes(query, key, value, mask=None):
+    scores = np.einsum("bhqd,bhkd->bhqk", query, key) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+
+
+@EXERCISE.misconception(
+    "You swap axes 1 and 2 of the key, which is right for one leading axis only. Count from the end: "
+    "np.swapaxes(key, -1, -2) fits any number of axes."
+)
+def axes_1_and_2_swapped(query, key, value, mask=None):
+    scores = query @ np.swapaxes(key, 1, 2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    peak = scores.max(axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
     return weights @ value, weights
 
 

@@ -23,6 +23,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("3 entries, temperature 2", (*drawn(rng, n=3, d=2, d_v=4), 2.0))
     yield Case("5 entries, temperature 0.5", (*drawn(rng, n=5, d=4, d_v=3), 0.5))
     yield Case("temperature 1, values of width 1", (*drawn(rng, n=4, d=3, d_v=1), 1.0))
+    yield Case("keys of a single number", (*drawn(rng, n=5, d=1, d_v=3), 1.2))
     yield Case("an integer temperature", (*drawn(rng, n=7, d=5, d_v=2), 3))
     yield Case("a single entry", (*drawn(rng, n=1, d=3, d_v=2), 0.7))
     yield Case("60 entries", (*drawn(rng, n=60, d=6, d_v=5), 1.5))
@@ -30,6 +31,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float32", (*narrow, 1.3))
     query, keys, values = drawn(rng, n=4, d=6, d_v=2)
     yield Case("strided arrays", (strided(query), strided(keys), strided(values), 1.7))
+    yield Case("a temperature that is a numpy number", (*drawn(rng, n=3, d=5, d_v=6), np.float64(0.9)))
 
 
 def with_a_clear_best(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -59,6 +61,8 @@ def exact(rng: np.random.Generator) -> Iterator[Case]:
 def refused(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("temperature 0", (*drawn(rng, n=3, d=2, d_v=4), 0.0))
     yield Case("temperature -0.5", (*drawn(rng, n=4, d=5, d_v=2), -0.5))
+    yield Case("a whole temperature of 0", (*drawn(rng, n=5, d=2, d_v=3), 0))
+    yield Case("temperature -2", (*drawn(rng, n=2, d=4, d_v=3), -2))
 
 
 def inside_the_values(trial: Trial) -> str | None:
@@ -126,7 +130,7 @@ EXERCISE = Exercise(
         Property("nothing is added to the sum", nothing_added),
         *FIRST,
         Property("weights sum to 1", same_value_everywhere),
-        Property("weights stand as the exponentials of scores over the temperature", proportions),
+        Property("weights are in proportion to the exponentials of scores over the temperature", proportions),
         Property("the result is a mean of the values", inside_the_values),
         Property("colder is sharper", sharper_when_colder),
         *LAST,
@@ -136,7 +140,7 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You multiply by the temperature. Then a high temperature makes the choice sharp; it should blur it: "
+    "You multiply by the temperature, so a high temperature makes the choice sharp. It should blur it: "
     "divide the scores by the temperature."
 )
 def multiplied(query, keys, values, temperature):
@@ -148,8 +152,9 @@ def multiplied(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You return the best key's value alone. That is the limit of a very low temperature, and nothing can be "
-    "learned through it: weigh all values by softmax."
+    "You return the best key's value alone. That is the limit of a very low temperature, and nothing can "
+    "be learned through it: weigh all values by softmax.",
+    gravity="useless",
 )
 def hard_argmax(query, keys, values, temperature):
     if temperature <= 0:
@@ -158,8 +163,8 @@ def hard_argmax(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "exp overflows, or underflows to 0/0, when the temperature is small. Subtract the largest score before "
-    "exp: the weights stay the same."
+    "exp overflows, or underflows to 0/0, when the temperature is small. Subtract the largest score "
+    "before exp: the weights stay the same."
 )
 def unstable(query, keys, values, temperature):
     if temperature <= 0:
@@ -169,8 +174,8 @@ def unstable(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "Your weights are exponentials that are never divided by their sum, so the result is no mean of the "
-    "values. Divide by weights.sum()."
+    "Your weights do not sum to 1, so the result is not a mean of the values. Divide them by weights.sum().",
+    gravity="useless",
 )
 def not_normalised(query, keys, values, temperature):
     if temperature <= 0:
@@ -189,7 +194,7 @@ def temperature_ignored(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You divide the weights by the temperature, after softmax. They then sum to 1/temperature: divide the "
+    "You divide the weights by the temperature, after softmax, so they sum to 1/temperature. Divide the "
     "scores, before softmax."
 )
 def temperature_after_softmax(query, keys, values, temperature):
@@ -201,8 +206,9 @@ def temperature_after_softmax(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You also divide by sqrt(d), as attention does. Here the temperature is the whole scale: divide by it "
-    "alone."
+    "You also divide by sqrt(d), as attention does. Divide by the temperature alone: here it is the whole "
+    "scale.",
+    gravity="slip",
 )
 def root_of_d_as_well(query, keys, values, temperature):
     if temperature <= 0:
@@ -213,8 +219,9 @@ def root_of_d_as_well(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You weigh by score over the sum of scores. Scores can be negative and their sum zero: softmax takes the "
-    "exponential first."
+    "You weigh by score over the sum of scores. Scores can be negative and their sum zero: take the "
+    "exponential first, as softmax does.",
+    gravity="useless",
 )
 def no_exponential(query, keys, values, temperature):
     if temperature <= 0:
@@ -224,7 +231,7 @@ def no_exponential(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You return the blend of the keys. Keys decide the weights; what is blended is the values."
+    "You return the blend of the keys. Keys decide the weights: blend the values, weights @ values."
 )
 def keys_blended(query, keys, values, temperature):
     if temperature <= 0:
@@ -235,8 +242,8 @@ def keys_blended(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You return the weights. One step is left: the sum of the values, each times its weight, weights @ "
-    "values."
+    "You return the weights. Return the sum of the values, each times its weight: weights @ values.",
+    gravity="slip",
 )
 def weights_returned(query, keys, values, temperature):
     if temperature <= 0:
@@ -257,8 +264,9 @@ def no_error(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You refuse only zero. A negative temperature would prefer the worst key: refuse everything that is not "
-    "above zero."
+    "You refuse only zero. A negative temperature would prefer the worst key: refuse all that are zero or "
+    "below, `if temperature <= 0:`.",
+    gravity="slip",
 )
 def only_zero_refused(query, keys, values, temperature):
     if temperature == 0:
@@ -269,8 +277,9 @@ def only_zero_refused(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "`assert` raises an AssertionError, and python -O removes it. For a caller's mistake write "
-    "`raise ValueError(...)`."
+    "`assert` raises an AssertionError, and python -O removes it. For a caller's mistake write `raise "
+    "ValueError(...)`.",
+    gravity="slip",
 )
 def asserted(query, keys, values, temperature):
     assert temperature > 0, "temperature must be positive"
@@ -280,8 +289,8 @@ def asserted(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "`keys /= ...` and `values *= ...` write into the caller's dictionary. Make new arrays: keys / "
-    "temperature."
+    "Your code writes into the caller's arrays, as `keys /= ...` or `values *= ...` does. Make new "
+    "arrays, such as keys / temperature."
 )
 def changed_in_place(query, keys, values, temperature):
     if temperature <= 0:
@@ -294,7 +303,8 @@ def changed_in_place(query, keys, values, temperature):
 
 @EXERCISE.misconception(
     "You sum the values times exp(score) and never divide by the sum of the exponentials. Subtract the "
-    "largest score, and divide by weights.sum()."
+    "largest score, and divide by weights.sum().",
+    gravity="useless",
 )
 def bare_exponentials(query, keys, values, temperature):
     if temperature <= 0:
@@ -303,8 +313,8 @@ def bare_exponentials(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You add 1e-8 to the sum. With the maximum subtracted the sum is at least 1 and needs no protection, and "
-    "with the 1e-8 the weights sum to 1 in seven digits only. Divide by the sum alone."
+    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
+    "the sum is at least 1 and needs no protection: divide by the sum alone."
 )
 def epsilon_in_the_sum(query, keys, values, temperature):
     if temperature <= 0:
@@ -312,6 +322,19 @@ def epsilon_in_the_sum(query, keys, values, temperature):
     scores = keys @ query / temperature
     e = np.exp(scores - scores.max())
     return e / (e.sum() + 1e-8) @ values
+
+
+@EXERCISE.misconception(
+    "You refuse only negative temperatures. A temperature of zero divides by zero: refuse it too, `if "
+    "temperature <= 0:`.",
+    gravity="slip",
+)
+def only_negative_refused(query, keys, values, temperature):
+    if temperature < 0:
+        raise ValueError("temperature must not be negative")
+    scores = keys @ query / temperature
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum() @ values
 
 
 @EXERCISE.style("scores, softmax, weighted sum")
