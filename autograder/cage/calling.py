@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import tensors, watch
+from . import memory, tensors, watch
 from .probes import PROBES, Unfit, kind
 
 METERS = "tfcore.testing.meters"
@@ -60,7 +60,8 @@ def call(
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            with _metering(metered) as cost, _watching(forbidden, seen):
+            given = tensors.arrays(args, kwargs)
+            with memory.unwritten_is_nan(given), _metering(metered) as cost, _watching(forbidden, seen):
                 value = tensors.settled(PROBES[probe](function, *args, **kwargs))
                 told["cost"] = cost() if metered else None
                 told["value"] = finished(value)

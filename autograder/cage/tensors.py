@@ -30,8 +30,12 @@ def form(value: Any) -> Any:
     """An array's library, dtype, shape and layout; anything else as it is."""
     if not is_array(value):
         return value
-    contiguous = value.is_contiguous() if is_tensor(value) else value.flags.c_contiguous
-    return type(value).__name__, str(value.dtype), tuple(value.shape), contiguous
+    return type(value).__name__, str(value.dtype), tuple(value.shape), is_contiguous(value)
+
+
+def is_contiguous(value: Any) -> bool:
+    """Return whether the numbers of an array lie one after another, the last axis first."""
+    return bool(value.is_contiguous() if is_tensor(value) else value.flags.c_contiguous)
 
 
 def numbers(value: Any) -> np.ndarray:
@@ -115,25 +119,24 @@ def tensors_among(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def private_copy(value: Any) -> Any:
-    """A copy that shares no memory; an array that was not contiguous comes back not contiguous."""
+    """Return a copy that shares no memory; an array that was not contiguous comes back `strided`."""
 
     def copied(leaf: Any) -> Any:
         if not is_array(leaf):
             return leaf
-        if is_tensor(leaf):
-            leaf = leaf.detach()
-            return leaf.clone() if leaf.is_contiguous() else strided(leaf)
-        return leaf.copy() if leaf.flags.c_contiguous else strided(leaf)
+        leaf = leaf.detach() if is_tensor(leaf) else leaf
+        if not is_contiguous(leaf):
+            return strided(leaf)
+        return leaf.clone() if is_tensor(leaf) else leaf.copy()
 
     return mapped(copied, value)
 
 
 def strided(array: Any) -> Any:
-    """A copy in which neighbours along the last axis lie two items apart."""
-    if is_tensor(array):
-        spread = array.new_zeros((*array.shape, 2))
-        spread[..., 0] = array
-        return spread[..., 0]
-    spread = np.zeros((*array.shape, 2), array.dtype)
-    spread[..., 0] = array
-    return spread[..., 0]
+    """Return a copy whose axes lie in memory in reverse order, so that no `view` can join two of them."""
+    memory = (*reversed(array.shape), 2)  # neighbours lie two items apart: a single axis has gaps too
+    spread = array.new_zeros(memory) if is_tensor(array) else np.zeros(memory, array.dtype)
+    axes = tuple(reversed(range(array.ndim)))
+    copy = spread[..., 0].permute(axes) if is_tensor(array) else spread[..., 0].transpose(axes)
+    copy[...] = array
+    return copy

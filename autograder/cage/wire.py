@@ -182,7 +182,7 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         return {"$": "dtype", "name": str(value)}
     if isinstance(value, np.ndarray) and value.dtype in NAMES:
         buffers.append(np.ascontiguousarray(value).tobytes())
-        layout = "C" if value.flags.c_contiguous else "strided"
+        layout = "C" if tensors.is_contiguous(value) else "strided"
         return {"$": "array", "dtype": NAMES[value.dtype], "shape": list(value.shape), "layout": layout}
     if hasattr(value, "travels_as"):
         return value.travels_as()
@@ -265,11 +265,7 @@ def _array(told: dict[str, Any], buffers: _Buffers) -> np.ndarray:
     if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
         raise WireError("an array whose shape is not made of sizes")
     array = buffers.array(dtype, shape)
-    if told.get("layout") == "strided":
-        spread = np.zeros((*array.shape, 2), array.dtype)
-        spread[..., 0] = array
-        return spread[..., 0]
-    return array
+    return tensors.strided(array) if told.get("layout") == "strided" else array
 
 
 def _tensor(told: dict[str, Any], buffers: _Buffers) -> Any:

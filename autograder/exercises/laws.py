@@ -61,8 +61,10 @@ def _of_each(law: Callable[[str, Array, Array], str | None]) -> Callable[[Trial]
 
 def _finite(name: str, got: Array, expected: Array) -> str | None:
     if np.isnan(got).any():
-        where = index(np.isnan(got))
-        return f"{name} holds NaN{where}: on the way stood 0/0, inf/inf, inf - inf, 0 * inf or log(-x)"
+        return (
+            f"{name} holds NaN{index(np.isnan(got))}. Your code computes 0/0, inf/inf, inf - inf, 0 * inf or "
+            "log(-x), or it reads memory that was never written (`empty`, or `where=` without `out`)"
+        )
     if np.isinf(got).any():
         return f"{name} is infinite{index(np.isinf(got))}: exp overflowed, or something was divided by zero"
     return None

@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from small_course import LIMITS, SEED
 from torch import nn
 
 from autograder.cage import calling, probes, tensors
+from autograder.checking import Examination, local
+from autograder.exercises import find
+from autograder.grading.pair import file_task
 
 
 def ask(probe, function, *args, metered=False, **kwargs):
@@ -237,3 +241,56 @@ def test_arguments_are_told_with_what_lies_inside_them():
 
     told = ask("call", vandal, {"a": [torch.ones(2)]}, np.ones(3))
     assert [tensors.numbers(a).tolist() for a in told["arguments"]] == [[0, 0], [1, 1, 1]]
+
+
+SHAPES = [(2, 3), (3, 2, 4), (2, 4, 3, 5), (5, 2, 3, 4, 6)]
+
+
+class TestStrided:
+    """A tensor that is not contiguous lies transposed in memory, wherever it is copied to."""
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    @pytest.mark.parametrize("copied", [lambda x: x, tensors.private_copy, lambda x: x * 1, torch.round])
+    def test_no_view_of_a_tensor_joins_two_axes(self, shape, copied):
+        x = copied(tensors.strided(torch.randn(shape)))
+        for axis in range(len(shape) - 1):
+            joined = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+            with pytest.raises(RuntimeError, match="view size is not compatible"):
+                x.view(joined)
+            assert torch.equal(x.reshape(joined), x.contiguous().view(joined))
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    @pytest.mark.parametrize("copied", [lambda x: x, tensors.private_copy, np.round])
+    def test_every_reshape_of_an_array_is_a_copy(self, shape, copied):
+        x = copied(tensors.strided(np.random.default_rng(0).normal(size=shape)))
+        assert not np.shares_memory(x, x.reshape(shape[0] * shape[1], *shape[2:]))
+
+    @pytest.mark.parametrize("shape", [(), (1,), (4,), (1, 4), (4, 1), *SHAPES])
+    def test_the_numbers_are_the_same_and_the_memory_is_another(self, shape):
+        x = torch.randn(shape)
+        for given in (x, x.numpy()):
+            copy = tensors.strided(given)
+            assert tensors.is_contiguous(copy) == (tensors.numbers(given).size == 1)
+            np.testing.assert_array_equal(copy, given)
+            copy[...] = 7
+            assert not (given == 7).any()
+
+    VIEWED = """
+import torch
+
+def repeat_kv(x, num_groups):
+    B, h, T, d = x.shape
+    return x.view(B * h, 1, T, d).repeat(1, num_groups, 1, 1).view(B, h * num_groups, T, d)
+"""
+
+    def test_a_view_of_what_was_passed_fails_here_and_in_the_cage(self, pair):
+        names = {}
+        exec(self.VIEWED, names)
+        exercise = find("ch04_multi_head/repeat_kv")
+        checked = Examination(exercise, SEED).of(local(names["repeat_kv"]))
+        task = file_task(exercise.name, self.VIEWED.encode(), False, SEED, LIMITS)
+        (cell,) = pair.grade(task).cells
+        for report in (checked, cell.report):
+            (failed, *_) = [c.failure for c in report.criteria if c.failure]
+            assert failed.case == "a tensor that is not contiguous"
+            assert "view size is not compatible" in failed.fault

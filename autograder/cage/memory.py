@@ -1,0 +1,95 @@
+"""Memory that nobody has written begins as NaN, so that code which reads such memory is seen to be wrong.
+
+Fresh memory often holds zeros, or the right results of a call before. During a call ``np.empty`` and
+``torch.empty`` give NaN, and the largest number where numbers are whole. No function makes the memory of
+``np.log(p, where=p > 0)``, but numpy warns just before it takes that memory: then what is free is filled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+WARNING = "'where' used without 'out'"
+"""How numpy's warning begins, from numpy 2.4 on."""
+NEVER_WARNS = np.lib.NumpyVersion(np.__version__) < "2.4.0"
+KEPT = range(4, 1024, 4)
+"""Sizes in bytes of which numpy keeps freed memory, most of them; the next array of that size gets it."""
+KEPT_OF_EACH = 7
+MAKERS = ("empty", "empty_like")
+
+
+@contextlib.contextmanager
+def unwritten_is_nan(given: list[Any]) -> Iterator[None]:
+    """Within the context, memory that nobody has written holds NaN.
+
+    Enter it inside ``warnings.catch_warnings()``, which takes away the filter that is added here.
+
+    Args:
+        given: arrays whose sizes are likely among those of the arrays that will be made.
+    """
+    sizes = sorted({x.nbytes for x in given if isinstance(x, np.ndarray)} - {0})
+
+    def warned(*warning: Any) -> None:
+        fill_free_memory([*KEPT, *sizes])
+
+    if NEVER_WARNS:
+        warned()
+    makers = {name: getattr(np, name) for name in MAKERS}
+    warnings.filterwarnings("always", WARNING)
+    warnings.showwarning = warned
+    with _torch_fills():
+        vars(np).update({name: _filling(make) for name, make in makers.items()})
+        try:
+            yield
+        finally:
+            vars(np).update(makers)
+
+
+def fill_free_memory(sizes: list[int]) -> None:
+    """Fill memory that is free with NaN: what numpy keeps for new arrays of so many bytes."""
+    for size in sizes:
+        blocks = [np.empty(size, np.uint8) for _ in range(KEPT_OF_EACH)]
+        for block in blocks:
+            block.fill(0xFF)
+
+
+@functools.cache
+def _filling(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of numpy, whose new array is filled."""
+
+    @functools.wraps(make)
+    def filling(*args: Any, **kwargs: Any) -> Any:
+        array = make(*args, **kwargs)
+        if array.dtype.kind in "fc":
+            array.fill(np.nan)
+        elif array.dtype.kind in "biu":
+            array.fill(True if array.dtype.kind == "b" else np.iinfo(array.dtype).max)
+        return array
+
+    return filling
+
+
+@contextlib.contextmanager
+def _torch_fills() -> Iterator[None]:
+    """Torch fills new memory where it is to be deterministic; on the cpu that changes nothing else."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    from torch import _C
+
+    before = _C._get_deterministic_algorithms(), _C._get_deterministic_algorithms_warn_only()
+    filled = _C._get_deterministic_fill_uninitialized_memory()
+    _C._set_deterministic_algorithms(True, warn_only=True)
+    _C._set_deterministic_fill_uninitialized_memory(True)
+    try:
+        yield
+    finally:
+        _C._set_deterministic_algorithms(before[0], warn_only=before[1])
+        _C._set_deterministic_fill_uninitialized_memory(filled)
