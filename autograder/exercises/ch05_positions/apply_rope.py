@@ -46,8 +46,8 @@ def few_in_order(rng: np.random.Generator) -> Iterator[Case]:
 def at_positions(rng: np.random.Generator) -> Iterator[Case]:
     """Positions that do not count 0, 1, 2, ...: decoding, padding, any order."""
     place = int(rng.integers(4, 30))
-    yield Case(f"one token, at position {place}", (tensor(rng, 1, 4), torch.tensor([place])))
-    yield Case(f"another token, at position {place + 1}", (tensor(rng, 1, 4), torch.tensor([place + 1])))
+    yield Case(f"one token, at position {place}", (tensor(rng, 4, 1, 6), torch.tensor([place])))
+    yield Case(f"another token, at position {place + 1}", (tensor(rng, 4, 1, 6), torch.tensor([place + 1])))
     shuffled = np.append(rng.permutation(30)[:4], 30)[rng.permutation(5)]
     yield Case("positions out of order", (tensor(rng, 5, 6), torch.from_numpy(shuffled)))
     yield Case("positions that fall", (tensor(rng, 2, 3, 4), torch.tensor([7, 4, 0])))
