@@ -8,6 +8,7 @@ when it runs, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,6 @@ from typing import Annotated, Any
 
 try:
     import typer
-    from rich.console import Console
-    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from typer.core import TyperGroup
 except ModuleNotFoundError as error:
@@ -28,14 +27,16 @@ import tfcore
 from autograder import tables
 from autograder.errors import BadInputError
 from autograder.layout import Course
+from autograder.terminal import Terminal, escape
+from autograder.visible import visible
 from autograder.workers import MOST_WORKERS
 
 NOT_PASSED = 1
 BAD_INPUT = 2
 STOPPED = 130
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 
 class _Commands(TyperGroup):
@@ -55,7 +56,8 @@ class _Commands(TyperGroup):
 
             if not isinstance(error, PairError):
                 raise
-            say(f"[bold red]error:[/] the grader does not start on this machine: {escape(str(error))}")
+            why = "\n".join(map(escape, str(error).splitlines()))
+            say(f"[bold red]error:[/] the grader does not start on this machine: {why}")
         except KeyboardInterrupt:
             of_grade = ctx.invoked_subcommand == "grade"
             kept = "what was graded is remembered" if of_grade else "what was finished is kept"
@@ -138,7 +140,8 @@ def plural(count: int, thing: str) -> str:
 
 
 def print_json(data: Any, **how: Any) -> None:
-    typer.echo(json.dumps(data, **how))
+    """Print JSON in ASCII, of which DEL alone is no text."""
+    typer.echo(json.dumps(data, **how).replace("\x7f", r"\u007f"))
 
 
 @contextmanager
@@ -462,7 +465,7 @@ def export(
         return
     text, notes = exporting.table(here, here.chosen(assignments or []), format, into)
     if output is None:
-        typer.echo(text, nl=False)
+        typer.echo(visible(text) if sys.stdout.isatty() else text, nl=False)
     else:
         if output.is_dir():
             raise BadInputError(f"{output} is a folder. Name a file to write.")
@@ -615,7 +618,7 @@ def _verify_mutants(
         print_json(trials.as_dict(tried))
     else:
         tables.mutants(tried, out)
-    raise typer.Exit(NOT_PASSED if any(one.not_listed for one in tried) else 0)
+    raise typer.Exit(NOT_PASSED if any(one.fails_the_run for one in tried) else 0)
 
 
 @app.command(epilog=_examples("autograder doctor", "autograder doctor --json"))

@@ -7,6 +7,7 @@ import linecache
 import random
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from inspect import ismodule
@@ -19,50 +20,42 @@ from autograder.exercise import Answer, Exercise, Function
 Edit = tuple[str, ast.AST, str, Any]
 """One fault: its kind, the node that it changes, the field of the node, and the field's new value."""
 
-OPERATORS: dict[type, tuple[type, ...]] = {
-    ast.Add: (ast.Sub,),
-    ast.Sub: (ast.Add,),
-    ast.Mult: (ast.Div, ast.Add),
-    ast.Div: (ast.Mult, ast.FloorDiv),
-    ast.FloorDiv: (ast.Div,),
-    ast.Mod: (ast.FloorDiv,),
-    ast.Pow: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,),
-    ast.BitOr: (ast.BitAnd,),
-    ast.And: (ast.Or,),
-    ast.Or: (ast.And,),
-    ast.Lt: (ast.LtE, ast.Gt),
-    ast.LtE: (ast.Lt, ast.GtE),
-    ast.Gt: (ast.GtE, ast.Lt),
-    ast.GtE: (ast.Gt, ast.LtE),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
+OPERATORS = (
+    *(
+        "Add Sub",
+        "Mult Div",
+        "Mult Add",
+        "Div FloorDiv",
+        "Mod FloorDiv",
+        "Pow Mult",
+        "BitAnd BitOr",
+        "And Or",
+    ),
+    *("Lt LtE", "Lt Gt", "LtE GtE", "Gt GtE", "Eq NotEq", "Is IsNot", "In NotIn"),
+)
+FUNCTIONS = (
+    *("min max", "minimum maximum", "argmin argmax", "amin amax", "any all", "floor ceil", "zeros ones"),
+    *("zeros_like ones_like", "zeros empty", "triu tril", "sin cos", "sum mean", "log exp", "log2 log"),
+    *("randn rand", "cumsum cumprod", "sqrt square", "var std", "append extend"),
+)
+"""What is easily taken for one another."""
+LEFT_OUT = {
+    "cast": "to astype float double half long int bool type type_as asarray",
+    "copy": "clone copy contiguous detach deepcopy array tensor",
+    "call": "exp log sqrt rsqrt square abs round rint trunc floor ceil clamp clip clamp_min clamp_max "
+    "softmax sigmoid silu tanh relu gelu transpose swapaxes permute flip tril triu masked_fill nan_to_num "
+    "sort max min mean sum unsqueeze squeeze expand sorted norm item",
 }
-OPPOSITES = (
-    *(("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("amin", "amax"), ("any", "all")),
-    *(("floor", "ceil"), ("zeros", "ones"), ("zeros_like", "ones_like"), ("triu", "tril"), ("sin", "cos")),
-    *(("sum", "mean"), ("log", "exp"), ("log2", "log"), ("randn", "rand"), ("zeros", "empty")),
-    *(("cumsum", "cumprod"), ("sqrt", "square"), ("var", "std"), ("append", "extend")),
-)
-CASTS = ("to", "astype", "float", "double", "half", "long", "int", "bool", "type", "type_as", "asarray")
-COPIES = ("clone", "copy", "contiguous", "detach", "deepcopy", "array", "tensor")
-STEPS = (
-    *("exp", "log", "sqrt", "rsqrt", "square", "abs", "round", "rint", "trunc", "floor", "ceil", "clamp"),
-    *("clip", "clamp_min", "clamp_max", "softmax", "sigmoid", "silu", "tanh", "relu", "gelu", "transpose"),
-    *("swapaxes", "permute", "flip", "tril", "triu", "masked_fill", "nan_to_num", "sort", "max", "min"),
-    *("mean", "sum", "unsqueeze", "squeeze", "expand", "sorted", "int", "float", "norm", "item"),
-)
-"""Calls that a tired author leaves out; what is left is the call's object or its first argument."""
+"""Calls that are easily forgotten; what is left is the call's object or its first argument."""
 LIBRARIES = ("np", "torch", "F", "math", "nn")
+IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
+"""What draws, registers or asks: two such statements have an order, whatever their names."""
+WORD = re.compile(r"(?:self\.)?\w+")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A right answer with one fault: its source, and the change as one line before and after."""
+    """A right answer with one fault: its source, and the change as the lines before and after."""
 
     exercise: str
     style: str
@@ -79,21 +72,16 @@ class Mutant:
         """Make the mutant as a student's cell would, with the libraries of its style and the given cell."""
         exercise = exercises.find(self.exercise)
         (style,) = (style for style in exercise.styles if style.name == self.style)
-        filename = f"<{self.exercise}/{self.style}: {self.change}>"
+        around = vars(sys.modules[style.function.__module__]).items()
+        ours = ("tfcore", "autograder")
+        known = {n: m for n, m in around if ismodule(m) and m.__name__.split(".")[0] not in ours}
+        known |= (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
+        filename = f"<{self.exercise}, {self.style}: {self.change}>"
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
-        namespace = {**_names_of_a_student(exercise, style), "__name__": "__main__"}
-        exec(compile(self.source, filename, "exec", dont_inherit=True), namespace)
-        function: Function = namespace[exercise.function_name]
+        with warnings.catch_warnings(action="ignore"):
+            exec(compile(self.source, filename, "exec", dont_inherit=True), known)
+        function: Function = known[exercise.function_name]
         return function
-
-
-def _names_of_a_student(exercise: Exercise, style: Answer) -> dict[str, Any]:
-    """The imported libraries of the style's module and the names of the given cell, and no more."""
-    around = vars(sys.modules[style.function.__module__])
-    modules = {name: module for name, module in around.items() if ismodule(module)}
-    ours = ("tfcore", "autograder")
-    libraries = {name: m for name, m in modules.items() if m.__name__.split(".")[0] not in ours}
-    return libraries | (vars(exercise.given) if exercise.given else {})
 
 
 def sample(names: list[str], number: int, seed: int) -> list[Mutant]:
@@ -107,149 +95,100 @@ def sample(names: list[str], number: int, seed: int) -> list[Mutant]:
         seed: draws them.
     """
     found: list[Mutant] = []
-    for round_ in zip_longest(*(_of_exercise(exercises.find(name), seed) for name in names)):
-        found += [mutant for mutant in round_ if mutant]
+    for turn in zip_longest(*(mutants_of(exercises.find(name), seed) for name in names)):
+        found += filter(None, turn)
         if len(found) >= number:
             break
     return found[:number]
 
 
-def _of_exercise(exercise: Exercise, seed: int) -> Iterator[Mutant]:
-    rng = random.Random(f"{seed} {exercise.name}")
-    by_kind: dict[str, list[tuple[Answer, ast.Module, Edit]]] = {}
+def mutants_of(exercise: Exercise, seed: int) -> Iterator[Mutant]:
+    """Draw the mutants of an exercise, one of each kind in turn; a style's do not depend on the others."""
+    by_kind: dict[str, list[tuple[float, Answer, ast.Module, Edit]]] = {}
+    seen: set[str] = set()
     for style in exercise.styles:
+        rng = random.Random(f"{seed} {exercise.name} {style.name}")
         tree = ast.parse(style.source(exercise.function_name))
-        for edit in edits(tree):
-            by_kind.setdefault(edit[0], []).append((style, tree, edit))
-    for edited in by_kind.values():
-        rng.shuffle(edited)
-    seen = {ast.unparse(ast.parse(style.source(exercise.function_name))) for style in exercise.styles}
-    for round_ in zip_longest(*by_kind.values()):
-        for style, tree, edit in filter(None, round_):
-            before, after = ast.unparse(tree), written(tree, edit)
+        seen.add(ast.unparse(tree))
+        for edit in edits(tree, {}):
+            by_kind.setdefault(edit[0], []).append((rng.random(), style, tree, edit))
+    drawn = (sorted(own, key=lambda one: one[0]) for own in by_kind.values())
+    for turn in zip_longest(*drawn):
+        for _, style, tree, edit in filter(None, turn):
+            before, after = ast.unparse(tree), edited(tree, edit)
             if after is not None and after not in seen:
                 seen.add(after)
                 yield Mutant(exercise.name, style.name, edit[0], change(before, after), after)
 
 
-def written(tree: ast.Module, edit: Edit) -> str | None:
-    """Write the source with one edit made; None if it is no Python, or the source that it was."""
+def edited(tree: ast.Module, edit: Edit) -> str | None:
+    """Write a source with one edit made; None if that is no Python, or means the same."""
     _, node, field, value = edit
-    right = getattr(node, field)
+    before, right = ast.dump(tree), getattr(node, field)
     setattr(node, field, value)
     try:
         source = ast.unparse(tree)
-        compile(source, "<mutant>", "exec", dont_inherit=True)
+        with warnings.catch_warnings(action="ignore"):
+            compile(source, "<mutant>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
     finally:
         setattr(node, field, right)
-    return None if ast.dump(ast.parse(source)) == ast.dump(ast.parse(ast.unparse(tree))) else source
+    return None if ast.dump(ast.parse(source)) == before else source
 
 
 def change(before: str, after: str) -> str:
-    """Say which lines of a source became which others; a line that occurs more than once gets its number."""
+    """Say which lines became which; with a number where the first is not the only line of its kind."""
     old, new = before.splitlines(), after.splitlines()
     start = next(i for i, (one, other) in enumerate(zip_longest(old, new)) if one != other)
     pairs = zip_longest(old[start:][::-1], new[start:][::-1])
     same = next((i for i, (one, other) in enumerate(pairs) if one != other), 0)
-    gone, come = old[start : len(old) - same], new[start : len(new) - same]
-    if not gone:  # a line that was added is seen beside the one before it
-        gone, come, start = [old[start - 1]], [old[start - 1], *come], start - 1
-    often = [line.strip() for line in old].count(gone[0].strip()) > 1
-    where = f"{start + 1}: " if often else ""
-    return f"{where}{_joined(gone)} -> {_joined(come)}"
+    if start == len(old) - same:  # only added: seen beside the line before
+        start -= 1
+    lines = [line.strip() for line in old]
+    where = f"{start + 1}: " if lines.count(lines[start]) > 1 else ""
+    gone, come = (" ; ".join(map(str.strip, part[start : len(part) - same])) for part in (old, new))
+    return f"{where}{gone} -> {come}"
 
 
-def _joined(lines: list[str]) -> str:
-    return " ; ".join(line.strip() for line in lines)
-
-
-def edits(tree: ast.AST, names: tuple[str, ...] = ()) -> Iterator[Edit]:
+def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
     """Find every fault that can be made in a tree.
 
     Args:
         tree: the source, or a part of it.
-        names: the variables of the functions around the part.
+        names: the variables of the functions around the part, and whether each is a parameter.
     """
     if isinstance(tree, ast.FunctionDef | ast.Lambda):
-        names = tuple(dict.fromkeys((*names, *_variables(tree))))
-    yield from _own(tree)
+        stored = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        given = (n.arg for n in ast.walk(tree.args) if isinstance(n, ast.arg) and n.arg != "self")
+        names = names | dict.fromkeys(stored, False) | dict.fromkeys(given, True)
+    yield from _in_node(tree)
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns") or isinstance(tree, ast.Raise | ast.JoinedStr):
             continue
         children = value if isinstance(value, list) else [value]
-        for place, child in enumerate(children):
+        for i, child in enumerate(children):
             if not isinstance(child, ast.AST):
                 continue
             for kind, new in _instead(child, names):
-                if kind == "minus" and isinstance(tree, ast.UnaryOp):
-                    continue  # its sign is dropped elsewhere
-                replaced = [*children[:place], new, *children[place + 1 :]]
-                yield kind, tree, field, replaced if isinstance(value, list) else new
+                if kind != "minus" or not isinstance(tree, ast.UnaryOp):
+                    replaced = [*children[:i], new, *children[i + 1 :]]
+                    yield kind, tree, field, replaced if isinstance(value, list) else new
             yield from edits(child, names)
 
 
-def _variables(function: ast.FunctionDef | ast.Lambda) -> Iterator[str]:
-    given = function.args
-    yield from (arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs) if arg.arg != "self")
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+def _others(name: str, pairs: tuple[str, ...]) -> Iterator[str]:
+    for pair in map(str.split, pairs):
+        if name in pair:
+            yield pair[pair[0] == name]
 
 
-def _own(node: ast.AST) -> Iterator[Edit]:
-    """The faults in a node's own fields: operators, names of functions, lists of statements and arguments."""
-    if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
-        for other in OPERATORS.get(type(node.op), ()):
-            yield "operator", node, "op", other()
-    if isinstance(node, ast.Compare):
-        for other in OPERATORS.get(type(node.ops[0]), ()):
-            yield "comparison", node, "ops", [other(), *node.ops[1:]]
-    field = {ast.Attribute: "attr", ast.Name: "id"}.get(type(node))
-    if field and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
-        for pair in OPPOSITES:
-            if getattr(node, field) in pair:
-                yield "opposite", node, field, pair[getattr(node, field) == pair[0]]
-    if isinstance(node, ast.Call):
-        yield from _arguments(node)
-    if isinstance(node, ast.Tuple | ast.List) and isinstance(node.ctx, ast.Load):
-        for i in range(len(node.elts) - 1):
-            yield "order", node, "elts", _exchanged(node.elts, i)
-    if isinstance(node, ast.Slice):
-        yield from _slice(node)
-    if isinstance(node, ast.comprehension) and node.ifs:
-        yield "condition", node, "ifs", node.ifs[1:]
-    for field in ("body", "orelse"):
-        if isinstance(statements := getattr(node, field, None), list):
-            yield from _statements(node, field, statements)
+def _without(items: list[Any], i: int) -> list[Any]:
+    return [*items[:i], *items[i + 1 :]]
 
 
-def _exchanged(items: list[Any], i: int) -> list[Any]:
+def _exchanged(items: Any, i: int) -> list[Any]:
     return [*items[:i], items[i + 1], items[i], *items[i + 2 :]]
-
-
-def _arguments(call: ast.Call) -> Iterator[Edit]:
-    name = getattr(call.func, "attr", getattr(call.func, "id", None))
-    for i in range(len(call.args) - 1):
-        if name not in ("max", "min", "maximum", "minimum"):
-            yield "order", call, "args", _exchanged(call.args, i)
-    for i, given in enumerate(call.keywords):
-        if given.arg == "strict":
-            continue  # it only guards against what a right answer never does
-        kind = given.arg if given.arg in ("device", "dtype") else "argument"
-        kind = "keepdims" if given.arg in ("keepdims", "keepdim") else kind
-        yield kind or "argument", call, "keywords", [*call.keywords[:i], *call.keywords[i + 1 :]]
-        fixed = {"device": "'cpu'", "dtype": "torch.float32"}.get(given.arg or "")
-        if fixed:
-            value = ast.parse(fixed, mode="eval").body
-            yield kind or "", given, "value", value
-    if isinstance(call.func, ast.Name) and call.func.id == "range":
-        for i, bound in enumerate(call.args[:2]):
-            for new in _off_by_one(bound):
-                yield "range", call, "args", [*call.args[:i], new, *call.args[i + 1 :]]
-        if len(call.args) == 1:
-            yield "range", call, "args", [ast.Constant(1), *call.args]
 
 
 def _off_by_one(value: ast.expr) -> Iterator[ast.expr]:
@@ -257,42 +196,82 @@ def _off_by_one(value: ast.expr) -> Iterator[ast.expr]:
         yield ast.BinOp(value, by, ast.Constant(1))
 
 
-def _slice(node: ast.Slice) -> Iterator[Edit]:
-    for field in ("lower", "upper", "step"):
-        if (bound := getattr(node, field)) is None:
-            continue
-        yield "slice", node, field, None
-        if field != "step":
+def _in_node(node: ast.AST) -> Iterator[Edit]:
+    """The faults in a node's own fields: operators, names of functions, lists of statements and arguments."""
+    match node:
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.AugAssign(op=op):
+            for other in _others(type(op).__name__, OPERATORS):
+                yield "operator", node, "op", getattr(ast, other)()
+        case ast.Compare(ops=[op, *rest]):
+            for other in _others(type(op).__name__, OPERATORS):
+                yield "comparison", node, "ops", [getattr(ast, other)(), *rest]
+        case ast.Attribute(attr=name, ctx=ast.Load()) | ast.Name(id=name, ctx=ast.Load()):
+            for other in _others(name, FUNCTIONS):
+                yield "function", node, "attr" if isinstance(node, ast.Attribute) else "id", other
+        case ast.Call():
+            yield from _in_call(node)
+        case ast.Tuple(elts=elements, ctx=ast.Load()) | ast.List(elts=elements, ctx=ast.Load()):
+            for i in range(len(elements) - 1):
+                yield "order", node, "elts", _exchanged(elements, i)
+        case ast.Slice():
+            yield from _in_slice(node)
+        case ast.comprehension(ifs=[_, *rest]):
+            yield "condition", node, "ifs", rest
+    for field in ("body", "orelse"):
+        if isinstance(statements := getattr(node, field, None), list):
+            yield from _in_body(node, field, statements)
+
+
+def _in_call(call: ast.Call) -> Iterator[Edit]:
+    name = getattr(call.func, "attr", getattr(call.func, "id", None))
+    for i in range(len(call.args) - 1):
+        if name not in ("max", "min", "maximum", "minimum"):
+            yield "order", call, "args", _exchanged(call.args, i)
+    for i, given in enumerate(call.keywords):
+        if given.arg == "strict":
+            continue  # it only guards against what a right answer never does
+        kind = (given.arg or "").replace("keepdims", "keepdim")
+        kind = kind if kind in ("device", "dtype", "keepdim") else "argument"
+        yield kind, call, "keywords", _without(call.keywords, i)
+        if fixed := {"device": "'cpu'", "dtype": "torch.float32"}.get(kind):
+            yield kind, given, "value", ast.parse(fixed, mode="eval").body
+    if name == "range":
+        for i, bound in enumerate(call.args[:2]):
             for new in _off_by_one(bound):
+                yield "range", call, "args", [*call.args[:i], new, *call.args[i + 1 :]]
+        if len(call.args) == 1:
+            yield "range", call, "args", [ast.Constant(1), *call.args]
+
+
+def _in_slice(node: ast.Slice) -> Iterator[Edit]:
+    for field in ("lower", "upper", "step"):
+        if (bound := getattr(node, field)) is not None:
+            yield "slice", node, field, None
+            for new in _off_by_one(bound) if field != "step" else ():
                 yield "slice", node, field, new
-    if node.lower is None and node.step is None:
-        yield "slice", node, "lower", ast.Constant(1)
-    if node.upper is None and node.step is None:
-        yield "slice", node, "upper", ast.UnaryOp(ast.USub(), ast.Constant(1))
+        elif field != "step" and node.step is None:
+            end = {"lower": ast.Constant(1), "upper": ast.UnaryOp(ast.USub(), ast.Constant(1))}
+            yield "slice", node, field, end[field]
 
 
-def _statements(node: ast.AST, field: str, body: list[ast.stmt]) -> Iterator[Edit]:
+def _in_body(node: ast.AST, field: str, body: list[ast.stmt]) -> Iterator[Edit]:
     for i, one in enumerate(body):
-        rest = [*body[:i], *body[i + 1 :]]
-        final = isinstance(one, ast.Return) and i == len(body) - 1
         text = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-        if not (final or text or isinstance(one, ast.FunctionDef | ast.ClassDef | ast.Pass)):
-            yield "line", node, field, rest or ([ast.Pass()] if field == "body" else [])
+        if text or isinstance(one, ast.FunctionDef | ast.ClassDef | ast.Pass):
+            continue
+        if not isinstance(one, ast.Return) or i < len(body) - 1:
+            yield "line", node, field, _without(body, i) or ([ast.Pass()] if field == "body" else [])
         if isinstance(one, ast.If):
-            yield "condition", node, field, [*body[:i], *one.body, *body[i + 1 :]]
-            if one.orelse:
-                yield "condition", node, field, [*body[:i], *one.orelse, *body[i + 1 :]]
-        moved = i + 1 < len(body) and not isinstance(body[i + 1], ast.Return)
-        if moved and not text and not isinstance(one, ast.FunctionDef) and _one_first(one, body[i + 1]):
+            for branch in filter(None, (one.body, one.orelse)):
+                yield "condition", node, field, [*body[:i], *branch, *body[i + 1 :]]
+        if i + 1 < len(body) and _have_an_order(one, body[i + 1]):
             yield "order of lines", node, field, _exchanged(body, i)
 
 
-IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
-"""What draws, registers or asks: two such statements have an order, whatever their names."""
-
-
-def _one_first(one: ast.stmt, other: ast.stmt) -> bool:
-    """Whether the order of two statements may matter."""
+def _have_an_order(one: ast.stmt, other: ast.stmt) -> bool:
+    """Whether it may matter which of two statements is first. The last one of a function is."""
+    if isinstance(other, ast.Return | ast.FunctionDef) or _is_guard(one) or _is_guard(other):
+        return False
     if not isinstance(one, ast.Assign) or not isinstance(other, ast.Assign):
         return True
     if all(IN_ORDER.search(ast.unparse(statement)) for statement in (one, other)):
@@ -301,64 +280,53 @@ def _one_first(one: ast.stmt, other: ast.stmt) -> bool:
     return bool(given & others or others_given & words)
 
 
+def _is_guard(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and all(isinstance(inner, ast.Raise) for inner in statement.body)
+
+
 def _names(statement: ast.Assign) -> tuple[set[str], set[str]]:
     """The names that a statement assigns or writes into, and all of its names."""
     targets = " ".join(map(ast.unparse, statement.targets))
-    given, words = (set(re.findall(r"(?:self\.)?\w+", text)) for text in (targets, ast.unparse(statement)))
-    return given, words
+    return set(WORD.findall(targets)), set(WORD.findall(ast.unparse(statement)))
 
 
-def _instead(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]]:
-    """What may stand in the place of a node: a part of it, or another of its kind."""
+def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.AST]]:
+    """What may be written in the place of a node: a part of it, or another of its kind."""
     match node:
         case ast.BinOp(left=left, op=op, right=right):
-            yield "term", left
-            yield "term", right
+            yield from (("term", left), ("term", right))
             if not isinstance(op, ast.Add | ast.Mult):
                 yield "order", ast.BinOp(right, op, left)
         case ast.UnaryOp(op=ast.USub() | ast.Not() | ast.Invert(), operand=operand):
             yield "sign", operand
-        case ast.BoolOp(values=values):
+        case ast.BoolOp(op=op, values=values):
             for i in range(len(values)):
-                rest = [*values[:i], *values[i + 1 :]]
-                yield "condition", rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
+                rest = _without(values, i)
+                yield "condition", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
         case ast.IfExp(body=body, orelse=orelse):
-            yield "condition", body
-            yield "condition", orelse
+            yield from (("condition", body), ("condition", orelse))
         case ast.Attribute(attr="T" | "mT", value=value):
             yield "call", value
-        case ast.Subscript(value=value, slice=ast.Name() | ast.BinOp() as index):
-            for new in _off_by_one(index):
-                yield "index", ast.Subscript(value, new, node.ctx)
-        case ast.Call():
-            yield from _without_call(node)
+        case ast.Subscript(value=value, slice=ast.Name() | ast.BinOp() as index, ctx=context):
+            yield from (("index", ast.Subscript(value, new, context)) for new in _off_by_one(index))
+        case ast.Call(func=function, args=given):
+            name = getattr(function, "attr", getattr(function, "id", None))
+            owner = getattr(function, "value", None)
+            rest = owner if owner and getattr(owner, "id", None) not in LIBRARIES else (given or [None])[0]
+            kinds = [kind for kind, known in LEFT_OUT.items() if name in known.split()]
+            yield from ((kind, rest) for kind in kinds if rest)
         case ast.Constant(value=value):
-            for new in _constants(value):
-                yield ("axis" if value in (0, 1, 2) and type(value) is int else "constant"), ast.Constant(new)
+            kind = "axis" if type(value) is int and value in (0, 1, 2) else "constant"
+            yield from ((kind, ast.Constant(new)) for new in _constants(value))
             if type(value) in (int, float) and value:
                 yield "minus", ast.UnaryOp(ast.USub(), node)
         case ast.Name(id=name, ctx=ast.Load()) if name in names:
-            for other in names:
-                if other != name:
-                    yield "name", ast.Name(other, ast.Load())
-        case ast.Assign(
-            targets=[ast.Name(id=name) as target], value=ast.BinOp(left=ast.Name(id=same)) as sum_
-        ):
-            if name == same:
-                yield "in place", ast.AugAssign(target, sum_.op, sum_.right)
+            yield from (("name", ast.Name(other, ast.Load())) for other in names if other != name)
+        case ast.Assign(targets=[ast.Name(id=name) as target], value=ast.BinOp(ast.Name(id=left), op, right)):
+            if name == left and names.get(name):
+                yield "in place", ast.AugAssign(target, op, right)
         case ast.AugAssign(target=target, value=value):
             yield "term", ast.Assign([target], value, lineno=1)
-
-
-def _without_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
-    name = getattr(node.func, "attr", getattr(node.func, "id", None))
-    kind = "cast" if name in CASTS else "copy" if name in COPIES else "call" if name in STEPS else None
-    if not kind:
-        return
-    if isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", None) not in LIBRARIES:
-        yield kind, node.func.value
-    elif node.args:
-        yield kind, node.args[0]
 
 
 def _constants(value: Any) -> Iterator[Any]:
@@ -368,10 +336,9 @@ def _constants(value: Any) -> Iterator[Any]:
         yield from (value + 1, value - 1, 2 * value)
     elif isinstance(value, float):
         yield from (0.0, 1.0, 2 * value, value / 2, 10 * value)
-    elif isinstance(value, str):
-        yield {"-inf": "inf", "inf": "-inf", "ij": "xy", "xy": "ij"}.get(value, value)
-        inputs, arrow, output = value.partition("->")
-        if arrow:
-            for i in range(len(output) - 1):
-                swapped = _exchanged(list(output), i)
-                yield f"{inputs}->{''.join(swapped)}"
+    elif value in ("inf", "-inf"):
+        yield value[1:] if value[0] == "-" else f"-{value}"
+    elif isinstance(value, str) and "->" in value:  # einsum
+        inputs, _, output = value.partition("->")
+        for i in range(len(output) - 1):
+            yield f"{inputs}->{''.join(_exchanged(output, i))}"
