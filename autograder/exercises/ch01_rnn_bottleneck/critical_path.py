@@ -153,7 +153,7 @@ def every_step(seq_len, num_layers, kind):
 
 @EXERCISE.misconception(
     "You leave out the layers: T is the path through one. After the last token's step in layer 1, each "
-    "layer above has one step to go: T + L - 1."
+    "layer above has one more step: T + L - 1."
 )
 def layers_left_out(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -164,7 +164,8 @@ def layers_left_out(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "One too many: T + L counts the corner twice. With one token and one layer there is one step: T + L - 1."
+    "One too many: T + L counts the corner twice. With one token and one layer there is one step: T + L - 1.",
+    gravity="slip",
 )
 def corner_counted_twice(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -175,8 +176,9 @@ def corner_counted_twice(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "One too few: T + L - 2 counts the arrows between the steps. Count the steps themselves; with one token "
-    "and one layer there is one."
+    "One too few: T + L - 2 counts the arrows between the steps. Count the steps themselves; with one "
+    "token and one layer there is one: T + L - 1.",
+    gravity="slip",
 )
 def arrows_counted(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -200,7 +202,7 @@ def longer_side(seq_len, num_layers, kind):
 
 @EXERCISE.misconception(
     "You count the layers alone for the recurrent network. Within a layer, each state also waits for the "
-    "one before: T + L - 1."
+    "state before: T + L - 1."
 )
 def tokens_left_out(seq_len, num_layers, kind):
     if kind in ("rnn", "attention"):
@@ -209,8 +211,8 @@ def tokens_left_out(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "The two kinds are exchanged. The recurrent network waits from token to token; attention waits for the "
-    "layer below alone."
+    "The two kinds are exchanged. The recurrent network waits from token to token, T + L - 1; attention "
+    "waits for the layer below alone, L."
 )
 def kinds_exchanged(seq_len, num_layers, kind):
     if kind == "attention":
@@ -221,8 +223,8 @@ def kinds_exchanged(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You ignore `kind` and count attention like a recurrent network. In attention no token waits for "
-    "another of its layer: its path is L."
+    "You count attention like a recurrent network. In attention no token waits for another of its layer: "
+    "its path is L."
 )
 def attention_like_rnn(seq_len, num_layers, kind):
     if kind in ("rnn", "attention"):
@@ -231,8 +233,8 @@ def attention_like_rnn(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You give attention T steps. It compares many pairs, but all of them at once: none waits for another of "
-    "its layer, so the path is L."
+    "You give attention T steps. It compares many pairs, but all of them at once: no token waits for "
+    "another of its layer, so the path is L."
 )
 def attention_token_by_token(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -243,7 +245,8 @@ def attention_token_by_token(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You give attention one step. That is one layer; each of the L layers reads the result of the one below."
+    "You give attention one step. That is one layer; each of the L layers reads the result of the layer "
+    "below: return L."
 )
 def attention_in_one_step(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -266,8 +269,8 @@ def attention_by_its_work(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "Whatever is not 'rnn' counts as attention for you. A kind that you do not know is a caller's mistake: "
-    "`raise ValueError(...)`."
+    "You take every kind that is not 'rnn' for attention. An unknown kind is a caller's mistake: `raise "
+    "ValueError(...)`."
 )
 def all_else_is_attention(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -276,8 +279,8 @@ def all_else_is_attention(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You take names that only resemble the two, such as 'RNN' or 'self-attention'. There is no such kind: "
-    "compare with ==, and `raise ValueError(...)` for all else."
+    "You accept names that only resemble the two, such as 'RNN' or 'self-attention'. Compare with ==, and "
+    "`raise ValueError(...)` for all else."
 )
 def much_the_same_name(seq_len, num_layers, kind):
     if "rnn" in kind.lower():
@@ -288,8 +291,7 @@ def much_the_same_name(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "For a kind that you do not know your function ends without a word and returns None. Refuse it: `raise "
-    "ValueError(...)`."
+    "For an unknown kind your function ends silently and returns None. Refuse it: `raise ValueError(...)`."
 )
 def silent(seq_len, num_layers, kind):
     if kind == "rnn":
@@ -299,8 +301,9 @@ def silent(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "A dictionary raises KeyError for a kind that it does not hold. Asked is a ValueError: look first, `if "
-    "kind not in lengths: raise ValueError(...)`."
+    "A dictionary raises KeyError for a kind that it does not hold. Raise a ValueError: look first, `if "
+    "kind not in lengths: raise ValueError(...)`.",
+    gravity="slip",
 )
 def key_error(seq_len, num_layers, kind):
     return {"rnn": seq_len + num_layers - 1, "attention": num_layers}[kind]
@@ -308,7 +311,8 @@ def key_error(seq_len, num_layers, kind):
 
 @EXERCISE.misconception(
     "`assert` raises an AssertionError, and python -O removes it. For a caller's mistake write `raise "
-    "ValueError(...)`."
+    "ValueError(...)`.",
+    gravity="slip",
 )
 def asserted(seq_len, num_layers, kind):
     assert kind in ("rnn", "attention")

@@ -77,7 +77,7 @@ def product(h: Array, W_hh: Array, t: int) -> Array:
 
 
 def relatively_close(trial: Trial) -> str | None:
-    """At a distance a norm of 1e-12 has to be told from one of 1e-15."""
+    """Compare relatively: far back, 1e-12 and 1e-15 are different norms."""
     got, right = np.asarray(trial.value, dtype=np.float64), trial.expected
     wrong = np.flatnonzero(~(np.abs(got - right) <= 1e-6 * np.abs(right)))
     if not wrong.size:
@@ -126,7 +126,7 @@ def one_step_back(trial: Trial) -> str | None:
             )
     slopes = ", ".join(f"{slope:.4g}" for slope in (1 - h[-1] ** 2)[:5]) + ", ..." * (len(W_hh) > 5)
     return (
-        f"one step back stands one factor, diag(1 - h_T^2) W_hh^T with 1 - h_T^2 = ({slopes}); its largest "
+        f"one step back is one factor, diag(1 - h_T^2) W_hh^T with 1 - h_T^2 = ({slopes}); its largest "
         f"singular value is {right:.4g}, your norm {got:.4g}"
     )
 
@@ -209,8 +209,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "The factors stand in the wrong order, and matrices do not commute. dh_T/dh_t is J_T J_(T-1) ... "
-    "J_(t+1): one step further back puts its factor on the *right*."
+    "The factors are in the wrong order, and matrices do not commute. dh_T/dh_t is J_T J_(T-1) ... "
+    "J_(t+1): multiply the factor of one step further back on the *right*."
 )
 def order_of_the_product(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -220,7 +220,9 @@ def order_of_the_product(h, W_hh):
     return norms
 
 
-@EXERCISE.misconception("The slope of tanh is 1 - h^2, with h = tanh(a). You use 1 - h: square the state.")
+@EXERCISE.misconception(
+    "You use 1 - h for the slope. With h = tanh(a) the slope of tanh is 1 - h**2: square the state."
+)
 def one_minus_h(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
     for t in range(len(h) - 2, -1, -1):
@@ -230,8 +232,9 @@ def one_minus_h(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "np.linalg.norm of a matrix is the Frobenius norm, which adds up all directions. The spectral norm is "
-    "the strongest one alone: ord=2."
+    "You return the Frobenius norm, which adds up all directions and is what np.linalg.norm(M) gives. The "
+    "spectral norm is the strongest direction alone: write np.linalg.norm(M, ord=2).",
+    gravity="slip",
 )
 def frobenius(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -254,8 +257,9 @@ def slope_at_the_start(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "Your norms are in reverse: norms[0] belongs to the first state, the furthest away, and the last one is "
-    "1."
+    "Your norms are in reverse. norms[0] belongs to the first state, the furthest away, and the last norm "
+    "is 1: return norms[::-1].",
+    gravity="slip",
 )
 def in_reverse(h, W_hh):
     total, norms = np.eye(h.shape[1]), [1.0]
@@ -266,8 +270,8 @@ def in_reverse(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "Your W_hh is not transposed. The state is a row, h @ W_hh, so unit i of the new state feels unit j of "
-    "the old one through W_hh[j, i]: J = diag(1 - h^2) W_hh^T."
+    "Your W_hh is not transposed. The state is a row, h @ W_hh, so unit j of the old state reaches unit i "
+    "of the new one through W_hh[j, i]: J = diag(1 - h^2) W_hh^T."
 )
 def not_transposed(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -278,8 +282,8 @@ def not_transposed(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "`(1 - h**2) * W_hh.T` multiplies columns; diag(1 - h^2) on the left multiplies rows. Write (1 - "
-    "h**2)[:, None] * W_hh.T, or np.diag(1 - h**2) @ W_hh.T."
+    "You multiply the columns of W_hh^T by the slopes; diag(1 - h^2) on the left multiplies rows. Write "
+    "(1 - h**2)[:, None] * W_hh.T, or np.diag(1 - h**2) @ W_hh.T."
 )
 def columns_for_rows(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -290,8 +294,8 @@ def columns_for_rows(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You multiply W_hh alone, as if there were no tanh. Each step also has tanh's slope, diag(1 - h^2), "
-    "which is at most 1."
+    "You multiply W_hh alone and leave out tanh. Each step also has tanh's slope, diag(1 - h^2), which is "
+    "at most 1."
 )
 def no_slope(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -324,7 +328,7 @@ def each_step_alone(h, W_hh):
 
 @EXERCISE.misconception(
     "You multiply the norms of the steps. That is only a bound, since one step's strongest direction need "
-    "not be the next one's: multiply the matrices, then take the norm."
+    "not be the next one's. Multiply the matrices, then take the norm."
 )
 def product_of_norms(h, W_hh):
     norms = np.ones(len(h))
@@ -334,16 +338,16 @@ def product_of_norms(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You return powers of W_hh's norm. That is a bound for any states; the norm asked for is that of the "
-    "product, with the slopes of these states."
+    "You return powers of W_hh's norm, which is a bound for any states. Return the norm of the product, "
+    "with the slopes of these states."
 )
 def powers_of_the_norm(h, W_hh):
     return np.linalg.norm(W_hh, ord=2) ** np.arange(len(h))[::-1]
 
 
 @EXERCISE.misconception(
-    "You take the largest eigenvalue. A matrix can stretch by more than that: the spectral norm is the "
-    "largest *singular* value, np.linalg.norm(M, ord=2)."
+    "You take the largest eigenvalue. A matrix can stretch by more than that: take the largest *singular* "
+    "value, np.linalg.norm(M, ord=2)."
 )
 def largest_eigenvalue(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -355,7 +359,8 @@ def largest_eigenvalue(h, W_hh):
 
 @EXERCISE.misconception(
     "You return squared norms: the eigenvalues of M M^T are the squares of M's singular values. Take the "
-    "square root."
+    "square root.",
+    gravity="slip",
 )
 def squared(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -367,7 +372,7 @@ def squared(h, W_hh):
 
 @EXERCISE.misconception(
     "You are one step too far back: your last norm has a factor already. norms[T-1] belongs to dh_T/dh_T, "
-    "which is the identity: 1."
+    "which is the identity: its norm is 1."
 )
 def one_step_too_far(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -378,7 +383,7 @@ def one_step_too_far(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You follow the first state forward: dh_t/dh_1. Asked is how much of each state is felt in the *last* "
+    "You follow the first state forward: dh_t/dh_1. Return how much of each state is felt in the *last* "
     "one, dh_T/dh_t."
 )
 def from_the_first_state(h, W_hh):
@@ -390,7 +395,7 @@ def from_the_first_state(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You send back one gradient, that of the sum of the last state's units. The spectral norm asks for the "
+    "You send back one gradient, that of the sum of the last state's units. The spectral norm needs the "
     "strongest of all directions: keep the whole matrix."
 )
 def gradient_of_the_sum(h, W_hh):
@@ -402,17 +407,15 @@ def gradient_of_the_sum(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You use the last state's slope at every step. Each step has its own, that of the state it leads to: 1 "
-    "- h[t + 1] ** 2."
+    "You use the last state's slope at every step. The step into each state has the slope of that state: "
+    "1 - h[t + 1] ** 2."
 )
 def one_slope_for_all(h, W_hh):
     step = np.diag(1 - h[-1] ** 2) @ W_hh.T
     return np.array([np.linalg.norm(np.linalg.matrix_power(step, n), 2) for n in range(len(h))][::-1])
 
 
-@EXERCISE.misconception(
-    "You multiply number by number, `*`. Steps follow each other by the matrix product, `@`."
-)
+@EXERCISE.misconception("You multiply the steps number by number, `*`. Use the matrix product, `@`.")
 def number_by_number(h, W_hh):
     total, norms = np.ones(W_hh.shape), np.ones(len(h))
     for t in range(len(h) - 2, -1, -1):
@@ -422,8 +425,8 @@ def number_by_number(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You go from state to state by dividing out, with an inverse. On paper that is right, but far back it "
-    "amplifies rounding, and a saturated unit has no inverse: multiply from the end instead."
+    "You go from state to state by dividing out, with an inverse. Far back that amplifies rounding, and a "
+    "saturated unit has no inverse: multiply from the end instead."
 )
 def divided_out(h, W_hh):
     steps = [np.diag(1 - state**2) @ W_hh.T for state in h.astype(float)]
@@ -439,8 +442,8 @@ def divided_out(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You keep norms from falling below a small number. A gradient that vanishes is what you want to see: "
-    "return it as small as it is."
+    "You keep norms from falling below a small number. A gradient that vanishes is the point: return it "
+    "as small as it is."
 )
 def floor_under_the_norms(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -451,7 +454,7 @@ def floor_under_the_norms(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "`h *= h` squares the caller's states in place. Write 1 - h**2, which makes a new array."
+    "Your code changes the caller's states, as `h *= h` does. Write 1 - h**2, which makes a new array."
 )
 def changed_in_place(h, W_hh):
     h *= h
@@ -463,8 +466,9 @@ def changed_in_place(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "Your norms begin one step back: T - 1 of them. dh_T/dh_T counts as well, with the norm 1: return T "
-    "numbers."
+    "Your norms begin one step back: you return T - 1 of them. Return T: dh_T/dh_T counts as well, with "
+    "the norm 1.",
+    gravity="slip",
 )
 def one_norm_too_few(h, W_hh):
     total, norms = np.eye(h.shape[1]), []
@@ -472,6 +476,19 @@ def one_norm_too_few(h, W_hh):
         total = total @ np.diag(1 - h[t] ** 2) @ W_hh.T
         norms.insert(0, np.linalg.norm(total, ord=2))
     return np.array(norms)
+
+
+@EXERCISE.misconception(
+    "Your last norm is NaN, as memory from np.empty is before it is written. dh_T/dh_T is the identity: "
+    "set norms[-1] = 1.",
+    gravity="slip",
+)
+def last_norm_never_written(h, W_hh):
+    total, norms = np.eye(h.shape[1]), np.empty(len(h))
+    for t in range(len(h) - 2, -1, -1):
+        total = total @ np.diag(1 - h[t + 1] ** 2) @ W_hh.T
+        norms[t] = np.linalg.norm(total, ord=2)
+    return norms
 
 
 @EXERCISE.style("back from the end, one factor more on the right at each step")

@@ -38,11 +38,13 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("tokens of a single number", drawn(rng, B=3, T=4, d_in=1, d_h=2))
     yield Case("float32", float32(drawn(rng, B=4, T=5, d_in=3, d_h=6)))
     yield Case("strided arrays", tuple(map(strided, drawn(rng, B=3, T=6, d_in=5, d_h=4))))
+    yield Case("more units than numbers in a token", drawn(rng, B=4, T=3, d_in=2, d_h=7))
 
 
 def lengths(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a single token", drawn(rng, B=2, T=1, d_in=3, d_h=4))
     yield Case("a single sequence", drawn(rng, B=1, T=4, d_in=2, d_h=3))
+    yield Case("single numbers, float32", float32(drawn(rng, B=5, T=2, d_in=1, d_h=3)))
     yield Case("more sequences than tokens", drawn(rng, B=7, T=2, d_in=4, d_h=3))
     yield Case("60 tokens", drawn(rng, B=2, T=60, d_in=3, d_h=5))
 
@@ -159,7 +161,7 @@ EXERCISE = Exercise(
         *FIRST,
         Property("tanh keeps states between -1 and 1", between_minus_one_and_one),
         Property("the past does not change", the_past_stays),
-        Property("the state is handed on", the_state_is_handed_on),
+        Property("the state is passed on", the_state_is_handed_on),
         Property("h0 is where it begins", begins_with_h0),
         Property("sequences do not meet", sequences_are_apart),
         *LAST,
@@ -170,8 +172,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "There is no tanh. Without it the whole network is one linear map, and its state may grow without end: "
-    "h = np.tanh(...)."
+    "The tanh is missing. Without it the whole network is one linear map, and its state may grow without "
+    "end: write h = np.tanh(...)."
 )
 def no_tanh(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -182,8 +184,8 @@ def no_tanh(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "Every step starts again from h0, so no token reaches the next. Hand on the state that the step before "
-    "has made."
+    "Every step starts again from h0, so no token reaches the next state. Pass on the state that the step "
+    "before has made."
 )
 def h0_at_every_step(x, h0, W_xh, W_hh, b_h):
     states = []
@@ -193,8 +195,8 @@ def h0_at_every_step(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "Your states are one step late: h0 comes first and the last state is missing. Store the state after the "
-    "step, not before it."
+    "Your states are one step late: h0 comes first and the last state is missing. Store the state after "
+    "the step, not before it."
 )
 def shifted_by_one(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -205,7 +207,8 @@ def shifted_by_one(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You return T + 1 states, h0 among them. h0 is given; return the states after each token, (B, T, d_h)."
+    "You return T + 1 states, h0 among them. Return only the states after each token, (B, T, d_h).",
+    gravity="slip",
 )
 def h0_among_the_states(x, h0, W_xh, W_hh, b_h):
     states = [h0]
@@ -215,7 +218,8 @@ def h0_among_the_states(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You use the transpose of W_hh. It is square, so nothing complains. A state is a row here: h @ W_hh."
+    "You use the transpose of W_hh. It is square, so nothing complains. A state is a row here: write h @ "
+    "W_hh."
 )
 def W_hh_transposed(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -226,8 +230,8 @@ def W_hh_transposed(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "`h = h0` makes no copy, so `h[:] = ...` writes into the caller's h0. Write `h = np.tanh(...)`, which "
-    "makes a new array at each step."
+    "Your code writes into the caller's h0, as `h = h0` followed by `h[:] = ...` does. Write `h = "
+    "np.tanh(...)`, which makes a new array at each step."
 )
 def h0_changed_in_place(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -238,8 +242,8 @@ def h0_changed_in_place(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "All your states are the last one: `h[:] = ...` overwrites the same array that the list holds T times. "
-    "Write `h = np.tanh(...)`, a new array for each step."
+    "All your states are the last one, as if the list held the same array T times. Write `h = "
+    "np.tanh(...)`, a new array for each step."
 )
 def one_array_T_times(x, h0, W_xh, W_hh, b_h):
     h, states = h0.copy(), []
@@ -261,7 +265,8 @@ def h0_ignored(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "The bias is missing. Add b_h inside the tanh; numpy gives it to every sequence of the batch."
+    "The bias is missing. Add b_h inside the tanh; numpy adds it for every sequence of the batch.",
+    gravity="slip",
 )
 def no_bias(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -272,7 +277,7 @@ def no_bias(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You put h0 where state 0 belongs and start at token 1, so token 0 is never read. State 0 is made from "
+    "You put h0 in the place of state 0 and start at token 1, so token 0 is never read. Make state 0 from "
     "token 0 and h0."
 )
 def h0_for_state_0(x, h0, W_xh, W_hh, b_h):
@@ -285,8 +290,8 @@ def h0_for_state_0(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You make room in the shape of x, which is d_in wide. A state is d_h wide: np.zeros((B, T, d_h)), or "
-    "collect the states in a list."
+    "You make room in the shape of x, which is d_in wide. A state is d_h wide: write np.zeros((B, T, "
+    "d_h)), or collect the states in a list."
 )
 def room_like_the_tokens(x, h0, W_xh, W_hh, b_h):
     h = np.zeros_like(x)
@@ -297,7 +302,7 @@ def room_like_the_tokens(x, h0, W_xh, W_hh, b_h):
     return h
 
 
-@EXERCISE.misconception("You add the bias after tanh. It belongs inside: tanh of the whole sum.")
+@EXERCISE.misconception("You add the bias after tanh. Add it inside: tanh of the whole sum.")
 def bias_outside(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
     for t in range(x.shape[1]):
@@ -307,7 +312,7 @@ def bias_outside(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "Only the token goes through tanh, the state before is added outside. tanh takes the whole sum: "
+    "Only the token goes through tanh; the state before is added outside. Take tanh of the whole sum: "
     "np.tanh(x_t @ W_xh + h @ W_hh + b_h)."
 )
 def state_outside(x, h0, W_xh, W_hh, b_h):
@@ -319,7 +324,7 @@ def state_outside(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You hand on the sum before tanh and squash only what you return. The state itself is the tanh: hand "
+    "You pass on the sum before tanh and squash only what you return. The state itself is the tanh: pass "
     "that on."
 )
 def sum_handed_on(x, h0, W_xh, W_hh, b_h):
@@ -331,8 +336,7 @@ def sum_handed_on(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You use the sigmoid, so every state is between 0 and 1. This network squashes with tanh, between -1 "
-    "and 1."
+    "You use the sigmoid, so every state is between 0 and 1. Use np.tanh, which is between -1 and 1."
 )
 def sigmoid(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -343,8 +347,8 @@ def sigmoid(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You add the old state to the new one. That is a residual connection, which came later: here the state "
-    "*is* the tanh."
+    "You add the old state to the new one, as a residual connection does. Here the state *is* the tanh: "
+    "return it alone."
 )
 def residual(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -355,7 +359,8 @@ def residual(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You read the sequence backwards, from the last token to the first. State t knows the tokens 0 to t."
+    "You read the sequence backwards, from the last token to the first. State t knows the tokens 0 to t: "
+    "loop over range(T)."
 )
 def backwards(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -377,8 +382,8 @@ def last_state_alone(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "Your result is (T, B, d_h): a list of states, stacked in front. The batch comes first: "
-    "np.stack(states, axis=1)."
+    "Your result is (T, B, d_h), with time in front. The batch comes first: write np.stack(states, axis=1).",
+    gravity="slip",
 )
 def time_in_front(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -389,8 +394,8 @@ def time_in_front(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "`reshape` only cuts the numbers into other rows, so the states of one sequence land in another. Put "
-    "time on axis 1: np.stack(states, axis=1)."
+    "The states of one sequence end up in another, as `reshape` does with states of shape (T, B, d_h). "
+    "Put time on axis 1: np.stack(states, axis=1)."
 )
 def reshaped_for_transposed(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -423,8 +428,8 @@ def a_step_for_each_sequence(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You put the weights on the left, as for a column vector. Here each token and each state is a row, with "
-    "the batch in front: x[:, t] @ W_xh."
+    "You put the weights on the left, as for a column vector. Here each token and each state is a row, "
+    "with the batch in front: write x[:, t] @ W_xh."
 )
 def weights_on_the_left(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
@@ -465,8 +470,8 @@ def tanh_that_overflows(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You read a single sequence: the batch is lost. Keep it in front of every step: x[:, t] and h0 as a "
-    "whole."
+    "You read a single sequence, and the batch is lost. Keep the batch in front of every step: use x[:, "
+    "t] and the whole h0."
 )
 def one_sequence_only(x, h0, W_xh, W_hh, b_h):
     h, states = h0[0], []

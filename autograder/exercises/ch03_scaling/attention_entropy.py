@@ -44,6 +44,7 @@ def positive(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("80 weights", (weights(rng, 80),))
     yield Case("float32 weights", (weights(rng, 3, 6).astype(np.float32),))
     yield Case("strided weights", (strided(weights(rng, 5, 4)),))
+    yield Case("shape (2, 1, 5, 3)", (weights(rng, 2, 1, 5, 3),))
 
 
 def zeros(rng: np.random.Generator) -> Iterator[Case]:
@@ -58,6 +59,11 @@ def zeros(rng: np.random.Generator) -> Iterator[Case]:
 def other_axes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("axis 0 of (3, 5)", (weights(rng, 3, 5, axis=0),), {"axis": 0})
     yield Case("axis 1 of (2, 4, 3)", (weights(rng, 2, 4, 3, axis=1),), {"axis": 1})
+    yield Case("axis 0 of one row", (weights(rng, 4),), {"axis": 0})
+    yield Case("axis 0 of (2, 3, 1, 4)", (weights(rng, 2, 3, 1, 4, axis=0),), {"axis": 0})
+    yield Case("axis by position", (weights(rng, 4, 2, axis=0), 0))
+    narrow = weights(rng, 3, 7, axis=0).astype(np.float32)
+    yield Case("float32, axis -2", (narrow,), {"axis": -2})
     yield Case("axis -2 of (4, 5, 2)", (weights(rng, 4, 5, 2, axis=-2),), {"axis": -2})
     yield Case("axis -3, strided", (strided(weights(rng, 6, 2, 3, axis=0)),), {"axis": -3})
 
@@ -79,8 +85,13 @@ def roughly(trial: Trial) -> str | None:
     return differs(trial.value, trial.expected, ROUGHLY)
 
 
+def _axis(trial: Trial) -> int:
+    """Return the axis, given by name or by position."""
+    return int((*trial.case.args, trial.case.kwargs.get("axis", -1))[1])
+
+
 def _sizes(trial: Trial) -> tuple[Array, Array, int]:
-    p, axis = trial.case.args[0], trial.case.kwargs.get("axis", -1)
+    p, axis = trial.case.args[0], _axis(trial)
     return np.asarray(trial.value), np.asarray(trial.expected), p.shape[axis]
 
 
@@ -102,6 +113,18 @@ def in_nats(trial: Trial) -> str | None:
     return None
 
 
+def counts_zeros_as_zero(trial: Trial) -> str | None:
+    """Where NaN stands for the entropy of those rows alone that hold a zero."""
+    p, got = np.asarray(trial.case.args[0]), np.asarray(trial.value)
+    holds_zero = (p == 0).any(axis=_axis(trial))
+    if not holds_zero.any() or not np.array_equal(np.isnan(got), holds_zero):
+        return None
+    return (
+        f"your entropy is NaN{index(np.isnan(got))}, for each row that holds a zero. Write 0 for 0 ln 0: 0 * "
+        "-inf is NaN, and np.log(..., where=...) without `out` never writes that place"
+    )
+
+
 def unbiased(trial: Trial) -> str | None:
     one_hot = Case("one key", (np.array([1.0, 0.0, 0.0]),))
     got = float(np.asarray(trial.call(one_hot).value))
@@ -114,7 +137,7 @@ def unbiased(trial: Trial) -> str | None:
 
 
 def by_hand(trial: Trial) -> str | None:
-    p, axis = np.asarray(trial.case.args[0], dtype=np.float64), trial.case.kwargs.get("axis", -1)
+    p, axis = np.asarray(trial.case.args[0], dtype=np.float64), _axis(trial)
     got, right, n = _sizes(trial)
     where = np.argwhere(~np.isclose(got, right, rtol=1e-4, atol=1e-6))[0]
     row = np.moveaxis(p, axis, -1)[tuple(where)]
@@ -141,10 +164,11 @@ EXERCISE = Exercise(
         Criterion("the input is left as it was", 0.5, all_of_them, observes="arguments"),
     ),
     properties=(
+        Property("0 ln 0 is 0", counts_zeros_as_zero),
         *FIRST[:3],
         Property("entropies are in nats", in_nats),
         Property("no epsilon biases", unbiased),
-        Property("an entropy lies between 0 and ln n", bounded),
+        Property("an entropy is between 0 and ln n", bounded),
         *LAST,
         Property("the sum of the terms", by_hand),
         *FIRST[3:],
@@ -164,21 +188,23 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "0 times log 0 is 0 times -inf, which is NaN. Leave weights of zero out of the logarithm, for "
-    "instance with np.where(weights > 0, weights, 1)."
+    "A row that holds a zero gives NaN. 0 * log 0 is NaN, and np.log(..., where=...) without `out` leaves "
+    "memory that was never written. Write np.log(np.where(weights > 0, weights, 1))."
 )
 def nan_at_zero(weights, axis=-1):
     return -(weights * np.log(weights)).sum(axis=axis)
 
 
-@EXERCISE.misconception("You use log2, which gives bits. The entropy is asked in nats: np.log.")
+@EXERCISE.misconception("You use log2, which gives bits. Return nats: np.log.", gravity="slip")
 def in_bits(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
     return -(weights * np.log2(safe)).sum(axis=axis)
 
 
 @EXERCISE.misconception(
-    "The minus sign is missing. The logarithm of a weight is negative, the entropy is not: -sum p ln p."
+    "The minus sign is missing. The logarithm of a weight is negative, the entropy is not: return -sum p "
+    "ln p.",
+    gravity="slip",
 )
 def no_minus(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -186,31 +212,32 @@ def no_minus(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "The epsilon inside the logarithm biases every row, and makes a one-hot row negative. Replace only the "
-    "zeros: np.log(np.where(weights > 0, weights, 1))."
+    "An epsilon inside the logarithm biases every row, and makes a one-hot row negative. Replace only the "
+    "zeros: np.log(np.where(weights > 0, weights, 1)).",
+    gravity="slip",
 )
 def epsilon_in_the_logarithm(weights, axis=-1):
     return -(weights * np.log(weights + 1e-8)).sum(axis=axis)
 
 
 @EXERCISE.misconception(
-    "An epsilon of 0.001 is larger than many weights. Replace only the zeros: "
-    "np.log(np.where(weights > 0, weights, 1))."
+    "An epsilon of 0.001 is larger than many weights. Replace only the zeros: np.log(np.where(weights > "
+    "0, weights, 1)).",
+    gravity="slip",
 )
 def large_epsilon(weights, axis=-1):
     return -(weights * np.log(weights + 1e-3)).sum(axis=axis)
 
 
-@EXERCISE.misconception("You always sum over the last axis. Use the `axis` that was passed.")
+@EXERCISE.misconception("You always sum over the last axis. Use the `axis` that was passed: .sum(axis=axis).")
 def axis_ignored(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
     return -(weights * np.log(safe)).sum(axis=-1)
 
 
 @EXERCISE.misconception(
-    "You sum over everything, or a boolean index such as weights[weights > 0] has made one long row of all "
-    "of them. Each query has an entropy of its own: keep the shape, with np.where, and sum along `axis` "
-    "only."
+    "You sum over all rows, as weights[weights > 0] does too, since it makes one long row. Each query has "
+    "an entropy of its own: keep the shape, with np.where, and sum along `axis` only."
 )
 def one_sum_for_all(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -218,7 +245,8 @@ def one_sum_for_all(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You take the mean over the keys. Entropy is a sum: the weights are the average already."
+    "You take the mean over the keys. Entropy is a sum, since the weights are the average already: write "
+    ".sum(axis=axis)."
 )
 def mean_over_keys(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -226,7 +254,9 @@ def mean_over_keys(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "keepdims=True leaves an axis of size 1. The result has the shape of the weights without `axis`."
+    "Your result has an axis of size 1 too many, as keepdims=True leaves it. Return the shape of the "
+    "weights without `axis`: leave keepdims out.",
+    gravity="slip",
 )
 def axis_kept(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -234,24 +264,22 @@ def axis_kept(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You divide by ln n, so that the result lies between 0 and 1. Asked is the entropy itself, in nats."
+    "You divide by ln n, so that the result is between 0 and 1. Return the entropy itself, in nats."
 )
 def divided_by_its_maximum(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
     return -(weights * np.log(safe)).sum(axis=axis) / max(np.log(weights.shape[axis]), 1e-9)
 
 
-@EXERCISE.misconception(
-    "You return exp of the entropy, the perplexity: how many keys it is like. Leave out the exp."
-)
+@EXERCISE.misconception("You return exp of the entropy, the perplexity. Leave out the exp.", gravity="slip")
 def perplexity(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
     return np.exp(-(weights * np.log(safe)).sum(axis=axis))
 
 
 @EXERCISE.misconception(
-    "You sum the logarithms without the weights. Each counts as often as it happens: weights * "
-    "np.log(weights)."
+    "You sum the logarithms without the weights. Multiply each logarithm by its weight: weights * "
+    "np.log(...)."
 )
 def logarithms_not_weighted(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -259,13 +287,61 @@ def logarithms_not_weighted(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "weights[weights == 0] = 1 writes into the caller's array. Make a copy first, or use np.where, which "
-    "makes a new one."
+    "Your code writes into the caller's weights, as weights[weights == 0] = 1 does. Use np.where, which "
+    "makes a new array."
 )
 def zeros_replaced_in_place(weights, axis=-1):
     entropy = -np.nan_to_num(weights * np.log(weights)).sum(axis=axis)
     weights[weights == 0] = 1
     return entropy
+
+
+@EXERCISE.misconception(
+    "You sum along axis 0 when no axis is passed. The default is the last axis: write `def "
+    "attention_entropy(weights, axis=-1)`.",
+    gravity="slip",
+)
+def default_axis_0(weights, axis=0):
+    safe = np.where(weights > 0, weights, 1)
+    return -(weights * np.log(safe)).sum(axis=axis)
+
+
+@EXERCISE.misconception(
+    "You sum over all axes when no axis is passed. The default is the last axis: write `def "
+    "attention_entropy(weights, axis=-1)`.",
+    gravity="slip",
+)
+def default_axis_none(weights, axis=None):
+    safe = np.where(weights > 0, weights, 1)
+    return -(weights * np.log(safe)).sum(axis=axis)
+
+
+@EXERCISE.misconception(
+    "You always sum along axis 1. Use the `axis` that was passed, the last one unless the caller says "
+    "otherwise."
+)
+def always_axis_1(weights, axis=-1):
+    safe = np.where(weights > 0, weights, 1)
+    return -(weights * np.log(safe)).sum(axis=1)
+
+
+@EXERCISE.misconception(
+    "You always sum along axis 0. Use the `axis` that was passed, the last one unless the caller says "
+    "otherwise."
+)
+def always_axis_0(weights, axis=-1):
+    safe = np.where(weights > 0, weights, 1)
+    return -(weights * np.log(safe)).sum(axis=0)
+
+
+@EXERCISE.misconception(
+    "You unpack weights.shape into two sizes, so your code takes a matrix only. Sum along `axis`, which "
+    "fits any number of axes and needs no sizes."
+)
+def unpacks_two_sizes(weights, axis=-1):
+    _queries, _keys = weights.shape
+    safe = np.where(weights > 0, weights, 1)
+    return -(weights * np.log(safe)).sum(axis=axis)
 
 
 @EXERCISE.style("zeros replaced by 1 inside the logarithm")

@@ -1,6 +1,6 @@
 """ch03_scaling/dot_product_stats: how far dot products spread, measured.
 
-What is right is a distribution, so most criteria look at the results of many generators at once. The tests
+A right answer is a distribution, so most criteria look at the results of many generators at once. The tests
 allow for more than chance does: together they reject a right answer less than once in a million examinations
 (`tests/exercises/test_exercises_statistics.py` measures it).
 """
@@ -8,7 +8,7 @@ allow for more than chance does: together they reject a right answer less than o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ SWING = 3.0
 MOST = 600
 """Generators behind a case of the second criterion: enough to tell half of the samples from all of them."""
 
+PAIRS = 200
+"""Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
+in 4 of 10 at least, whatever its ddof, so that none of 200 is once in 1e44."""
+
 FLAT = 0.7715
 """The flatness (see `flatness`) above which two products of two normal numbers are none: with `MOST`
 generators it is 0.708 +- 0.012 for a right answer and 0.798 +- 0.006 where q . k is itself normal."""
@@ -52,6 +56,17 @@ def over_generators(count: int) -> Measure:
         return table(call, [Case(case.says, (d_k, num_samples, Seed(seed))) for seed in seeds])
 
     return measure
+
+
+def of_single_samples(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Call as `over_generators` does; where n - 1 = 0 raises an error, the variance is NaN."""
+
+    def tried(one: Case) -> Outcome:
+        outcome = call(one)
+        nothing_to_divide_by = outcome.error in ("ZeroDivisionError", "ValueError")  # statistics.variance
+        return replace(outcome, error=None, value=(np.nan, np.nan)) if nothing_to_divide_by else outcome
+
+    return over_generators(PAIRS)(tried if case.args[1] == 1 else call, case)
 
 
 def same_generator_twice(call: Callable[[Case], Outcome], case: Case) -> Outcome:
@@ -106,7 +121,12 @@ def tells_mean_and_variance(trial: Trial) -> str | None:
     d_k, num_samples, _ = trial.case.args
     right, errors, got = np.array([0.0, d_k]), standard_errors(d_k, num_samples), trial.value
     if not np.isfinite(got).all():
-        return f"a mean or a variance is {got[~np.isfinite(got)][0]}"
+        return (
+            f"a mean or a variance is {got[~np.isfinite(got)][0]}: your code divides by zero, or it reads "
+            "memory that was never written (np.empty)"
+        )
+    if np.array_equal(got, np.tile(right, (len(got), 1))):
+        return f"your mean is exactly 0 and your variance exactly {d_k}; no sample gives that: measure them"
     average, scatter = got.mean(axis=0), got.std(axis=0)
     if scatter[1] > SWING * errors[1] and d_k / 4 < average[1] < 2 * d_k:
         return (
@@ -116,7 +136,7 @@ def tells_mean_and_variance(trial: Trial) -> str | None:
         )
     for name, found, wanted, error in zip(("mean", "variance"), average, right, errors, strict=True):
         if not abs(found - wanted) < SIGMAS * error / np.sqrt(len(got)):
-            return f"your {name} is about {found:.4g}; that of q . k is {wanted:g}"
+            return f"your {name} is about {found:.4g}; the {name} of q . k is {wanted:g}"
     return None
 
 
@@ -137,7 +157,7 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
         return None
     return (
         f"with {num_samples} samples of d_k = {d_k} your means scatter by {means.std():.2g} around 0; "
-        f"those of {num_samples} independent dot products scatter by {right:.2g}"
+        f"the means of {num_samples} independent dot products scatter by {right:.2g}"
     )
 
 
@@ -165,6 +185,31 @@ def flatness(table: Array) -> float:
     sizes = np.abs(np.stack([table[:, 0], np.sqrt(np.maximum(table[:, 1], 0))]))
     squares = np.maximum((sizes**2).mean(axis=1), 1e-300)
     return float(np.mean(sizes.mean(axis=1) / np.sqrt(squares)))
+
+
+@of_pairs
+def tells_around_the_mean(trial: Trial) -> str | None:
+    """Whether the variance is taken around the mean, by one sample or two.
+
+    E[x^2] is never below E[x]^2; with few samples it also comes near it.
+    """
+    d_k, num_samples, _ = trial.case.args
+    table = trial.value[np.isfinite(trial.value).all(axis=1)]
+    if not len(table) or _constant(table[:, 0]):
+        return None  # one result for all generators is another criterion's business
+    squares = np.maximum(table[:, 0] ** 2, 1e-300)
+    ratios = table[:, 1] / squares
+    if num_samples == 1 and np.allclose(ratios, 1):
+        return (
+            f"with one sample of d_k = {d_k} your variance is {table[0, 1]:.4g}, the square of your mean "
+            f"{table[0, 0]:.4g}; around its own mean one sample has the variance 0: subtract the mean first"
+        )
+    if num_samples == 2 and ratios.min() > 1 - 1e-9 and ratios.min() < 3:
+        return (
+            f"with 2 samples of d_k = {d_k} your variance is never below your squared mean: it is the mean "
+            "of the squares; a variance is taken around the mean, so subtract the mean first"
+        )
+    return None
 
 
 @of_pairs
@@ -240,6 +285,11 @@ def a_few(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("50 samples of d_k = 1", (1, 50, generator(rng)))
 
 
+def one_or_two(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("1 sample of d_k = 4", (4, 1, generator(rng)))
+    yield Case("2 samples of d_k = 3", (3, 2, generator(rng)))
+
+
 EXERCISE = Exercise(
     name="ch03_scaling/dot_product_stats",
     signature="dot_product_stats(d_k, num_samples, rng)",
@@ -248,13 +298,13 @@ EXERCISE = Exercise(
     criteria=(
         Criterion(
             "a mean near 0 and a variance near d_k",
-            2,
+            1.5,
             large_samples,
             test=tells_mean_and_variance,
             measure=over_generators(MANY),
         ),
         Criterion(
-            "num_samples pairs of normal vectors, each drawn afresh",
+            "num_samples pairs of normal vectors, new ones for each sample",
             1,
             small_samples,
             test=tells_fresh_pairs,
@@ -270,14 +320,21 @@ EXERCISE = Exercise(
         Criterion(
             "another generator gives another result", 0.5, a_few, test=tells_apart, measure=over_generators(6)
         ),
+        Criterion(
+            "the variance is taken around the mean",
+            0.5,
+            one_or_two,
+            test=tells_around_the_mean,
+            measure=of_single_samples,
+        ),
     ),
     same=same_distribution,
 )
 
 
 @EXERCISE.misconception(
-    "You draw one query and use it for all samples. Then you measure how far dot products with *that* query "
-    "spread, |q|^2, which is another number for each query: draw a fresh q and k for every sample."
+    "You draw one query, or one key, for all samples. Then you measure how far dot products with *that* "
+    "vector spread, |q|^2, which is another number for each query: draw a new q and k for every sample."
 )
 def one_query_for_all(d_k, num_samples, rng):
     q = rng.standard_normal(d_k)
@@ -287,8 +344,8 @@ def one_query_for_all(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "Your variance is 1 whatever d_k is: you have divided by sqrt(d_k) already. Measure q . k itself; the "
-    "spread that you see is the reason for the scale."
+    "Your variance is 1 whatever d_k is: you have divided by sqrt(d_k) already. Measure q . k itself; its "
+    "spread is the reason for the scale."
 )
 def scaled_already(d_k, num_samples, rng):
     q = rng.standard_normal((num_samples, d_k))
@@ -298,8 +355,8 @@ def scaled_already(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "You take the variance of the single products q_i k_i, which is 1. Add up the d_k products of each pair "
-    "first: one dot product per sample."
+    "You take the variance of the single products q_i k_i, which is 1. Add up the d_k products of each "
+    "pair first: one dot product per sample."
 )
 def products_not_summed(d_k, num_samples, rng):
     q = rng.standard_normal((num_samples, d_k))
@@ -308,8 +365,8 @@ def products_not_summed(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "d_k and num_samples are swapped: in what you draw, or in the axis that you sum along. One sample is "
-    "one row of d_k numbers, and the sum runs along it."
+    "d_k and num_samples are exchanged: in what you draw, or in the axis that you sum along. One sample "
+    "is one row of d_k numbers: sum along the row."
 )
 def sizes_swapped(d_k, num_samples, rng):
     q = rng.standard_normal((d_k, num_samples))
@@ -328,7 +385,10 @@ def key_is_query(d_k, num_samples, rng):
     return dots.mean(), dots.var()
 
 
-@EXERCISE.misconception("You return the standard deviation. The variance is its square: dots.var().")
+@EXERCISE.misconception(
+    "You return the standard deviation. The variance is its square: dots.var().",
+    gravity="slip",
+)
 def standard_deviation(d_k, num_samples, rng):
     q = rng.standard_normal((num_samples, d_k))
     k = rng.standard_normal((num_samples, d_k))
@@ -336,7 +396,10 @@ def standard_deviation(d_k, num_samples, rng):
     return dots.mean(), dots.std()
 
 
-@EXERCISE.misconception("You return the variance first. The order is mean, variance.")
+@EXERCISE.misconception(
+    "You return the variance first. The order is mean, variance: `return dots.mean(), dots.var()`.",
+    gravity="slip",
+)
 def variance_first(d_k, num_samples, rng):
     q = rng.standard_normal((num_samples, d_k))
     k = rng.standard_normal((num_samples, d_k))
@@ -375,15 +438,16 @@ def always_500_samples(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "You return what theory says, 0 and d_k. Here you measure it: draw the vectors and look whether theory "
-    "holds."
+    "You return the values of theory, 0 and d_k. Measure them here: draw the vectors, and see whether "
+    "theory is right.",
+    gravity="useless",
 )
 def theory_returned(d_k, num_samples, rng):
     return 0.0, float(d_k)
 
 
 @EXERCISE.misconception(
-    "You make a generator with a fixed seed of your own, so every caller gets the same sample. Draw from the "
+    "Every caller gets the same sample, as a generator with a seed of your own gives it. Draw from the "
     "rng that is passed."
 )
 def seed_of_its_own(d_k, num_samples, rng):
@@ -395,8 +459,8 @@ def seed_of_its_own(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "np.random.randn draws from numpy's global state, so nobody can repeat your result. Call the methods of "
-    "the rng that is passed."
+    "The same rng gives another result each time, as np.random.randn does: it draws from numpy's global "
+    "state. Call the methods of the rng that is passed."
 )
 def global_state(d_k, num_samples, rng):
     q = np.random.randn(num_samples, d_k)
@@ -417,7 +481,7 @@ def randn_of_the_generator(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "You draw components of +1 and -1. Mean and variance come out alike, but the dot product of normal "
+    "You draw components of +1 and -1. Mean and variance are the same, but the dot product of normal "
     "vectors can take any value: draw with rng.standard_normal(...)."
 )
 def plus_or_minus_one(d_k, num_samples, rng):
@@ -448,14 +512,26 @@ def half_of_the_samples(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "Your queries come from a generator with a fixed seed, so they are the same in every call and only the "
-    "keys are drawn afresh. Draw both from the rng that is passed."
+    "Your queries are the same in every call, as a generator with a fixed seed gives them, and only the "
+    "keys are new. Draw both from the rng that is passed."
 )
 def queries_of_a_fixed_seed(d_k, num_samples, rng):
     q = np.random.default_rng(0).standard_normal((num_samples, d_k))
     k = rng.standard_normal((num_samples, d_k))
     dots = (q * k).sum(axis=1)
     return dots.mean(), dots.var()
+
+
+@EXERCISE.misconception(
+    "Your variance is the mean of the squares. Subtract the mean before you square: dots.var(), or ((dots "
+    "- dots.mean()) ** 2).mean().",
+    gravity="slip",
+)
+def mean_not_subtracted(d_k, num_samples, rng):
+    q = rng.standard_normal((num_samples, d_k))
+    k = rng.standard_normal((num_samples, d_k))
+    dots = (q * k).sum(axis=1)
+    return dots.mean(), (dots**2).mean()
 
 
 @EXERCISE.style("two matrices, multiplied and summed along the rows")

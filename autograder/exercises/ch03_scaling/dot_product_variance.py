@@ -24,6 +24,7 @@ def zero_means(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("small variances", (12, number(rng, 0.02, 0.4), number(rng, 0.5, 0.9)))
     yield Case("integer variances", (7, 2, 5))
     yield Case("a key that never varies", (3, number(rng, 1.5, 3), 0.0))
+    yield Case("variances above and below 1", (6, number(rng, 0.2, 0.8), number(rng, 1.5, 3)))
     yield Case("4,096 components", (4096, number(rng, 0.2, 0.8), number(rng, 1.5, 3)))
 
 
@@ -114,22 +115,22 @@ EXERCISE = Exercise(
         Property("the result is exact", exact),
         Property("variances of independent products add", grows_with_d_k),
         Property("q . k = k . q", symmetric),
-        Property("means add what they should", additions),
+        Property("the means add the right amount", additions),
         *LAST,
     ),
 )
 
 
 @EXERCISE.misconception(
-    "You ignore the means. A component of q that is not centred passes on the spread of k: add "
-    "var_q * mean_k^2 + var_k * mean_q^2 for each component."
+    "You ignore the means. A component of q that is not centred passes on the spread of k: add var_q * "
+    "mean_k^2 + var_k * mean_q^2 for each component."
 )
 def means_ignored(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * var_q * var_k
 
 
 @EXERCISE.misconception(
-    "You square d_k. The d_k products are independent, so their variances add: d_k times, not d_k^2 times."
+    "You square d_k. The d_k products are independent, so their variances add: multiply by d_k, not by d_k^2."
 )
 def d_k_squared(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k**2 * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2)
@@ -143,46 +144,48 @@ def variances_squared(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You return the standard deviation. The variance is asked: leave out the square root."
+    "You return the standard deviation. Return the variance: leave out the square root.",
+    gravity="slip",
 )
 def standard_deviation(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return np.sqrt(d_k * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2))
 
 
 @EXERCISE.misconception(
-    "That is the variance of one product q_i k_i. The dot product adds d_k of them, so multiply by d_k."
+    "You return the variance of one product q_i k_i. The dot product adds d_k of them: multiply by d_k.",
+    gravity="slip",
 )
 def one_component(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2
 
 
 @EXERCISE.misconception(
-    "You add var_q and var_k. That is the variance of a sum; for a product of centred, independent "
-    "factors the variances multiply."
+    "You add var_q and var_k, which gives the variance of a sum. For a product of centred, independent "
+    "factors the variances multiply: var_q * var_k."
 )
 def variances_added(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * (var_q + var_k + var_q * mean_k**2 + var_k * mean_q**2)
 
 
 @EXERCISE.misconception(
-    "You return E[(q_i k_i)^2], summed. The variance takes off the squared mean: subtract "
-    "mean_q^2 * mean_k^2 for each component."
+    "You return E[(q_i k_i)^2], summed. A variance subtracts the squared mean: subtract mean_q^2 * "
+    "mean_k^2 for each component."
 )
 def second_moment(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * (var_q + mean_q**2) * (var_k + mean_k**2)
 
 
 @EXERCISE.misconception(
-    "You multiply only the first term by d_k. The squared mean is taken off for every component too: put the "
-    "whole difference into brackets, times d_k."
+    "You multiply only the first term by d_k. The squared mean is subtracted for every component too: put "
+    "the whole difference into brackets, times d_k."
 )
 def squared_mean_taken_off_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * (var_q + mean_q**2) * (var_k + mean_k**2) - mean_q**2 * mean_k**2
 
 
 @EXERCISE.misconception(
-    "The cross terms are crossed the wrong way: the mean of k scales the spread of q. It is "
-    "var_q * mean_k^2 + var_k * mean_q^2."
+    "The cross terms have their means exchanged: the mean of k scales the spread of q. Write var_q * "
+    "mean_k^2 + var_k * mean_q^2."
 )
 def means_swapped(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * (var_q * var_k + var_q * mean_q**2 + var_k * mean_k**2)
@@ -213,23 +216,26 @@ def means_counted_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. (Dividing is what "
-    "the scale does to it later.)"
+    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. (The scale divides "
+    "by it later.)"
 )
 def divided_by_d_k(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2) / d_k
 
 
 @EXERCISE.misconception(
-    "You take roots: sqrt(var) is the standard deviation, but in a product of centred, independent factors "
-    "it is the variances that multiply. Use var_q and var_k as they are."
+    "You take roots: sqrt(var) is the standard deviation, but in a product of centred, independent "
+    "factors the variances multiply. Use var_q and var_k as they are."
 )
 def deviations_for_variances(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     s, t = np.sqrt(var_q), np.sqrt(var_k)
     return d_k * (s * t + s * mean_k**2 + t * mean_q**2)
 
 
-@EXERCISE.misconception("int() cuts off the fraction. A variance is a real number: return it whole.")
+@EXERCISE.misconception(
+    "You cut off the fraction, as int() does. A variance is a real number: return it whole.",
+    gravity="slip",
+)
 def truncated(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return int(d_k * (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2))
 

@@ -59,13 +59,18 @@ EXERCISE = Exercise(
 
 @EXERCISE.misconception(
     "You divide by d_k, the variance. A factor s changes the variance by s^2, so take the root: "
-    "1/sqrt(d_k ...)."
+    "1/sqrt(d_k * var_q * var_k).",
+    gravity="slip",
 )
 def no_root(d_k, var_q=1.0, var_k=1.0):
     return 1 / (d_k * var_q * var_k)
 
 
-@EXERCISE.misconception("That is the standard deviation of q . k. The factor that makes it 1 is one over it.")
+@EXERCISE.misconception(
+    "You return the standard deviation of q . k. The factor that makes it 1 is one over it: 1/sqrt(d_k * "
+    "var_q * var_k).",
+    gravity="slip",
+)
 def inverted(d_k, var_q=1.0, var_k=1.0):
     return np.sqrt(d_k * var_q * var_k)
 
@@ -79,36 +84,37 @@ def variances_ignored(d_k, var_q=1.0, var_k=1.0):
 
 
 @EXERCISE.misconception(
-    "You take the variances for standard deviations. Only sqrt(var_q) and sqrt(var_k) come out of the root: "
-    "1/sqrt(d_k * var_q * var_k)."
+    "You take the variances for standard deviations. Put them under the root: 1/sqrt(d_k * var_q * var_k)."
 )
 def sigma_for_variance(d_k, var_q=1.0, var_k=1.0):
     return 1 / (np.sqrt(d_k) * var_q * var_k)
 
 
 @EXERCISE.misconception(
-    "You take a root of the variances twice. They stand under the one root beside d_k: "
-    "1/sqrt(d_k * var_q * var_k)."
+    "You take a root of the variances twice. Put them under the one root beside d_k: 1/sqrt(d_k * var_q * "
+    "var_k)."
 )
 def root_twice(d_k, var_q=1.0, var_k=1.0):
     return 1 / np.sqrt(d_k * np.sqrt(var_q * var_k))
 
 
 @EXERCISE.misconception(
-    "You add the variances. For a product of independent factors they multiply: d_k * var_q * var_k under "
-    "the root."
+    "You add the variances. For a product of independent factors they multiply: put d_k * var_q * var_k "
+    "under the root."
 )
 def variances_averaged(d_k, var_q=1.0, var_k=1.0):
     return 1 / np.sqrt(d_k * (var_q + var_k) / 2)
 
 
-@EXERCISE.misconception("You use var_q for both. The variance of q . k is d_k * var_q * var_k.")
+@EXERCISE.misconception(
+    "You use var_q for both. The variance of q . k is d_k * var_q * var_k: write 1/sqrt(d_k * var_q * var_k)."
+)
 def query_variance_only(d_k, var_q=1.0, var_k=1.0):
     return 1 / np.sqrt(d_k * var_q**2)
 
 
 @EXERCISE.misconception(
-    "That is the factor for q and for k each. Asked is the one for their dot product, its square: the "
+    "You return the factor for q and for k each. Return the factor for their dot product, its square: the "
     "root, not the fourth root."
 )
 def fourth_root(d_k, var_q=1.0, var_k=1.0):

@@ -36,6 +36,9 @@ def batches(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("shape (2, 3, 5)", (weights(rng, 2, 3, 5),))
     yield Case("shape (2, 3, 5, 4), float32", (weights(rng, 2, 3, 5, 4).astype(np.float32),))
     yield Case("strided, shape (4, 3)", (strided(weights(rng, 4, 3)),))
+    yield Case("strided, shape (3, 2, 4)", (strided(weights(rng, 3, 2, 4)),))
+    yield Case("shape (3, 1), rows of a single weight", (np.ones((3, 1)),))
+    yield Case("shape (2, 1, 4)", (weights(rng, 2, 1, 4),))
 
 
 def saturated(rng: np.random.Generator) -> Iterator[Case]:
@@ -118,9 +121,9 @@ def diagonal_right(trial: Trial) -> str | None:
         return None  # nothing is off the diagonal
     off = ~np.eye(J.shape[-1], dtype=bool)
     if near(J * ~off, right * ~off):
-        return "the diagonal is right, the rest is not; off it stands -p_i p_j"
+        return "the diagonal is right, the rest is not; off the diagonal J_ij is -p_i p_j"
     if near(J * off, right * off):
-        return "off the diagonal you are right, on it you are not; there stands p_i (1 - p_i)"
+        return "the diagonal is wrong, the rest is right; on the diagonal J_ii is p_i (1 - p_i)"
     return None
 
 
@@ -157,8 +160,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You return the diagonal alone. Raising one score also lowers all other weights, since they share a sum: "
-    "off the diagonal stands -p_i p_j."
+    "You return the diagonal alone. Raising one score also lowers all other weights, since they share a "
+    "sum: off the diagonal write -p_i p_j."
 )
 def diagonal_only(p):
     return np.eye(p.shape[-1]) * (p * (1 - p))[..., None, :]
@@ -166,37 +169,34 @@ def diagonal_only(p):
 
 @EXERCISE.misconception(
     "The sign is turned round. Raising a score raises its own weight: the diagonal is +p_i (1 - p_i), the "
-    "rest -p_i p_j."
+    "rest is -p_i p_j.",
+    gravity="slip",
 )
 def sign(p):
     return p[..., :, None] * (p[..., None, :] - np.eye(p.shape[-1]))
 
 
-@EXERCISE.misconception(
-    "You return -p_i p_j everywhere. On the diagonal p_i has to be added: p_i (delta_ij - p_j)."
-)
+@EXERCISE.misconception("You return -p_i p_j everywhere. Add p_i on the diagonal: p_i (delta_ij - p_j).")
 def no_identity(p):
     return -p[..., :, None] * p[..., None, :]
 
 
-@EXERCISE.misconception(
-    "You add the outer product. It is subtracted: when one weight grows the others shrink."
-)
+@EXERCISE.misconception("You add the outer product. Subtract it: when one weight grows the others shrink.")
 def outer_added(p):
     return p[..., :, None] * (np.eye(p.shape[-1]) + p[..., None, :])
 
 
 @EXERCISE.misconception(
-    "np.diag and np.outer know no batch: of a matrix np.diag takes the diagonal, and np.outer flattens. Use "
-    "p[..., :, None] and p[..., None, :] with np.eye(n)."
+    "np.diag and np.outer know no batch: np.diag takes the diagonal of a matrix, and np.outer flattens. "
+    "Use p[..., :, None] and p[..., None, :] with np.eye(n)."
 )
 def no_batch(p):
     return np.diag(p) - np.outer(p, p)
 
 
 @EXERCISE.misconception(
-    "`p @ p.T`, like np.dot(p, p), is one number for a row of weights: the sum of all p_i p_i. The outer "
-    "product has an entry for each pair: p[..., :, None] * p[..., None, :]."
+    "`p @ p.T`, like np.dot(p, p), is one number for a row of weights: the sum of all p_i p_i. Use the "
+    "outer product, which has an entry for each pair: p[..., :, None] * p[..., None, :]."
 )
 def inner_product(p):
     return np.diag(p) - p @ p.T
@@ -210,7 +210,9 @@ def identity_of_the_first_axis(p):
     return p[..., :, None] * (np.eye(p.shape[0]) - p[..., None, :])
 
 
-@EXERCISE.misconception("You apply softmax to p. p is the result of softmax already, not the scores.")
+@EXERCISE.misconception(
+    "You apply softmax to p. p is the result of softmax already, not the scores: use it as it is."
+)
 def softmax_once_more(p):
     e = np.exp(p - p.max(axis=-1, keepdims=True))
     p = e / e.sum(axis=-1, keepdims=True)
@@ -218,32 +220,30 @@ def softmax_once_more(p):
 
 
 @EXERCISE.misconception(
-    "delta_ij - p_j is the Jacobian of the *logarithm* of softmax. For softmax itself, row i is also "
-    "multiplied by p_i."
+    "You return delta_ij - p_j, the Jacobian of the *logarithm* of softmax. For softmax itself, multiply "
+    "row i by p_i."
 )
 def of_the_logarithm(p):
     return np.eye(p.shape[-1]) - p[..., None, :] * np.ones(p.shape)[..., :, None]
 
 
 @EXERCISE.misconception(
-    "You return p (1 - p), one slope per weight, as for a sigmoid. Each weight answers to *every* score, "
-    "so the result is a matrix (..., n, n)."
+    "You return p (1 - p), one slope per weight, as for a sigmoid. Each weight answers to *every* score: "
+    "return a matrix, (..., n, n).",
+    gravity="useless",
 )
 def as_for_a_sigmoid(p):
     return p * (1 - p)
 
 
 @EXERCISE.misconception(
-    "You multiply p_i by (delta_ij - p_i). The weight that is subtracted is that of the score that moves, "
-    "p_j."
+    "You multiply p_i by (delta_ij - p_i). Subtract the weight of the score that moves, p_j."
 )
 def p_i_twice(p):
     return p[..., :, None] * (np.eye(p.shape[-1]) - p[..., :, None])
 
 
-@EXERCISE.misconception(
-    "You put p_i itself on the diagonal. There p_i p_i has to be taken off as well: p_i (1 - p_i)."
-)
+@EXERCISE.misconception("You put p_i itself on the diagonal. Subtract p_i p_i there as well: p_i (1 - p_i).")
 def p_on_the_diagonal(p):
     J = -p[..., :, None] * p[..., None, :]
     i = np.arange(p.shape[-1])
@@ -260,8 +260,8 @@ def first_row_for_all(p):
 
 
 @EXERCISE.misconception(
-    "`p *= ...` writes into the caller's weights. Write p = p * ..., or build J from p without assigning "
-    "to it."
+    "Your code writes into the caller's weights, as `p *= ...` does. Write p = p * ..., or build J from p "
+    "without assigning to it."
 )
 def changed_in_place(p):
     J = -p[..., :, None] * p[..., None, :]
@@ -272,8 +272,7 @@ def changed_in_place(p):
 
 
 @EXERCISE.misconception(
-    "`np.eye(n) * p` makes a diagonal of one row, not of a batch. Put an axis in: np.eye(n) * "
-    "p[..., None, :]."
+    "`np.eye(n) * p` makes a diagonal of one row, not of a batch. Add an axis: np.eye(n) * p[..., None, :]."
 )
 def diagonal_of_one_row(p):
     return np.eye(p.shape[-1]) * p - p[..., :, None] * p[..., None, :]
@@ -297,7 +296,7 @@ def diag_and_axes_from_the_front(p):
 
 @EXERCISE.misconception(
     "p[:, None] puts the new axis after the first one, which is right for a single row only. Put it last, "
-    "p[..., :, None], and let delta_ij - p_j use p[..., None, :]."
+    "p[..., :, None], and write p[..., None, :] for the p_j in delta_ij - p_j."
 )
 def factored_axes_from_the_front(p):
     return p[:, None] * (np.eye(p.shape[-1]) - p[None, :])
@@ -312,7 +311,7 @@ def flattened(p):
 
 
 @EXERCISE.misconception(
-    "Your loops run over len(p), the *first* axis: right for one row of weights, not for a batch. Take n = "
+    "Your loops run over len(p), the *first* axis, which is right for one row of weights only. Take n = "
     "p.shape[-1] and index from the end: p[..., i], p[..., j]."
 )
 def loops_over_the_first_axis(p):
@@ -334,13 +333,47 @@ def loops_into_one_matrix(p):
 
 
 @EXERCISE.misconception(
-    "You handle one row and a matrix of rows, no more. With further leading axes a `row` is a matrix itself: "
-    "use p[..., :, None] and p[..., None, :]."
+    "You handle one row and a matrix of rows, no more: with further leading axes a `row` is a matrix "
+    "itself. Use p[..., :, None] and p[..., None, :]."
 )
 def rows_of_a_matrix_only(p):
     if p.ndim == 1:
         return np.diag(p) - np.outer(p, p)
     return np.array([np.diag(row) - np.outer(row, row) for row in p])
+
+
+@EXERCISE.misconception(
+    "Your einsum names one axis of p, so it takes a single row. Let it begin with an ellipsis, "
+    "'...i,...j->...ij', which fits any number of leading axes."
+)
+def einsum_of_one_row(p):
+    return np.diag(p) - np.einsum("i,j->ij", p, p)
+
+
+@EXERCISE.misconception(
+    "Your einsum names two axes of p, so it takes a matrix of rows, no more and no fewer. Let it begin "
+    "with an ellipsis, '...i,...j->...ij'."
+)
+def einsum_of_a_matrix(p):
+    return np.eye(p.shape[-1]) * p[..., None, :] - np.einsum("bi,bj->bij", p, p)
+
+
+@EXERCISE.misconception(
+    "You unpack p.shape into one size, so your code takes a single row. Take n = p.shape[-1], which fits "
+    "any number of leading axes."
+)
+def unpacks_one_size(p):
+    (n,) = p.shape
+    return p[..., :, None] * (np.eye(n) - p[..., None, :])
+
+
+@EXERCISE.misconception(
+    "You unpack p.shape into two sizes, so your code takes a matrix only. Take n = p.shape[-1], which "
+    "fits any number of leading axes."
+)
+def unpacks_two_sizes(p):
+    _rows, n = p.shape
+    return p[..., :, None] * (np.eye(n) - p[..., None, :])
 
 
 @EXERCISE.style("p_i times (delta_ij - p_j)")
