@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-FULL, NONE, EARNED, EITHER = "full", "none", "earned", "either"
+FULL, NONE, EARNED, EITHER, WORKS = "full", "none", "earned", "either", "works"
 
 GOT = "GOT"
 """What a cell prints in front of something that it should not have."""
@@ -25,12 +25,13 @@ class Attack:
             grader; ``port`` and ``socket``, on which it listens. It prints ``GOT`` and what it got hold of.
         answer: in place of the right answer to the exercise.
         change: what is done to the notebook's JSON.
-        points: `FULL` where the answer is right and must keep its points, at once or when the teacher has
-            looked at a notebook that is not plain; `NONE` where there is nothing to
+        points: `FULL` where the answer is right and must keep its points; `NONE` where there is nothing to
             earn; `EARNED` for no more than the answer gets without the cell; `EITHER` where some walls end
-            the submission and others only refuse.
+            the submission and others only refuse; `WORKS` where the function works and has its points, by a
+            library call that nobody saw.
         exercise: what is answered.
-        told: a name of which a remark must tell the teacher.
+        remark: the name that the teacher's remark is about, where the text touches the grader's machinery;
+            without it there must be no remark.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Attack:
     change: Callable[[dict[str, Any]], None] | None = None
     points: str = FULL
     exercise: str = "ch02_qkv/softmax"
-    told: str = ""
+    remark: str = ""
 
     @property
     def cell_source(self) -> str:

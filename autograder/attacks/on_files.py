@@ -1,6 +1,6 @@
 """Attempts to read or change what lies on the machine."""
 
-from autograder.attacks.attack import NONE, Attack
+from autograder.attacks.attack import Attack
 
 
 def reading(name: str, path: str) -> Attack:
@@ -29,6 +29,7 @@ ON_FILES = (
         from autograder.exercises.ch02_qkv import softmax as declared
         print("GOT", declared)
         """,
+        remark="sys.meta_path",
     ),
     Attack(
         "links to a secret, by name and by node",
@@ -45,7 +46,7 @@ ON_FILES = (
     ),
     Attack(
         "looks through its open files",
-        "only the wire and the null device are open; the points wait until the teacher has looked",
+        "only the wire and the null device are open",
         """
         import os, stat
         for number in range(1024):
@@ -56,8 +57,7 @@ ON_FILES = (
             if not (stat.S_ISSOCK(kind) or stat.S_ISCHR(kind)):
                 print("GOT", number, oct(kind))
         """,
-        points=NONE,
-        told="os.fstat",
+        remark="os.fstat",
     ),
     Attack(
         "looks through its environment",

@@ -115,10 +115,11 @@ ON_PROCESSES = (
         if libc.ptrace(0x4206, TARGET["pid"], None, None) == 0:
             print("GOT hold of it")
         """,
+        remark="ctypes",
     ),
     Attack(
         "opens connections",
-        "no socket is opened, by TCP, UDP, name or raw; the points wait until the teacher has looked",
+        "no socket is opened, by TCP, UDP, name or raw",
         """
         import socket
         for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM),
@@ -129,8 +130,6 @@ ON_PROCESSES = (
             except OSError:
                 pass
         """,
-        points=NONE,
-        told="socket.socket",
     ),
     Attack(
         "sends datagrams without opening a socket",
@@ -168,17 +167,19 @@ ON_PROCESSES = (
         if ctypes.CDLL(None).unshare(0x10000000 | 0x00020000) == 0:
             print("GOT a name space")
         """,
+        remark="ctypes",
     ),
     Attack(
         "ends the process inside its answer",
-        "no point, told why",
+        "no point, and the report says why",
         answer="import os\ndef softmax(x, axis=-1):\n    os._exit(0)",
         points=NONE,
     ),
     Attack(
         "crashes inside its answer",
-        "no point, told why",
+        "no point, and the report says why",
         answer="import ctypes\ndef softmax(x, axis=-1):\n    ctypes.string_at(1)",
         points=NONE,
+        remark="ctypes",
     ),
 )

@@ -97,7 +97,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "is nested more deeply than can be read",
-        "nobody else waits; told why",
+        "nobody else waits; the report says why",
         "if 0: pass\n" + "elif 0: pass\n" * 1500,
         points=NONE,
     ),
@@ -112,7 +112,7 @@ ON_RESOURCES = (
     Attack("sleeps past the limit", "ended at the limit, the points stay", "import time; time.sleep(3600)"),
     Attack(
         "swallows every interrupt",
-        "ended at the limit, told why",
+        "ended at the limit, and the report says why",
         """
         while True:
             try:
@@ -167,7 +167,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "never comes back from its answer",
-        "no point, told why",
+        "no point, and the report says why",
         answer="def softmax(x, axis=-1):\n    while True: pass",
         points=NONE,
     ),

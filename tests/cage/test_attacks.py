@@ -1,8 +1,9 @@
-"""Every declared attack, at every tier that this machine holds: no point, no secret, no change, no delay."""
+"""No declared attack, at any tier that this machine holds, earns or learns anything or harms anybody."""
 
 import json
 import os
 import sqlite3
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from small_course import RIGHT, SEED, answer_cell, cell, released
 
 from autograder import exercises
-from autograder.attacks import ATTACKS, EARNED, EITHER, FULL, NONE, Attack
+from autograder.attacks import ATTACKS, EARNED, EITHER, FULL, NONE, WORKS, Attack
 from autograder.attacks.attack import GOT
+from autograder.attacks.on_points import WRONG
 from autograder.grading import cages, written
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.session import Limits
@@ -88,14 +90,18 @@ def test_nothing_comes_of_it(caged, target, attack):
     json.loads(written.as_bytes(written.noted(verdict)))
     (graded,) = [c for c in verdict.cells if c.report]
     assert graded.max_score == exercises.find(attack.exercise).points
+    full = graded.max_score
     if attack.points == EARNED:
-        assert (graded.score or 0) <= without_the_cell(caged, attack.exercise, attack.answer), graded.report
-    elif graded.score is None:  # it waits for a person
-        assert any("; it stands in `" in remark for remark in verdict.remarks)
+        assert graded.score <= without_the_cell(caged, attack.exercise, attack.answer), graded.report
     else:
-        full = graded.max_score
-        assert graded.score in {FULL: {full}, NONE: {0}, EITHER: {0, full}}[attack.points], graded.report
-    assert not attack.told or any(f"`{attack.told}`" in remark for remark in verdict.remarks)
+        may_have = {FULL: {full}, WORKS: {full}, NONE: {0}, EITHER: {0, full}}
+        assert graded.score in may_have[attack.points], graded.report
+    found = [remark for remark in verdict.remarks if remark.kind == "machinery"]
+    if attack.remark:
+        assert any(remark.says.startswith(f"`{attack.remark}") for remark in found), found
+        assert all(remark.place and remark.line for remark in found)
+    else:
+        assert found == []
     printed = "".join(
         output.get("text", "") + json.dumps(output.get("data", ""))
         for c in verdict.notebook["cells"]
@@ -107,3 +113,12 @@ def test_nothing_comes_of_it(caged, target, attack):
 
 
 HONEST = Attack("none", "full points")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", [one for one in ATTACKS if one.points == WORKS], ids=lambda one: one.name)
+def test_who_blinds_the_watch_has_the_points_of_a_function_that_works_and_no_others(caged, target, attack):
+    verdict = grade(caged, replace(attack, answer=WRONG), target)
+    (graded,) = [c for c in verdict.cells if c.report]
+    assert graded.score == 0
+    assert graded.report.failures
