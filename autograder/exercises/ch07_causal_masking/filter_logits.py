@@ -142,11 +142,18 @@ def forms(rng: np.random.Generator) -> Iterator[Case]:
     )
     deep = rows(rng, 6, 7, order_matters(0.7, 4), 0.7).reshape(2, 3, 7)
     yield Case("(B, T, V) = (2, 3, 7)", (tensor(deep),), {"top_k": 4, "top_p": 0.7})
+    yield Case("logits (3, 1, 2, 7)", (tensor(deep.reshape(3, 1, 2, 7)),), {"top_k": 4, "top_p": 0.7})
     yield Case("float64", (tensor(rows(rng, 2, 5, keeps(0.6, 2, 3)), torch.float64),), {"top_p": 0.6})
     coarse = tensor(
         np.stack([rng.permutation(np.log([0.5, 0.3, 0.12, 0.08])) for _ in range(3)]), torch.bfloat16
     )
     yield Case("bfloat16", (coarse,), {"top_k": 3, "top_p": 0.7})
+    yield Case("float16", (coarse.half(),), {"top_k": 3, "top_p": 0.7})
+    ruled_out = rows(rng, 2, 4, keeps(0.7, 2, 3))
+    ruled_out = np.concatenate([ruled_out, np.full((2, 3), -np.inf)], axis=-1)
+    mixed = tensor(rng.permuted(ruled_out, axis=-1))
+    yield Case("three tokens are ruled out already, top_k = 5", (mixed,), {"top_k": 5})
+    yield Case("the same, top_k = 5, top_p = 0.7", (mixed,), {"top_k": 5, "top_p": 0.7})
     yield Case(
         "not contiguous",
         (strided(tensor(rows(rng, 3, 8, keeps(0.7, 2, 5, top_k=6)))),),

@@ -138,8 +138,10 @@ def hidden(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("the last token does not leak, earlier ones do", lent(rng, V, earlier))
     small = 5e-4 * np.ones((T, T))
     yield Case("every later token moves one logit a little", lent(rng, V, small, in_one_logit))
-    over = 1.5e-4 * np.ones((T, T))  # around 0, where `allclose` with its relative tolerance sees it too
+    over = 1.5e-4 * np.ones((T, T))
     yield Case("a leak of 1.5e-4 in one logit", lent(rng, V, over, in_one_logit, around=0.0))
+    yield Case("a leak of 1.5e-4 in one logit of about 20", lent(rng, V, over, in_one_logit))
+    yield Case("one pair leaks 1e-3", lent(rng, 2, 1e-3 * np.eye(T, k=T - 1), in_one_logit))
     yield Case("one logit rises by as much as another falls", lent(rng, V, 0.1 * np.eye(T, k=1), up_and_down))
     yield Case("a leak moves all logits alike", lent(rng, V, 0.02 * np.eye(T, k=2), all_alike))
     yield Case("a vocabulary of 2 tokens", lent(rng, 2, np.eye(3, k=1)))
@@ -153,6 +155,7 @@ def none(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a causal model that rounds differently each time", lent(rng, V, rounding))
     under = 0.8e-4 * np.ones((3, 3))
     yield Case("later tokens move one logit by 0.8e-4", lent(rng, 2, under, in_one_logit))
+    yield Case("later tokens move a small logit by 0.8e-4", lent(rng, 2, under, in_one_logit, around=0.0))
     yield Case("the next token leaks, the rest is rounding", lent(rng, V, 0.2 * np.eye(T, k=1) + rounding))
 
 
@@ -340,6 +343,36 @@ def tolerance_too_large(model, tokens, vocab_size):
         other[j] = (tokens[j] + 1) % vocab_size
         after = model(other[None])[0]
         leaks |= {(i, j) for i in range(j) if not torch.allclose(after[i], before[i], atol=1e-2)}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "Your tolerance grows with the logits, or is far below 1e-4: `allclose` without arguments allows 1e-5 of "
+    "each number and 1e-8 more. Give both, rtol=0 and atol=1e-4.",
+    gravity="slip",
+)
+def allclose_as_it_is(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0]
+        leaks |= {(i, j) for i in range(j) if not torch.allclose(after[i], before[i])}
+    return leaks
+
+
+@EXERCISE.misconception(
+    "Small leaks into large logits are missed: the tolerance grows with the logits, as that of `allclose` "
+    "does. A change above 1e-4 counts, however large the logit: give rtol=0 beside atol=1e-4.",
+    gravity="slip",
+)
+def relative_tolerance(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = tokens.clone()
+        other[j] = (tokens[j] + 1) % vocab_size
+        after = model(other[None])[0]
+        leaks |= {(i, j) for i in range(j) if not torch.allclose(after[i], before[i], atol=1e-4)}
     return leaks
 
 
@@ -602,11 +635,11 @@ def every_other_token(model, tokens, vocab_size):
 @EXERCISE.style("changed in place on a copy, and changed back; compared in numpy")
 def changed_back(model, tokens, vocab_size):
     work, leaks = tokens.clone(), set()
-    before = model(work[None])[0].detach().numpy()
+    before = model(work[None])[0].detach().cpu().numpy()
     for j in range(len(work)):
         kept = int(work[j])
         work[j] = vocab_size - 1 if kept != vocab_size - 1 else 0
-        after = model(work[None])[0].detach().numpy()
+        after = model(work[None])[0].detach().cpu().numpy()
         work[j] = kept
-        leaks |= {(i, j) for i in range(j) if not np.allclose(after[i], before[i])}
+        leaks |= {(i, j) for i in range(j) if not np.allclose(after[i], before[i], rtol=0, atol=1e-4)}
     return leaks

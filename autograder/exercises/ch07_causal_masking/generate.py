@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Lent, Outcome, Property, Seed, Trial
 from autograder.exercises.draw import sizes
 from autograder.values import differs
@@ -18,6 +19,10 @@ from tfcore import generate as generation
 
 ROWS = 101
 """Rows of a model's table; a prime, so that any other token seen means another row."""
+
+
+CLEAR = 1.15
+"""By which factor a token leads in a draw that no rounding decides."""
 
 
 def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -57,7 +62,10 @@ class HashedModel:
 
 def lent(rng: np.random.Generator, V: int, most: int = 64, dtype: torch.dtype = torch.float32) -> Lent:
     """A model of V tokens that reads at most so many."""
-    table = torch.from_numpy(1.5 * rng.normal(size=(ROWS, V))).to(dtype)
+    logits = 1.5 * rng.normal(size=(ROWS, V))
+    if dtype is torch.bfloat16:  # which would make some of the largest logits equal
+        logits[np.arange(ROWS), logits.argmax(axis=1)] += 0.5
+    table = torch.from_numpy(logits).to(dtype)
     model = HashedModel(table, torch.from_numpy(rng.integers(1, ROWS, size=most)))
     return Lent(f"a model of {V} tokens", lambda: model)
 
@@ -70,6 +78,21 @@ def seed(rng: np.random.Generator) -> Seed:
     return Seed(int(rng.integers(1, 2**31)), "torch")
 
 
+def clear_seed(rng: np.random.Generator, model: Lent, prompt: Tensor, count: int, temperature: float) -> Seed:
+    """A generator whose draws come out alike, whether the softmax is taken in bfloat16 or in float64."""
+    while True:
+        found = seed(rng)
+        generator, tokens, clear = torch.Generator().manual_seed(found.value), prompt, True
+        for _ in range(count):
+            p = (model.make()(tokens)[:, -1].double() / temperature).softmax(dim=-1)
+            shares = p / torch.empty_like(p).exponential_(1, generator=generator)  # the largest is drawn
+            best = shares.topk(2, dim=-1)
+            clear &= bool((best.values[:, 0] > CLEAR * best.values[:, 1]).all())
+            tokens = torch.cat([tokens, best.indices[:, :1]], dim=1)
+        if clear:
+            return found
+
+
 def greedy(rng: np.random.Generator) -> Iterator[Case]:
     """A generator is passed too: at temperature 0 nobody asks it."""
     yield Case("a prompt of 2 tokens, 3 new ones", (lent(rng, 7), prompts(rng, 1, 2, 7), 3, 0.0, seed(rng)))
@@ -78,6 +101,9 @@ def greedy(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(f"B = {B}, a prompt of {T} tokens, {n} new ones", (*some, n), {"generator": seed(rng)})
     yield Case("one new token", (*some, 1, 0.0, seed(rng)))
     yield Case("a prompt of 1 token", (lent(rng, V), prompts(rng, B, 1, V), n, 0.0, seed(rng)))
+    narrow = lent(rng, V, dtype=torch.bfloat16)
+    yield Case("logits in bfloat16", (narrow, prompts(rng, B, T, V), n, 0.0, seed(rng)))
+    yield Case("a prompt that is not contiguous", (lent(rng, V), strided(some[1]), n, 0.0, seed(rng)))
 
 
 def sampled(rng: np.random.Generator) -> Iterator[Case]:
@@ -88,18 +114,22 @@ def sampled(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(f"B = {B}, temperature 1", some, {"temperature": 1.0, "generator": seed(rng)})
     wide = (lent(rng, V, dtype=torch.float64), prompts(rng, B, 1, V), n, 0.4, seed(rng))
     yield Case("logits in float64, temperature 0.4", wide)
-    yield Case("temperature 0.01", (lent(rng, V), prompts(rng, B, T, V), n, 0.01, seed(rng)))
+    yield Case("temperature 0.001", (lent(rng, V), prompts(rng, B, T, V), n, 0.001, seed(rng)))
+    narrow = (lent(rng, V, dtype=torch.bfloat16), prompts(rng, 2, 3, V), 4, 0.8)
+    yield Case("logits in bfloat16, temperature 0.8", (*narrow, clear_seed(rng, *narrow)))
+    read = {"temperature": 0.9, "generator": seed(rng), "context_len": 3}
+    yield Case("temperature 0.9, context_len=3", (lent(rng, V, most=3), prompts(rng, B, T, V), n), read)
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
     """Texts that grow longer than what the model can read."""
     yield Case(
         "context_len=3, a prompt of 2 tokens",
-        (lent(rng, 7, most=3), prompts(rng, 1, 2, 7), 4),
+        (lent(rng, 7, most=3), prompts(rng, 1, 2, 7), 4, 0.0, seed(rng)),
         {"context_len": 3},
     )
     B, context, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (8, 9), (11, 14))
-    case = (lent(rng, V, most=context), prompts(rng, B, T, V), n)
+    case = (lent(rng, V, most=context), prompts(rng, B, T, V), n, 0.0, seed(rng))
     yield Case(f"context_len={context}, a prompt of {T} tokens", case, {"context_len": context})
     yield from roomy(rng)
 
@@ -107,7 +137,7 @@ def long(rng: np.random.Generator) -> Iterator[Case]:
 def roomy(rng: np.random.Generator) -> Iterator[Case]:
     """The model could read more than it is to."""
     B, context, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (8, 9), (11, 14))
-    case = (lent(rng, V), prompts(rng, B, T, V), n)
+    case = (lent(rng, V), prompts(rng, B, T, V), n, 0.0, seed(rng))
     yield Case(f"context_len={context} for a model that could read more", case, {"context_len": context})
     yield Case(f"context_len={T + n + 10}, which is never reached", case, {"context_len": T + n + 10})
     yield Case("no context_len", case)
@@ -124,6 +154,20 @@ def drawn_from(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(
         "the same generator twice, then another", (lent(rng, V), prompts(rng, 4, 3, V), 7, 1.2, seed(rng))
     )
+
+
+def the_same_again(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Calls twice with the same generator; texts that differ are drawn from another source."""
+    first, again = call(case), call(case)
+    if first.error or first.forbidden or differs(again.value, first.value, 0) is None:
+        return first
+    return Outcome(error="Unfit", message=ANOTHER_EACH_TIME)
+
+
+ANOTHER_EACH_TIME = (
+    "two calls with the same generator give other tokens; pass it on: torch.multinomial(p, 1, "
+    "generator=generator)"
+)
 
 
 def same_and_other(call: Callable[[Case], Outcome], case: Case) -> Outcome:
@@ -144,10 +188,7 @@ def same_and_other(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 def follows_the_generator(trial: Trial) -> str | None:
     again, other = trial.value
     if not again:
-        return (
-            "two calls with the same generator give other tokens; pass it on: torch.multinomial(p, 1, "
-            "generator=generator)"
-        )
+        return ANOTHER_EACH_TIME
     return "another generator gives the very same tokens; draw with the one that is passed" if other else None
 
 
@@ -286,7 +327,9 @@ EXERCISE = Exercise(
     same=the_same_tokens,
     criteria=(
         Criterion("at temperature 0, the likeliest token each time", 1, greedy),
-        Criterion("above 0, a draw from softmax(logits / temperature)", 0.75, sampled),
+        Criterion(
+            "above 0, a draw from softmax(logits / temperature)", 0.75, sampled, measure=the_same_again
+        ),
         Criterion(
             "every draw comes from the generator that is passed",
             0.25,
@@ -703,7 +746,7 @@ def as_in_nanogpt(model, prompt, max_new_tokens, temperature=0.0, generator=None
 @EXERCISE.style("into a tensor that has room for all, from unnormalised weights in float64")
 def room_for_all(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     B, T = prompt.shape
-    tokens = torch.zeros(B, T + max_new_tokens, dtype=prompt.dtype)
+    tokens = torch.zeros(B, T + max_new_tokens, dtype=prompt.dtype, device=prompt.device)
     tokens[:, :T] = prompt
     for t in range(T, T + max_new_tokens):
         start = 0 if context_len is None else max(0, t - context_len)

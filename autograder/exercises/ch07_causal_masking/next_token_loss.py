@@ -42,6 +42,11 @@ def ignored(rng: np.random.Generator) -> Iterator[Case]:
     logits, tokens = drawn(rng, 1, 4, 5)
     tokens[0, 2] = -100
     yield Case("one token is -100", (logits, tokens))
+    yield Case("one token is predicted", drawn(rng, 1, 2, 5))
+    logits, tokens = drawn(rng, 3, 5, 7)
+    alone = torch.full_like(tokens, -100)
+    alone[1, 3] = tokens[1, 3]
+    yield Case("all but one are -100", (logits, alone))
     logits, tokens = drawn(rng, 2, 5, 6)
     tokens[0, 0] = tokens[0, 3] = -100
     yield Case("the first token is -100, which nobody predicts, and another", (logits, tokens))
@@ -124,6 +129,10 @@ def tokens_in_the_vocabulary(case: Case) -> bool:
     return tokens.shape[1] > 1 and bool(ignored_or_below.all())
 
 
+MOST_PLACES = 12
+"""At so many places it is tried whether the logits count."""
+
+
 def _called(trial: Trial, logits: Tensor, tokens: Tensor) -> float:
     return float(trial.call(Case("another call", (logits, tokens), trial.case.kwargs)).value)
 
@@ -180,6 +189,24 @@ def shift_invariant(trial: Trial) -> str | None:
     return f"adding 1 to every logit changes your loss by {change:.2g}; probabilities do not change"
 
 
+def every_prediction_counts(trial: Trial) -> str | None:
+    """The logits before each token that counts move the loss, and only as far as their differences do."""
+    logits, tokens = trial.case.args
+    counts = tokens[:, 1:] != trial.case.kwargs.get("ignore_index", -100)
+    before = float(trial.value)
+    for b, t in counts.nonzero().tolist()[:MOST_PLACES]:
+        place = f"the logits at place {t} of sequence {b}"
+        moved = logits.clone()
+        moved[b, t, tokens[b, t + 1]] -= 5
+        if _called(trial, moved, tokens) == before:
+            return f"your loss does not change with {place}; they predict the token at {t + 1}, which counts"
+        moved = logits.clone()
+        moved[b, t] += 3
+        if abs(_called(trial, moved, tokens) - before) > 0.05 * max(1.0, abs(before)):
+            return f"adding 3 to all {place} changes your loss; each place is normalised by itself"
+    return None
+
+
 def every_sequence_counts(trial: Trial) -> str | None:
     logits, tokens = trial.case.args
     before, turned = float(trial.value), _called(trial, logits.flip(0), tokens.flip(0))
@@ -227,6 +254,7 @@ EXERCISE = Exercise(
         *FIRST,
         Property("the last logits and the first token do not count", what_is_read_does_not_count),
         Property("every sequence counts", every_sequence_counts),
+        Property("every prediction counts", every_prediction_counts),
         Property("a sure and right model has no loss", certain_and_right),
         Property("the loss is a mean over what is predicted", divided_by_the_right_number),
         Property("ln V when all logits are equal", nobody_knows),
