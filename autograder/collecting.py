@@ -268,9 +268,8 @@ def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[s
                 instead[student].add(PurePosixPath(parts["file"]).name)
                 continue
             if not student_ids.is_valid(student):
-                done.problems.append(
-                    f"{file.path}: {student!r} is no id: {student_ids.RULE}; put it in by hand"
-                )
+                why = f"{student!r} cannot be a student's id: {student_ids.RULE}"
+                done.problems.append(f"{file.path}: {why}; put it in by hand under another")
                 continue
             handed[student].append(
                 Handed(

@@ -8,11 +8,11 @@ from autograder.errors import BadInputError
 
 LONGEST = 128
 """Bytes of an id; nbgrader's gradebook has room for as many characters."""
-MARKS = "._-+@='’,()· "
-"""What an id may hold besides letters, digits and dashes: e-mail addresses and people's names have these."""
+MARKS = "._+@='’,()· "
+"""What an id may hold besides letters, digits and dashes: e-mail addresses and names have these."""
 RULE = (
-    f"a student's id has letters, digits, spaces inside and {' '.join(MARKS.strip())}, begins with no dot or "
-    f"dash, and has at most {LONGEST} bytes"
+    f"an id has letters, digits, dashes, spaces inside it and {' '.join(MARKS.strip())}; it begins with "
+    f"no dot or dash, and it has at most {LONGEST} bytes"
 )
 
 

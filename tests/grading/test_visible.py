@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 from scratch import AS_GRADED, ASSIGNMENT, command, graded, hand_in, in_process
 
+from autograder.attacks import Attack
+from autograder.attacks.on_readers import ON_READERS, UP_AND_ERASE
 from autograder.errors import BadInputError
 from autograder.samples.notebooks import add_cell, answer_cell
 from autograder.student import check
 from autograder.terminal import Terminal, escape
 from autograder.visible import one_line, visible
 
-UP_AND_ERASE = "\x1b[1A\x1b[2K\r"
 HOSTILE = {
     "erases the line above": UP_AND_ERASE,
     "erases by a C1 control": "\x9b1A\x9b2K",
@@ -111,15 +112,29 @@ def test_check_in_the_notebook_prints_text(capsys):
     assert r"\x1b[1A" in text
 
 
+def attempted(notebook, attack):
+    """The notebook with an attack in it."""
+    notebook = copy.deepcopy(notebook)
+    if attack.answer:
+        answer_cell(notebook, "softmax")["source"] = attack.answer
+    if attack.cell:
+        add_cell(notebook, 1, attack.cell_source)
+    return notebook
+
+
 def erasing(notebook):
     """A notebook that tries to erase lines wherever its words can come up."""
-    notebook = copy.deepcopy(notebook)
-    answer_cell(notebook, "softmax")["source"] = (
-        f"def softmax(x, axis=-1):\n    raise ValueError({ALL!r} + 'first\\nada: 17 of 17')\n"
-    )
-    add_cell(notebook, 1, f"import sys; sys.modules['x']  # {UP_AND_ERASE}\u202e")
+    notebook = attempted(notebook, EVERYWHERE)
     add_cell(notebook, 1, f"raise ValueError({ALL!r})")
     return notebook
+
+
+EVERYWHERE = Attack(
+    "erases everywhere",
+    "all of it is text",
+    f"import sys; sys.meta_path  # {UP_AND_ERASE}\u202e",
+    answer=f"def softmax(x, axis=-1):\n    raise ValueError({ALL!r} + 'first\\nada: 17 of 17')\n",
+)
 
 
 @pytest.fixture
@@ -129,17 +144,24 @@ def with_an_eraser(course, students):
     hand_in(course, "bob", erasing(students["style-01"][0]))
     hand_in(course, f"eve{UP_AND_ERASE}", students["blank"][0])
     (course / "submitted" / "carl" / ASSIGNMENT).mkdir(parents=True)
-    (course / "submitted" / "carl" / ASSIGNMENT / f"x{UP_AND_ERASE}\nlook: ada.ipynb").write_text("{}")
+    (course / "submitted" / "carl" / ASSIGNMENT / f"x{UP_AND_ERASE}\nlook: zoe.ipynb").write_text("{}")
     return course
 
 
 @pytest.mark.slow
-def test_nobody_erases_the_line_of_another(with_an_eraser):
+def test_nobody_erases_the_line_of_another(with_an_eraser, students):
+    for number, attack in enumerate(ON_READERS):
+        hand_in(with_an_eraser, f"dan-{number}", attempted(students["style-01"][0], attack))
+    printed = ""
     for args in (("grade", "--submissions", "submitted", *AS_GRADED), ("report",), ("export",)):
         done = command(*args, cwd=with_an_eraser)
-        assert not hidden(done.stdout + done.stderr)
+        printed += done.stdout + done.stderr
         assert "ada" in done.stdout + done.stderr
-        assert "\nlook: ada" not in done.stdout + done.stderr
+    assert not hidden(printed)
+    assert "not graded: ada" in printed
+    assert not re.search(r"^(look: (zoe|ada: copied)|not graded: ada$)", printed, re.MULTILINE)
+    assert printed.count(r"\x1b[1A\x1b[2K") >= 6
+    assert r"\u202e \u2066# \u2069\u2066" in printed
 
 
 def test_json_is_ascii(with_an_eraser):
