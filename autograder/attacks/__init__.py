@@ -15,8 +15,17 @@ from autograder.attacks.on_files import ON_FILES
 from autograder.attacks.on_notebooks import ON_NOTEBOOKS
 from autograder.attacks.on_points import ON_POINTS
 from autograder.attacks.on_processes import ON_PROCESSES
+from autograder.attacks.on_readers import ON_READERS
 from autograder.attacks.on_resources import ON_RESOURCES
 
-ATTACKS = (*ON_FILES, *ON_PROCESSES, *ON_RESOURCES, *ON_POINTS, *ON_CALLS, *ON_NOTEBOOKS)
+ATTACKS = (
+    *ON_FILES,
+    *ON_PROCESSES,
+    *ON_RESOURCES,
+    *ON_POINTS,
+    *ON_CALLS,
+    *ON_NOTEBOOKS,
+    *ON_READERS,
+)
 
 __all__ = ["ATTACKS", "EARNED", "EITHER", "FULL", "NONE", "WORKS", "Attack"]
