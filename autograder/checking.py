@@ -71,6 +71,12 @@ class _Examined:
         return sorted(found, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
 
     @property
+    def kind(self) -> str:
+        """What failed: "value", "arguments" or "cost". Where calls raised, their inputs say nothing more."""
+        raised = any(trial.outcome.error for trial, _ in self.failing)
+        return "value" if raised else self.criterion.observes
+
+    @property
     def long(self) -> bool:
         """Whether trying it takes long: a cost, counted operation by operation, or a lesson."""
         return self.criterion.observes == "cost" or any(t.case.probe == "trained" for t in self.trials)
@@ -502,9 +508,9 @@ class _Bank:
         Values, changed arguments and costs are explained apart, since an answer may well have two faults: but
         a mistake is named only if it does what the candidate does in every failing case of its kind.
         """
-        kind = one.criterion.observes
+        kind = one.kind
         if kind not in self._named:
-            failed = [other for other in self.examined if other.failed and other.criterion.observes == kind]
+            failed = [other for other in self.examined if other.failed and other.kind == kind]
             matches = self._most_alike([m for m in self.exercise.misconceptions if self._fits(m, failed)])
             self._named[kind] = tuple(matches) if len(matches) <= MOST_NAMED else ()
         return self._named[kind]
@@ -513,8 +519,8 @@ class _Bank:
         """Whether a mistake does what the candidate does in all cases of the criteria that failed.
 
         A cost or a lesson alone says little: then all the rest must be the same. Where outcomes are random,
-        so that agreement says less, the core must be the same as well. A mistake that fails a core which the
-        candidate meets is another's, whatever else agrees.
+        so that agreement says less, the core must be the same as well. A mistake that fails a criterion which
+        the candidate meets is another's, whatever else agrees.
         """
         core, short = self.examined[0], [one for one in failed if not one.long]
         if short:
@@ -522,10 +528,15 @@ class _Bank:
         else:
             looked_at = [one for one in self.examined if not one.long]
             looked_at += [one for one in failed if one.criterion.observes != "cost"]
+        met = [
+            one
+            for one in self.examined
+            if not one.failed and (one is core or one.criterion.observes == "value") and not one.long
+        ]
         return (
             all(all(self._agreement(mistake, one)) for one in looked_at)
-            and (core.failed or not self._fails(mistake, core))
             and all(self._fails(mistake, one) for one in failed)
+            and not any(self._fails(mistake, one) for one in met)
         )
 
     def _most_alike(self, matches: list[Answer]) -> list[Answer]:

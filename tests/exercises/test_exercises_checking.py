@@ -92,14 +92,12 @@ class TestExamine:
 
     def test_two_mistakes_at_once_are_both_explained(self):
         def two(x, axis=None):
-            if x.size == 0:
-                raise ValueError
             result = x.sum()
             x *= 0
             return result
 
         report = examined(two)
-        assert [f.misconception for f in report.failures] == ["axis_ignored", "in_place"]
+        assert [f.misconception for f in report.failures] == ["axis_ignored", "axis_ignored", "in_place"]
         assert "You ignore `axis`." in str(report)
         assert "You change the input." in str(report)
 
@@ -232,7 +230,7 @@ class TestExamine:
         report = examine(exercise, local(lambda x, axis=None: x.mean(axis=axis) + (x.ndim == 2)), 5)
         assert report.score == 0
 
-    def test_a_mistake_that_fails_a_core_that_is_met_is_anothers(self):
+    def test_a_mistake_that_fails_a_criterion_that_is_met_is_anothers(self):
         exercise = toy()
         exercise.misconceptions.clear()
 
@@ -240,8 +238,31 @@ class TestExamine:
         def mean_of_all(x, axis=None):
             return x.sum() if axis is not None else x.mean()
 
-        report = examine(exercise, local(lambda x, axis=None: x.sum()), 5)
-        assert report.criteria[0].failure is None
+        @exercise.misconception("You return the sum of all where nothing is to be added, too.")
+        def never_raises(x, axis=None):
+            return x.sum()
+
+        def right_for_nothing(x, axis=None):
+            return right(x) if axis is not None else right(x, axis)
+
+        report = examine(exercise, local(right_for_nothing), 5)
+        assert [one.failure is None for one in report.criteria] == [True, False, True, True]
+        assert report.diagnosis is None
+        assert examine(exercise, local(lambda x, axis=None: x.sum()), 5).diagnosis == "never_raises"
+
+    def test_inputs_of_a_call_that_raised_name_no_mistake(self):
+        """Their criterion fails with the values, for the same reason."""
+        exercise = toy()
+
+        @exercise.misconception("You add a name that is not there.")
+        def raises_without_an_axis(x, axis=None):
+            return x.total() if axis is None else x.sum()
+
+        def raises(x, axis=None):
+            return x.total()
+
+        report = examine(exercise, local(raises), 5)
+        assert report.criteria[3].failure is not None
         assert report.diagnosis is None
 
     def test_the_reference_answers_in_float64(self):
