@@ -162,7 +162,8 @@ class AllocationMeter(_Meter):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        size_before = {_key(x): x.untyped_storage().nbytes() for x in _tensors((*args, *kwargs.values()))}
+        given = () if func.overloadpacket is aten.lift_fresh else (*args, *kwargs.values())  # new to torch
+        size_before = {_key(x): x.untyped_storage().nbytes() for x in _tensors(given)}
         result = func(*args, **kwargs)
         for x in _tensors((result,)):
             grown = x.untyped_storage().nbytes() - size_before.get(_key(x), 0)

@@ -67,7 +67,11 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
-    for dtype, name in ((torch.float64, "float64"), (torch.bfloat16, "bfloat16")):
+    for dtype, name in (
+        (torch.float64, "float64"),
+        (torch.bfloat16, "bfloat16"),
+        (torch.float16, "float16"),
+    ):
         yield Case(name, drawn(rng, 1, 2, 5, 3, d_v=4, dtype=dtype))
         yield Case(f"{name}, not causal", drawn(rng, 2, 3, 4, 5, d_v=6, dtype=dtype), ALL)
 
@@ -127,8 +131,8 @@ EXERCISE = Exercise(
     goal="Average the values with weights phi(q) . phi(k), phi = elu + 1, at a cost that is linear in T.",
     reference=linear.linear_attention,
     criteria=(
-        Criterion("the weighted mean over all tokens, causal=False", 0.75, without_order),
-        Criterion("causal: over the token itself and those before it", 0.75, causal),
+        Criterion("the weighted mean over all tokens, causal=False", 0.5, without_order),
+        Criterion("causal: over the token itself and those before it", 1, causal),
         Criterion("a cost that is linear in T, nothing of size T x T", 0.25, long, "cost", linear_in_time),
         Criterion("queries and keys of 1,000", 0.25, large),
         Criterion("float64 and bfloat16 come back as they went in", 0.25, wide_and_narrow, tolerance=ROUGH),
@@ -148,8 +152,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You do not normalise: your weights phi(q) . phi(k) sum to anything. Divide by their sum, which is "
-    "phi(q) . z with z the sum of the phi(k)."
+    "Your weights phi(q) . phi(k) are not normalised: they sum to anything. Divide by their sum, which "
+    "is phi(q) . z with z the sum of the phi(k).",
+    gravity="useless",
 )
 def no_normaliser(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -159,8 +164,8 @@ def no_normaliser(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You divide by the number of tokens. The weights phi(q) . phi(k) differ from token to token: divide by "
-    "their sum, phi(q) . z."
+    "You divide by the number of tokens. Divide by the sum of the weights, phi(q) . z: the weights "
+    "phi(q) . phi(k) differ from token to token."
 )
 def divided_by_the_count(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -172,8 +177,9 @@ def divided_by_the_count(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You ignore `causal`: the sums run over all tokens. Causal, token i uses the sums up to i: a cumulative"
-    " sum along time, or a loop that adds one token and then answers."
+    "`causal` makes no difference: your sums run over all tokens. When it is True, end them at the "
+    "token itself: take a cumulative sum along time, or a loop that adds one token and then answers.",
+    gravity="useless",
 )
 def future_included(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -181,8 +187,8 @@ def future_included(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You sum up to the token whatever `causal` says. With causal=False every token sees all: one sum for "
-    "all queries."
+    "`causal` makes no difference: your sums always end at the token. With causal=False let every token "
+    "see all: take one sum for all queries."
 )
 def always_causal(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -192,8 +198,8 @@ def always_causal(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "Your numerator is causal, your normaliser is not: it sums over later tokens too. Both sums end at the "
-    "token itself."
+    "Your numerator is causal and your normaliser is not: it sums over later tokens too. End both sums "
+    "at the token itself."
 )
 def normaliser_of_all(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -203,8 +209,7 @@ def normaliser_of_all(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "A token does not see itself: you answer before you add it to the sums, and the first token gets 0/0. "
-    "Add first, then answer."
+    "A token does not see itself, and the first one gets 0/0. Add the token to the sums first, then answer."
 )
 def answered_before_adding(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -218,8 +223,8 @@ def answered_before_adding(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You map only the keys. The weight is phi(q) . phi(k): both sides go through the feature map, else "
-    "weights turn negative."
+    "Only your keys go through the feature map, so that weights turn negative. Map both sides: the "
+    "weight is phi(q) . phi(k)."
 )
 def keys_mapped_only(q, k, v, causal=True):
     k = F.elu(k) + 1
@@ -230,8 +235,8 @@ def keys_mapped_only(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You map only the queries. The weight is phi(q) . phi(k): both sides go through the feature map, else "
-    "weights turn negative."
+    "Only your queries go through the feature map, so that weights turn negative. Map both sides: the "
+    "weight is phi(q) . phi(k)."
 )
 def queries_mapped_only(q, k, v, causal=True):
     q = F.elu(q) + 1
@@ -242,8 +247,8 @@ def queries_mapped_only(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "There is no feature map: your weights are bare dot products, which can be negative, and their sum can "
-    "be zero. Map q and k by elu(x) + 1 first."
+    "Your weights are bare dot products, which can be negative, and their sum can be zero. Map q and k "
+    "by elu(x) + 1 first."
 )
 def no_feature_map(q, k, v, causal=True):
     kv = k[..., :, None] * v[..., None, :]
@@ -253,7 +258,8 @@ def no_feature_map(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "The + 1 is missing. elu alone goes down to -1, and weights must not be negative: phi(x) = elu(x) + 1."
+    "Your features are elu(x), which goes down to -1, and weights must not be negative. Add 1: phi(x) = "
+    "elu(x) + 1."
 )
 def elu_without_one(q, k, v, causal=True):
     q, k = F.elu(q), F.elu(k)
@@ -264,8 +270,9 @@ def elu_without_one(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You use relu for the feature map. It is 0 for all that is negative, where elu(x) + 1 = exp(x) still "
-    "tells tokens apart and passes a gradient."
+    "Your features are max(x, 0) + 1, the same for all that is negative. Use elu(x) + 1, which is "
+    "exp(x) there: it tells tokens apart and passes a gradient.",
+    gravity="slip",
 )
 def relu_for_elu(q, k, v, causal=True):
     q, k = F.relu(q) + 1, F.relu(k) + 1
@@ -276,8 +283,9 @@ def relu_for_elu(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You divide the queries by sqrt(d_k) as for a softmax. Linear attention has no such scale: phi(q) uses "
-    "q as it comes."
+    "Your queries are divided by sqrt(d_k), as for a softmax. Use q as it comes: linear attention has "
+    "no such scale.",
+    gravity="slip",
 )
 def scaled_as_softmax(q, k, v, causal=True):
     q, k = F.elu(q / q.shape[-1] ** 0.5) + 1, F.elu(k) + 1
@@ -288,8 +296,8 @@ def scaled_as_softmax(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You put a softmax over the scores of the features. The softmax is what linear attention gives up: its "
-    "weights are phi(q) . phi(k) over their sum."
+    "Your weights are a softmax of phi(q) . phi(k). Divide phi(q) . phi(k) by their sum instead: linear "
+    "attention gives up the softmax."
 )
 def softmax_of_features(q, k, v, causal=True):
     scores = (F.elu(q) + 1) @ (F.elu(k) + 1).mT
@@ -299,8 +307,8 @@ def softmax_of_features(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "The numbers are right, but every pair of tokens gets a weight, and the cost grows with T^2. Put the "
-    "brackets elsewhere: phi(q) (phi(k)^T v), with cumulative sums where it is causal."
+    "Your numbers are right, but every pair of tokens gets a weight, and the cost grows with T^2. Move "
+    "the brackets: phi(q) (phi(k)^T v), with cumulative sums where it is causal."
 )
 def all_pairs(q, k, v, causal=True):
     weights = (F.elu(q) + 1) @ (F.elu(k) + 1).mT
@@ -310,8 +318,8 @@ def all_pairs(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "The numbers are right, but every token sums up all tokens before it anew, and the cost grows with T^2. "
-    "Carry the sums along: the next token adds one outer product and one key to them."
+    "Your numbers are right, but each token sums up all tokens before it once more, and the cost grows "
+    "with T^2. Carry the sums along: the next token adds one outer product and one key to them."
 )
 def summed_anew(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -325,8 +333,8 @@ def summed_anew(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You cumulate over axis 1, the heads. Time is axis 2 of (B, h, T, d), so dim=2 or dim=-2 before the "
-    "outer product."
+    "Your causal sums run over axis 1, the heads. Time is axis 2 of (B, h, T, d): cumulate over dim=2, "
+    "or over dim=-2 before the outer product."
 )
 def cumulated_over_heads(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -337,8 +345,9 @@ def cumulated_over_heads(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "torch.where computes both branches, and exp of a large number is infinite: its gradient is 0 * inf = "
-    "NaN in the branch that was not taken. Use F.elu(x) + 1, or exp(x.clamp(max=0))."
+    "Gradients are NaN where entries are large, as when torch.where computes both branches: exp of a "
+    "large number is infinite, and backward multiplies it by 0. Use F.elu(x) + 1, or "
+    "exp(x.clamp(max=0))."
 )
 def overflow_in_the_other_branch(q, k, v, causal=True):
     q, k = (torch.where(x > 0, x + 1, torch.exp(x)) for x in (q, k))
@@ -349,8 +358,8 @@ def overflow_in_the_other_branch(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "You detach the sums, as if the past were only remembered and not learned: no gradient reaches the keys"
-    " and values of earlier tokens."
+    "No gradient reaches the keys and values of earlier tokens: the sums are cut off from them, as by "
+    ".detach(). Let the gradient flow through the sums."
 )
 def past_detached(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -366,8 +375,8 @@ def past_detached(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "torch.zeros without dtype= and device= is float32 on the cpu, whatever comes in. Use q.new_zeros(...),"
-    " or pass dtype=q.dtype, device=q.device."
+    "Your sums or your result are float32 on the cpu, whatever comes in. Use q.new_zeros(...), or pass "
+    "dtype=q.dtype, device=q.device to torch.zeros."
 )
 def float32_on_the_cpu(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -386,8 +395,7 @@ def float32_on_the_cpu(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "inplace=True writes the features over the caller's queries and keys. Leave it out: F.elu(q) makes a "
-    "new tensor."
+    "You write over the caller's queries and keys, as inplace=True does. Make a new tensor: F.elu(q)."
 )
 def inputs_overwritten(q, k, v, causal=True):
     q, k = F.elu(q, inplace=True) + 1, F.elu(k, inplace=True) + 1

@@ -153,8 +153,8 @@ EXERCISE = Exercise(
     goal="Attend over a sequence in shards: each rank sees the keys and values of one other rank at a time.",
     reference=ring_attention,
     criteria=(
-        Criterion("every query attends to the tokens of all shards", 0.75, attending),
-        Criterion("causal: positions count in the whole sequence", 0.5, causal),
+        Criterion("every query attends to the tokens of all shards", 0.25, attending),
+        Criterion("causal: positions count in the whole sequence", 1, causal),
         Criterion(
             "each rank reads each shard once, one at a time", 0.5, watched, "cost", one_shard_at_a_time
         ),
@@ -179,8 +179,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Each rank attends to its own shard only. Its queries need the keys and values of every rank: let the "
-    "shards come by one after another, and merge what each of them gives."
+    "Each rank attends to its own shard only. Let the keys and values of every rank come by, one shard "
+    "after another, and merge what each of them gives.",
+    gravity="useless",
 )
 def own_shard_only(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -193,8 +194,9 @@ def own_shard_only(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You return the outputs in the order in which the last shards arrived. The queries never move: "
-    "out_shards[r] belongs to q_shards[r]."
+    "Your outputs are moved on by one rank. The queries never move: return the output of q_shards[r] as "
+    "out_shards[r].",
+    gravity="slip",
 )
 def outputs_moved_on(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -214,8 +216,8 @@ def outputs_moved_on(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "The numbers are right, but you put all shards together, and the sequence is too long for one rank: "
-    "that is why it lies in shards. Take one shard of keys and values at a time and merge."
+    "Your numbers are right, but you put all shards together, and the sequence is too long for one "
+    "rank. Take one shard of keys and values at a time and merge."
 )
 def concatenated(q_shards, k_shards, v_shards, causal=False):
     k, v = torch.cat(k_shards, dim=2), torch.cat(v_shards, dim=2)
@@ -231,8 +233,8 @@ def concatenated(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You add up the attention to each shard, as if each were whole: the weights of a query sum to the "
-    "number of shards. A shard counts by the sum of exponentials of its scores; keep that sum too."
+    "You add up the attention to each shard, so that the weights of a query sum to the number of "
+    "shards. Weigh each shard by the sum of exponentials of its scores: keep that sum too."
 )
 def parts_added(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -250,7 +252,7 @@ def parts_added(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You take the mean over the shards, as if each weighed the same. A shard counts by the sum of "
+    "You take the mean over the shards, as if each weighed the same. Weigh each by the sum of "
     "exponentials of its scores: a shard that the query likes counts for more."
 )
 def parts_averaged(q_shards, k_shards, v_shards, causal=False):
@@ -269,8 +271,9 @@ def parts_averaged(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You do not rescale what a rank has so far. When a shard brings a larger maximum, the running sum and "
-    "the running output were made with the old one: multiply both by exp(old - new)."
+    "What a rank has so far is not rescaled. When a shard brings a larger maximum, multiply the running "
+    "sum and the running output by exp(old - new): they were made with the old one.",
+    gravity="useless",
 )
 def not_rescaled(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -291,8 +294,8 @@ def not_rescaled(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You merge two parts by the maxima of their scores. A part's share is its *sum* of exponentials: weigh "
-    "by the log-sum-exp of its scores, not by its largest score."
+    "You weigh the parts by the maxima of their scores. Weigh them by the log-sum-exp of their scores: "
+    "the share of a part is its *sum* of exponentials."
 )
 def merged_by_maxima(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -311,8 +314,9 @@ def merged_by_maxima(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You ignore `causal`. When it is True, shards of later ranks are left out, and inside its own shard a "
-    "token sees only itself and what came before."
+    "`causal` makes no difference. When it is True, leave out the shards of later ranks, and inside its "
+    "own shard let a token see only itself and what came before.",
+    gravity="useless",
 )
 def causal_ignored(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -329,8 +333,8 @@ def causal_ignored(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You compare places inside the shards: every shard seems to start at token 0. A token's position counts"
-    " from the start of the whole sequence, so add the lengths of all shards before."
+    "Every shard seems to start at token 0. Add the lengths of all shards before it: a token's position "
+    "counts from the start of the whole sequence."
 )
 def positions_inside_the_shard(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -349,8 +353,9 @@ def positions_inside_the_shard(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You take rank * length for the start of a shard, as if all shards were as long as this one. Lengths "
-    "differ: a shard starts after the sum of the lengths of all shards before it."
+    "Your shards start at rank * length, as if all were as long as this one. Lengths differ: start a "
+    "shard after the sum of the lengths of all shards before it.",
+    gravity="slip",
 )
 def shards_of_one_length(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -372,8 +377,9 @@ def shards_of_one_length(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You leave out the shards of later ranks, but inside its own shard a token still sees later tokens. The"
-    " own shard needs the triangle."
+    "Shards of later ranks are left out, but inside its own shard a token still sees later tokens. Mask "
+    "the own shard with the triangle.",
+    gravity="useless",
 )
 def own_shard_open(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -389,8 +395,9 @@ def own_shard_open(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You mask inside the own shard and let all the others pass. Shards of later ranks lie in the future: "
-    "causal, rank r leaves out every shard s > r."
+    "The own shard is masked, but shards of later ranks still count. When it is causal, leave out every "
+    "shard s > r for rank r: its tokens come later.",
+    gravity="useless",
 )
 def later_shards_open(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -408,8 +415,8 @@ def later_shards_open(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "Causal, you leave the own shard out: a token sees no one of its own rank, not even itself, and rank 0 "
-    "sees nothing at all. Take shards s <= r, the own one with the triangle."
+    "Causal, you leave the own shard out: a token sees none of its own rank, not even itself, and rank "
+    "0 sees nothing. Take the shards s <= r, the own one with the triangle."
 )
 def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -425,8 +432,8 @@ def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "The ring stops after one step: a rank sees its own shard and that of the rank before it. With n ranks "
-    "there are n turns, the own shard included."
+    "The ring stops after one step: a rank sees its own shard and that of the rank before it. Make as "
+    "many turns as there are ranks, the own shard included."
 )
 def one_step_only(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -446,7 +453,8 @@ def one_step_only(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "The own shard is counted twice: once before the loop and once in it. Each shard is merged once."
+    "Each rank counts its own shard twice, as when it is merged before the loop and in it. Merge each "
+    "shard once."
 )
 def own_shard_twice(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -466,8 +474,8 @@ def own_shard_twice(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "The keys travel and the values stay at home, so that a key meets the value of another token. A shard "
-    "of keys and its values travel together: k_shards[s] with v_shards[s]."
+    "Your keys meet the values of another shard: the keys travel and the values stay at home. Let both "
+    "travel together: k_shards[s] with v_shards[s]."
 )
 def values_stay_at_home(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -487,8 +495,9 @@ def values_stay_at_home(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You return one long tensor. Every rank keeps the outputs of its own queries: return a list, "
-    "out_shards[r] as long as q_shards[r]."
+    "You return one long tensor. Return a list with the outputs of each rank: out_shards[r] is as long "
+    "as q_shards[r].",
+    gravity="slip",
 )
 def one_long_tensor(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -508,8 +517,8 @@ def one_long_tensor(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "The shards go round twice, once for the maximum and once for the sums: every shard is sent twice as "
-    "often as it needs. A running maximum, with rescaling, does it in one round."
+    "The shards go round twice, as when the maximum is found first and the sums after it. Do it in one "
+    "round: keep a running maximum and rescale."
 )
 def two_rounds(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -532,8 +541,8 @@ def two_rounds(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You subtract no maximum: exp overflows where a score is large, and inf/inf is left. Keep a running "
-    "maximum, or merge by the log-sum-exp of each shard."
+    "No maximum is subtracted: exp overflows where a score is large, and inf/inf is left. Keep a "
+    "running maximum, or merge by the log-sum-exp of each shard."
 )
 def no_maximum(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -551,9 +560,8 @@ def no_maximum(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "One maximum for all rows of a shard keeps exp from overflowing, but in a row that lies far below it "
-    "every exponential is 0, and 0/0 is left. Each query needs the maximum of its own scores: "
-    "scores.amax(-1, keepdim=True)."
+    "One maximum for all rows of a shard leaves 0/0 in a row that is far below it: every exponential "
+    "there is 0. Subtract for each query the maximum of its own scores: scores.amax(-1, keepdim=True)."
 )
 def one_maximum_for_all(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -574,7 +582,8 @@ def one_maximum_for_all(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You do not scale the scores. The ring changes who computes, not what: divide q . k by sqrt(d)."
+    "Your scores are not scaled. Divide q . k by sqrt(d): the ring changes who computes, not what.",
+    gravity="slip",
 )
 def no_scale(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -594,8 +603,8 @@ def no_scale(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You detach the shards that travel, so that no gradient finds its way home to the rank that made them. "
-    "What a query takes from a shard is learned there too."
+    "No gradient reaches the shards of keys and values, as if they were detached. Leave out .detach(): "
+    "what a query takes from a shard is learned by the rank that made it."
 )
 def shards_detached(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -616,8 +625,8 @@ def shards_detached(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "torch.zeros, torch.full and torch.arange without dtype= and device= make float32 on the cpu, whatever "
-    "comes in. Use zeros_like(q), or pass dtype=q.dtype, device=q.device."
+    "Some of your tensors are float32 on the cpu, whatever comes in. Use zeros_like(q), or pass "
+    "dtype=q.dtype, device=q.device to torch.zeros, torch.full and torch.arange."
 )
 def float32_on_the_cpu(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]
@@ -637,7 +646,8 @@ def float32_on_the_cpu(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "`q /= sqrt(d)` writes into the caller's shard. Write q = q / sqrt(d), which makes a new tensor."
+    "You write into the caller's shards, as `q /= sqrt(d)` does. Write q = q / sqrt(d), which makes a "
+    "new tensor."
 )
 def queries_changed_in_place(q_shards, k_shards, v_shards, causal=False):
     lengths = [q.shape[2] for q in q_shards]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from autograder.cage.tensors import numbers, strided
+from autograder.cage.tensors import is_tensor, numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
 from autograder.exercises.ch09_variants.weighing import slack
@@ -62,6 +63,7 @@ def spaced(rng: np.random.Generator, N: int, E: int) -> torch.Tensor:
 def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float64", (tensor(rng, 4, 5, dtype=torch.float64), 2))
     yield Case("bfloat16", (spaced(rng, 3, 6).bfloat16() / 2, 2))
+    yield Case("float16, 3 of 7", (spaced(rng, 5, 7).half() / 2, 3))
     yield Case("bfloat16, 3 of 5", (spaced(rng, 4, 5).bfloat16() / 4, 3))
 
 
@@ -116,6 +118,18 @@ def names_of_experts_do_not_matter(trial: Trial) -> str | None:
     return "numbering the experts the other way round changes the weights; only their numbers should change"
 
 
+def with_any_integers(got: Any, expected: Any, case: Case) -> bool:
+    """Plain closeness, where the numbers of the experts may have any dtype of whole numbers."""
+    pairs = [list(value) if isinstance(value, tuple | list) else [] for value in (got, expected)]
+    if all(len(pair) == 2 and is_tensor(pair[1]) and is_whole(pair[1]) for pair in pairs):
+        got, expected = ((weights, experts.long()) for weights, experts in pairs)
+    return as_close(got, expected, case)
+
+
+def is_whole(x: torch.Tensor) -> bool:
+    return not x.is_floating_point() and x.dtype != torch.bool
+
+
 def no_ties(case: Case) -> bool:
     """Which of several tied experts is chosen is not asked."""
     logits = numbers(case.args[0])
@@ -127,7 +141,7 @@ EXERCISE = Exercise(
     signature="route_top_k(logits, k)",
     goal="Choose for each token the k experts with the largest logits, weighed by a softmax over those k.",
     reference=moe.route_top_k,
-    same=as_close,
+    same=with_any_integers,
     criteria=(
         Criterion("the k best experts, the best first, and weights that sum to 1", 0.5, some_experts),
         Criterion("one expert, or all of them", 0.25, one_or_all),
@@ -155,8 +169,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Your softmax runs over all experts, and what the others got is missing: the weights of a token sum to "
-    "less than 1. Take the softmax over the k chosen logits, or divide by their sum."
+    "Your softmax runs over all experts, so that the weights of a token sum to less than 1. Take the "
+    "softmax over the k chosen logits, or divide by the sum of the chosen.",
+    gravity="slip",
 )
 def not_renormalised(logits, k):
     weights, experts = torch.softmax(logits, dim=-1).topk(k, dim=-1)
@@ -164,8 +179,8 @@ def not_renormalised(logits, k):
 
 
 @EXERCISE.misconception(
-    "A sigmoid looks at each expert by itself, so that the weights of a token do not sum to 1. Asked is a "
-    "softmax over the k chosen logits."
+    "Your weights are sigmoids, which look at each expert by itself and do not sum to 1. Take a softmax "
+    "over the k chosen logits."
 )
 def sigmoid(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -173,8 +188,9 @@ def sigmoid(logits, k):
 
 
 @EXERCISE.misconception(
-    "Sigmoids divided by their sum add up to 1, but they are no softmax: the weights should stand as the "
-    "exponentials of the logits."
+    "Your weights are sigmoids divided by their sum. Take a softmax over the k chosen logits: weights "
+    "are in proportion to the exponentials of the logits.",
+    gravity="slip",
 )
 def sigmoid_renormalised(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -183,8 +199,8 @@ def sigmoid_renormalised(logits, k):
 
 
 @EXERCISE.misconception(
-    "You take two softmaxes, one over all experts and one more over the probabilities of the chosen. The "
-    "second one evens them out: divide the chosen probabilities by their sum instead."
+    "Your weights are a softmax of probabilities, which evens them out. Take one softmax only, of the "
+    "chosen logits, or divide the chosen probabilities by their sum."
 )
 def softmax_twice(logits, k):
     p, experts = torch.softmax(logits, dim=-1).topk(k, dim=-1)
@@ -192,8 +208,9 @@ def softmax_twice(logits, k):
 
 
 @EXERCISE.misconception(
-    "You choose the k *smallest* logits. A large logit says that the router wants this expert: topk with "
-    "largest=True, which is the default."
+    "You choose the k *smallest* logits. Choose the largest, as topk does by default: a large logit "
+    "says that the router wants this expert.",
+    gravity="useless",
 )
 def smallest(logits, k):
     best, experts = logits.topk(k, dim=-1, largest=False)
@@ -201,8 +218,9 @@ def smallest(logits, k):
 
 
 @EXERCISE.misconception(
-    "You choose the right experts, in the wrong order: argsort goes upwards, so the best comes last. Use "
-    "descending=True."
+    "You choose the right experts, and the best comes last. Put it first, as topk does, and argsort "
+    "with descending=True.",
+    gravity="slip",
 )
 def best_last(logits, k):
     experts = logits.argsort(dim=-1)[:, -k:]
@@ -210,21 +228,25 @@ def best_last(logits, k):
 
 
 @EXERCISE.misconception(
-    "You list the chosen experts by their number. Asked is the order of their weights, the largest first."
+    "Your chosen experts are in the order of their numbers. Order them by their weights, the largest first.",
+    gravity="slip",
 )
 def by_number(logits, k):
     experts = logits.topk(k, dim=-1).indices.sort(dim=-1).values
     return torch.softmax(logits.gather(-1, experts), dim=-1), experts
 
 
-@EXERCISE.misconception("The two results are exchanged: first the weights, then the numbers of the experts.")
+@EXERCISE.misconception(
+    "Your two results are exchanged. Return the weights first, then the numbers of the experts.",
+    gravity="slip",
+)
 def results_exchanged(logits, k):
     best, experts = logits.topk(k, dim=-1)
     return experts, torch.softmax(best, dim=-1)
 
 
 @EXERCISE.misconception(
-    "You return the chosen logits as they are. Weights are above 0 and sum to 1: take their softmax."
+    "You return the chosen logits as they are. Take their softmax: weights are above 0 and sum to 1."
 )
 def bare_logits(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -232,8 +254,8 @@ def bare_logits(logits, k):
 
 
 @EXERCISE.misconception(
-    "You divide the logits by their sum. Logits can be negative, and so would be these weights: take the "
-    "softmax."
+    "Your weights are logits divided by their sum, and negative where a logit is. Take the softmax of "
+    "the chosen logits."
 )
 def logits_over_their_sum(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -241,8 +263,8 @@ def logits_over_their_sum(logits, k):
 
 
 @EXERCISE.misconception(
-    "You give each chosen expert the weight 1/k. How much more the router wants one of them than the other "
-    "gets lost, and with it the gradient: take the softmax of their logits."
+    "Each chosen expert has the weight 1/k. Take the softmax of their logits: it says how much more the "
+    "router wants one of them, and carries the gradient."
 )
 def equal_weights(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -250,8 +272,9 @@ def equal_weights(logits, k):
 
 
 @EXERCISE.misconception(
-    "You choose along axis 0: for each expert the k best tokens. Each *token* chooses its experts: dim=-1, "
-    "for topk and softmax."
+    "You choose along axis 0: for each expert the k best tokens. Choose along the last axis, for topk "
+    "and softmax: each *token* chooses its experts.",
+    gravity="useless",
 )
 def experts_choose(logits, k):
     best, tokens = logits.topk(min(k, len(logits)), dim=0)
@@ -259,7 +282,8 @@ def experts_choose(logits, k):
 
 
 @EXERCISE.misconception(
-    "Your softmax runs over the tokens (dim=0). The weights of one token, along the last axis, sum to 1."
+    "Your softmax runs over the tokens (dim=0). Take it along the last axis: the weights of one token "
+    "sum to 1."
 )
 def softmax_over_tokens(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -267,8 +291,9 @@ def softmax_over_tokens(logits, k):
 
 
 @EXERCISE.misconception(
-    "You return a weight for every expert, zeros included. Asked are the weights of the chosen alone, (N, "
-    "k), in the order of their experts."
+    "You return a weight for every expert, zeros included. Return the weights of the chosen alone, (N, "
+    "k), in the order of their experts.",
+    gravity="slip",
 )
 def weights_of_all(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -277,7 +302,7 @@ def weights_of_all(logits, k):
 
 
 @EXERCISE.misconception(
-    "You choose two experts whatever k is. The caller says how many a token visits: take `k`."
+    "You choose two experts whatever k is. Choose `k` of them: the caller says how many a token visits."
 )
 def always_two(logits, k):
     best, experts = logits.topk(min(2, logits.shape[-1]), dim=-1)
@@ -285,8 +310,8 @@ def always_two(logits, k):
 
 
 @EXERCISE.misconception(
-    "exp of a large logit is infinite, and inf/inf is NaN. Subtract each token's largest logit first, or "
-    "call torch.softmax, which does."
+    "exp of a large logit is infinite, and inf/inf is NaN. Subtract each token's largest logit first, "
+    "or call torch.softmax, which does."
 )
 def overflow(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -295,8 +320,8 @@ def overflow(logits, k):
 
 
 @EXERCISE.misconception(
-    "You subtract the largest logit of all tokens. A token whose logits are far below it is left with 0/0: "
-    "subtract each token's own largest, best[:, :1]."
+    "You subtract the largest logit of all tokens, and a token whose logits are far below it is left "
+    "with 0/0. Subtract each token's own largest, best[:, :1]."
 )
 def one_maximum_for_all(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -305,8 +330,8 @@ def one_maximum_for_all(logits, k):
 
 
 @EXERCISE.misconception(
-    "You detach the logits: the router cannot learn, since the weights are the only way a gradient reaches "
-    "it. Leave out .detach()."
+    "No gradient reaches the logits, so that the router cannot learn. Leave out .detach() and "
+    "torch.no_grad(): the weights are the only way by which a gradient gets there."
 )
 def router_detached(logits, k):
     best, experts = logits.detach().topk(k, dim=-1)
@@ -314,8 +339,7 @@ def router_detached(logits, k):
 
 
 @EXERCISE.misconception(
-    "You write minus infinity into the caller's logits. Use masked_fill or clone(), which leave the input "
-    "alone."
+    "You write into the caller's logits. Use masked_fill or clone(), which leave the input alone."
 )
 def logits_changed_in_place(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -324,8 +348,7 @@ def logits_changed_in_place(logits, k):
 
 
 @EXERCISE.misconception(
-    "You compute in float32 and leave the weights so. They come back in the dtype of the logits: "
-    ".to(logits.dtype)."
+    "Your weights are float32 whatever comes in. Return them in the dtype of the logits: .to(logits.dtype)."
 )
 def float32_weights(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -333,7 +356,7 @@ def float32_weights(logits, k):
 
 
 @EXERCISE.misconception(
-    "torch.zeros without device= lies on the cpu and cannot take what comes from a graphics card. Use "
+    "A tensor that you make is on the cpu and cannot take what comes from a graphics card. Use "
     "zeros_like(...) or pass device=logits.device."
 )
 def made_on_the_cpu(logits, k):

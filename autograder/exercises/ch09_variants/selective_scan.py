@@ -12,7 +12,7 @@ from torch import Tensor
 from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
-from autograder.exercises.ch09_variants.weighing import weights_of
+from autograder.exercises.ch09_variants.weighing import weights_by_channel
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, index, on_any_device
 from tfcore import selective_scan as mamba
@@ -53,6 +53,7 @@ def extremes(rng: np.random.Generator) -> Iterator[Case]:
 def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float64", drawn(rng, 2, 5, 3, 4, dtype=torch.float64))
     yield Case("bfloat16", drawn(rng, 2, 3, 4, 5, dtype=torch.bfloat16))
+    yield Case("float16", drawn(rng, 3, 4, 2, 5, dtype=torch.float16))
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
@@ -82,20 +83,25 @@ def channels_stay_apart(trial: Trial) -> str | None:
 
 
 def answer_to_one_input(trial: Trial) -> str | None:
-    """What an input of 1 at a single step does in channel 0: before it, at once, and one step later."""
+    """What an input of 1 at a single step does in each channel: before it, at once, and one step later."""
+    found = weights_by_channel(trial, 0)
+    return next((said for c, own in enumerate(found) if (said := _answer_of_channel(trial, c, own))), None)
+
+
+def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | None:
     _, delta, A, B, C, D = map(numbers, trial.case.args)
-    found, delta, rates = weights_of(trial, 0), delta[..., 0], A[0]
+    delta, rates, straight = delta[..., channel], A[channel], D[channel]
     for b, s in np.ndindex(*delta.shape):
-        given = f"an input of 1 at step {s} alone, in channel 0,"
+        given = f"an input of 1 at step {s} alone, in channel {channel},"
         early = np.flatnonzero(np.abs(found[b, :s, s]) > 1e-6)
         if len(early):
             return f"{given} already shows at step {early[0]}; the past cannot know it"
         written = delta[b, s] * B[b, s]
-        at_once = float(C[b, s] @ written + D[0])
+        at_once = float(C[b, s] @ written + straight)
         if abs(found[b, s, s] - at_once) > 1e-3 * max(1, abs(at_once)):
             return (
                 f"{given} gives y = {found[b, s, s]:.4g} at that step; C . (delta B) is "
-                f"{at_once - D[0]:.4g} and D is {D[0]:.4g}, together {at_once:.4g}"
+                f"{at_once - straight:.4g} and D is {straight:.4g}, together {at_once:.4g}"
             )
     for b, s in np.ndindex(len(delta), delta.shape[1] - 1):
         kept = np.exp(delta[b, s + 1] * rates) * delta[b, s] * B[b, s]
@@ -103,8 +109,8 @@ def answer_to_one_input(trial: Trial) -> str | None:
         got = found[b, s + 1, s]
         if abs(got - later) > 1e-3 * max(1, abs(later)):
             return (
-                f"an input of 1 at step {s} alone, in channel 0, gives y = {got:.4g} a step later; what is "
-                f"left of the state, exp(delta A) h, read by C, is {later:.4g}"
+                f"an input of 1 at step {s} alone, in channel {channel}, gives y = {got:.4g} a step later; "
+                f"what is left of the state, exp(delta A) h, read by C, is {later:.4g}"
             )
     return None
 
@@ -133,7 +139,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You write B u into the state. The step size says how long the input acts: what is written is delta B u."
+    "B u is written into the state, without the step size. Write delta B u: the step size says how long "
+    "the input acts.",
+    gravity="slip",
 )
 def input_without_delta(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -144,8 +152,8 @@ def input_without_delta(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Your decay is exp(A), the same at every step. The token chooses by its step size how much is "
-    "forgotten: exp(delta A)."
+    "Your decay is exp(A), the same at every step. Use exp(delta A): the token chooses by its step size "
+    "how much is forgotten."
 )
 def decay_without_delta(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -156,8 +164,8 @@ def decay_without_delta(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You multiply the state by delta A. A is a rate, below zero: over a step of length delta a share "
-    "exp(delta A) is left."
+    "Your state is multiplied by delta A. Multiply it by exp(delta A), the share that is left after a "
+    "step of length delta: A is a rate, below zero."
 )
 def no_exponential(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -168,7 +176,8 @@ def no_exponential(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "1 + delta A is only the start of exp(delta A), and below zero for a large step. Use the exponential."
+    "Your decay is 1 + delta A, which is only the start of exp(delta A), and below zero for a large "
+    "step. Use the exponential."
 )
 def euler_for_the_decay(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -179,7 +188,7 @@ def euler_for_the_decay(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Your state grows: A is negative already, so exp(-delta A) is above 1. What is left is exp(delta A)."
+    "Your state grows: A is negative already, so exp(-delta A) is above 1. Use exp(delta A)."
 )
 def grows(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -190,8 +199,9 @@ def grows(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You integrate the input exactly, (exp(delta A) - 1) / A B u. Mamba writes delta B u, which is simpler "
-    "and does not divide by A."
+    "You integrate the input exactly, (exp(delta A) - 1) / A B u. Write delta B u, as Mamba's code "
+    "does: it is simpler and does not divide by A.",
+    gravity="slip",
 )
 def exact_input(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -203,7 +213,8 @@ def exact_input(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "D is left out. A share D u of the input goes straight to the output: y = C . h + D u."
+    "D is left out. Add D u to the output, y = C . h + D u: this share of the input goes straight to it.",
+    gravity="slip",
 )
 def no_D(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -214,8 +225,8 @@ def no_D(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You add D u inside the sum over the N memories, so that it counts N times. Add it to the sum: (C "
-    "h).sum(-1) + D u."
+    "D u counts N times, once for each memory. Add it after the sum over the memories: (C h).sum(-1) + D u.",
+    gravity="slip",
 )
 def D_in_the_sum(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -226,7 +237,8 @@ def D_in_the_sum(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "B and C are exchanged. B says to which memories a token is written, C from which it is read."
+    "B and C are exchanged. Write the token to the memories by B, and read them by C.",
+    gravity="slip",
 )
 def B_and_C_exchanged(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -237,8 +249,9 @@ def B_and_C_exchanged(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You read the state before the token is written to it, so that y_t does not know u_t. First update h, "
-    "then y = C . h."
+    "Your state is read before the token is written to it, so that y_t does not know u_t. Update h "
+    "first, then take y = C . h.",
+    gravity="slip",
 )
 def read_before_writing(u, delta, A, B, C, D):
     h, ys = torch.zeros_like(u[:, 0, :, None] * A), []
@@ -249,8 +262,9 @@ def read_before_writing(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You let the new input decay as well, exp(delta A) (h + delta B u). Only what is old decays: exp(delta "
-    "A) h + delta B u."
+    "Your new input decays as well, exp(delta A) (h + delta B u). Let only what is old decay: exp(delta "
+    "A) h + delta B u.",
+    gravity="slip",
 )
 def input_decays_too(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -261,8 +275,9 @@ def input_decays_too(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You run backwards in time, from the last token to the first. Token t reads what tokens 0 to t have "
-    "written."
+    "You run backwards in time, from the last token to the first. Run forwards: token t reads what "
+    "tokens 0 to t have written.",
+    gravity="useless",
 )
 def backwards(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -273,8 +288,8 @@ def backwards(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Nothing is carried from step to step: h is made anew at each token. Keep it: h = exp(delta A) h + "
-    "delta B u."
+    "Nothing is carried from step to step. Keep the state: h = exp(delta A) h + delta B u.",
+    gravity="useless",
 )
 def nothing_carried(u, delta, A, B, C, D):
     drive = (delta * u)[..., None] * B[:, :, None]
@@ -282,8 +297,8 @@ def nothing_carried(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You use B and C of the first token at every step. That is what selective means: each token brings its "
-    "own, B[:, t] and C[:, t]."
+    "B and C of the first token are used at every step. Use B[:, t] and C[:, t]: each token brings its "
+    "own, which is what selective means."
 )
 def not_selective(u, delta, A, B, C, D):
     h, ys = 0, []
@@ -293,7 +308,10 @@ def not_selective(u, delta, A, B, C, D):
     return torch.stack(ys, dim=1)
 
 
-@EXERCISE.misconception("You take the mean over the memories. C . h is a dot product, so sum over N.")
+@EXERCISE.misconception(
+    "You take the mean over the memories. Sum over N: C . h is a dot product.",
+    gravity="slip",
+)
 def mean_over_memories(u, delta, A, B, C, D):
     h, ys = 0, []
     for t in range(u.shape[1]):
@@ -303,8 +321,8 @@ def mean_over_memories(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Dividing by the decay summed so far, exp(-cumsum), overflows as soon as much has been forgotten. Step "
-    "through time, or exponentiate differences, which are never above 0."
+    "Your numbers overflow as soon as much has been forgotten, as when you divide by the decay summed "
+    "so far, exp(-cumsum). Step through time, or exponentiate differences, which are never above 0."
 )
 def divided_by_the_decay(u, delta, A, B, C, D):
     so_far = (delta[..., None] * A).cumsum(dim=1)
@@ -314,8 +332,8 @@ def divided_by_the_decay(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You change the state in place, h *= ..., and autograd needs what stood there: backward fails. Write h "
-    "= ... * h + ..., which makes a new tensor."
+    "An operation in place, such as `h *= ...`, writes over numbers that autograd needs, and backward "
+    "fails. Write h = ... * h + ..., which makes a new tensor."
 )
 def state_changed_in_place(u, delta, A, B, C, D):
     h, ys = torch.zeros_like(u[:, 0, :, None] * A), []
@@ -327,8 +345,8 @@ def state_changed_in_place(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You detach the state at every step, so that no gradient flows back through time: what was written "
-    "earlier is never learned from."
+    "No gradient flows back through time: the state is cut off at every step, as by .detach(). Let the "
+    "gradient flow through the state, so that what was written earlier is learned from."
 )
 def state_detached(u, delta, A, B, C, D):
     h, ys = torch.zeros_like(u[:, 0, :, None] * A), []
@@ -340,8 +358,8 @@ def state_detached(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "torch.zeros without dtype= and device= is float32 on the cpu, whatever comes in. Use zeros_like or "
-    "new_zeros for the state and for the result."
+    "Your state or your result is float32 on the cpu, whatever comes in. Use zeros_like or new_zeros, "
+    "or pass dtype=u.dtype, device=u.device to torch.zeros."
 )
 def float32_on_the_cpu(u, delta, A, B, C, D):
     h, y = torch.zeros(u.shape[0], *A.shape), torch.zeros(u.shape)
@@ -352,8 +370,7 @@ def float32_on_the_cpu(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "`u *= delta` writes into the caller's input, and D u then uses the changed one. Write a new name: "
-    "drive = delta * u."
+    "You write into the caller's input, as `u *= delta` does. Give the product a new name: drive = delta * u."
 )
 def input_changed_in_place(u, delta, A, B, C, D):
     straight = D * u

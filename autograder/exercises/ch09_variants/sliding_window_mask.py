@@ -31,6 +31,7 @@ def inside(rng: np.random.Generator) -> Iterator[Case]:
 
 def extremes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a single token", (1, 1))
+    yield Case("a single token, a window of 3", (1, 3))
     yield Case("a window of 1: each token sees itself", (4, 1))
     yield Case("a window as long as the sequence", (5, 5))
     T = int(rng.integers(3, 8))
@@ -85,7 +86,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Your window is one token too long. A window of 3 is the token itself and 2 before it: i - j < window."
+    "Your window is one token too long. Let a window of 3 be the token itself and 2 before it: i - j < "
+    "window.",
+    gravity="slip",
 )
 def one_too_many(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -93,16 +96,18 @@ def one_too_many(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "Your window is one token too short: the token itself counts as one of the window, so i - j goes up to "
-    "window - 1."
+    "Your window is one token too short. Let i - j go up to window - 1: the token itself counts as one "
+    "of the window.",
+    gravity="slip",
 )
 def one_too_few(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
-    return (j <= i) & (i - j < max(window - 1, 1))
+    return (j <= i) & (i - j < window - 1)
 
 
 @EXERCISE.misconception(
-    "Your window reaches as far ahead as back. The mask is causal: a token sees nothing that comes after it."
+    "Your window reaches as far ahead as back. Make it causal: a token sees nothing that comes after it.",
+    gravity="useless",
 )
 def not_causal(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -110,8 +115,9 @@ def not_causal(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "You put the token in the middle of its window, half before and half after it. The mask is causal: the "
-    "whole window lies before the token and ends with it."
+    "Your token is in the middle of its window, half before and half after it. Make it causal: the "
+    "whole window is before the token and ends with it.",
+    gravity="useless",
 )
 def centred(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -119,7 +125,7 @@ def centred(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "A token does not see itself in your mask. It is the last of its own window: i - j = 0 is allowed."
+    "A token does not see itself in your mask. Allow i - j = 0: the token is the last of its own window."
 )
 def not_itself(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -127,8 +133,9 @@ def not_itself(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "Rows are queries and columns are keys; yours are exchanged, so that each token sees itself and what "
-    "comes after it."
+    "Rows and columns of your mask are exchanged, so that each token sees itself and what comes after "
+    "it. Let rows be queries and columns keys.",
+    gravity="useless",
 )
 def transposed(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -136,7 +143,8 @@ def transposed(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "Your mask is True where attending is forbidden. In this course True means may attend."
+    "Your mask is True where attending is forbidden. Return True where a token may attend.",
+    gravity="useless",
 )
 def inverted(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -144,16 +152,16 @@ def inverted(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "You leave the window out: every token sees all before it. Also forbid what lies window steps back or "
-    "more."
+    "Your mask has no window: every token sees all before it. Also forbid keys that are `window` steps "
+    "back or more."
 )
 def only_causal(seq_len, window):
     return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
 
 
 @EXERCISE.misconception(
-    "You cut the sequence into blocks of `window` tokens, and each sees only its own block. A sliding "
-    "window moves with the token: what counts is the distance i - j."
+    "Your sequence is cut into blocks of `window` tokens, and each token sees only its own block. "
+    "Compare the distance i - j with the window: a sliding window moves with the token."
 )
 def blocks(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -161,8 +169,8 @@ def blocks(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "Your window stays at the start of the sequence: column j is open or closed for all. It moves with the "
-    "query: compare i - j, not j alone."
+    "Your window stays at the start of the sequence: column j is open or closed for all. Compare i - j, "
+    "not j alone: the window moves with the query."
 )
 def window_that_stays(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)
@@ -170,8 +178,9 @@ def window_that_stays(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "Your mask holds numbers. A mask is boolean, so that `~mask` and masked_fill work: dtype=torch.bool, or"
-    " `.bool()` at the end."
+    "Your mask holds numbers. Make it boolean, so that `~mask` and masked_fill work: dtype=torch.bool, "
+    "or `.bool()` at the end.",
+    gravity="slip",
 )
 def numbers_for_booleans(seq_len, window):
     ones = torch.ones(seq_len, seq_len)
@@ -179,7 +188,7 @@ def numbers_for_booleans(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "You return what is added to the scores, 0 and minus infinity. Asked is the boolean mask: True = may "
+    "You return what is added to the scores, 0 and minus infinity. Return the boolean mask: True = may "
     "attend."
 )
 def additive(seq_len, window):
@@ -189,8 +198,8 @@ def additive(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "A negative start counts from the end: mask[0, -2:1] is empty. Let the window of the first tokens start"
-    " at max(0, i - window + 1)."
+    "The first tokens see nothing: a negative start counts from the end, and mask[0, -2:1] is empty. "
+    "Start the window of the first tokens at max(0, i - window + 1)."
 )
 def negative_start(seq_len, window):
     mask = torch.zeros(seq_len, seq_len, dtype=torch.bool)

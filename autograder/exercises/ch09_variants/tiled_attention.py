@@ -35,6 +35,9 @@ from autograder.exercises.laws import (
 from autograder.exercises.library import ATTENTION
 from tfcore.attention import attention, merge
 
+MOST_BLOCKS = 9
+"""Room for one block of scores at every step of a softmax, and for the output; all blocks are 15 or more."""
+
 
 def tiled_attention(q, k, v, block_size, causal=False):
     """The reference: `tfcore`'s attention to one block of keys after another, merged."""
@@ -116,14 +119,14 @@ def steep(rng: np.random.Generator) -> Iterator[Case]:
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
     """Metered with a mask too, whose positions are as easily made T x T as the scores."""
-    T = 8 * int(rng.integers(8, 10))
+    T = 6 * int(rng.integers(15, 18))
     q, k, v = qkv(rng, 1, 2, T, 4, dtype=torch.float64)
-    yield Case(f"{T} tokens in blocks of 8", (q, k, v, 8), metered=True)
-    yield Case(f"{T} tokens in blocks of 8, causal", (q, k, v, 8), CAUSAL, metered=True)
+    yield Case(f"{T} tokens in blocks of 6", (q, k, v, 6), metered=True)
+    yield Case(f"{T} tokens in blocks of 6, causal", (q, k, v, 6), CAUSAL, metered=True)
 
 
 def never_the_whole(trial: Trial) -> str | None:
-    """No tensor is much larger than a block of scores for every query, and all together stay below T x T."""
+    """No tensor is much larger than a block of scores for every query, and few of them are held at once."""
     if unseen := too_little(trial):
         return unseen
     q, _, _, block_size = trial.case.args
@@ -135,10 +138,11 @@ def never_the_whole(trial: Trial) -> str | None:
             f"your largest tensor has the shape {shape}, {cost['largest']:,} numbers; T * block_size is only "
             f"{T * block_size:,} a head"
         )
-    if cost["peak_bytes"] > B * h * T * T * q.element_size():
+    block = B * h * T * max(block_size, d) * q.element_size()
+    if cost["peak_bytes"] > MOST_BLOCKS * block:
         return (
-            f"no tensor is large, but {cost['peak_bytes']:,} bytes are held at once; all T x T scores would "
-            f"take {B * h * T * T * q.element_size():,}. Let go of a block before you make the next"
+            f"no tensor is large, but {cost['peak_bytes']:,} bytes are held at once; one block of scores "
+            f"takes {block:,}. Let go of a block before you make the next"
         )
     return None
 
@@ -181,9 +185,9 @@ EXERCISE = Exercise(
     reference=tiled_attention,
     same=as_close,
     criteria=(
-        Criterion("the numbers of attention, over blocks that divide T", 1, even_blocks),
-        Criterion("any block size: a ragged last block, blocks of 1, one above T", 0.5, any_block),
-        Criterion("causal: no token sees a later one", 0.5, causal),
+        Criterion("the numbers of attention, over blocks that divide T", 0.5, even_blocks),
+        Criterion("any block size: a ragged last block, blocks of 1, one above T", 0.25, any_block),
+        Criterion("causal: no token sees a later one", 1.25, causal),
         Criterion("never a T x T matrix: memory for T * block_size", 0.5, long, "cost", never_the_whole),
         Criterion("scores as large as 10,000", 0.5, large),
         Criterion("float64 and bfloat16 come back as they went in", 0.25, wide_and_narrow, tolerance=ROUGH),
@@ -206,8 +210,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You do not rescale what you have so far. When the maximum rises from m to m', everything summed before"
-    " was divided by e^m: multiply the running sum and the running output by exp(m - m')."
+    "What you have so far is not rescaled. When the maximum rises from m to m', multiply the running "
+    "sum and the running output by exp(m - m'): both were divided by e^m.",
+    gravity="useless",
 )
 def not_rescaled(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -226,8 +231,8 @@ def not_rescaled(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You rescale the running sum but not the running output. Both were made with the old maximum: both must"
-    " be multiplied by exp(old - new)."
+    "You rescale the running sum but not the running output. Multiply both by exp(old - new): both were "
+    "made with the old maximum."
 )
 def output_not_rescaled(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -247,8 +252,8 @@ def output_not_rescaled(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You rescale by exp(new - old). The old numbers were divided by e^old and should be divided by e^new, "
-    "so the factor is exp(old - new), which is at most 1."
+    "You rescale by exp(new - old). Multiply by exp(old - new), which is at most 1: the old numbers "
+    "were divided by e^old and should be divided by e^new."
 )
 def rescaled_the_wrong_way(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -269,9 +274,8 @@ def rescaled_the_wrong_way(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You take a softmax in each block and add up the results, so that the weights of a query sum to the "
-    "number of blocks. There is one softmax over all keys: add numerators and sums of all blocks, divide at"
-    " the end."
+    "You add up a softmax of each block, so that the weights of a query sum to the number of blocks. "
+    "Add the numerators and the sums of all blocks instead, and divide at the end."
 )
 def softmax_of_each_block(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -286,8 +290,8 @@ def softmax_of_each_block(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You average the attention of the blocks, as if all blocks weighed the same. A block weighs as much as "
-    "the sum of exponentials of its scores: keep that sum for each block and weigh with it."
+    "You average the attention of the blocks, as if all blocks weighed the same. Weigh each block by "
+    "the sum of exponentials of its scores: keep that sum for each block."
 )
 def mean_over_blocks(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -302,8 +306,9 @@ def mean_over_blocks(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Each of your blocks of queries looks only at the keys of the same block. Every query needs every block"
-    " of keys: two loops, or all queries against one block of keys at a time."
+    "Each of your blocks of queries looks only at the keys of the same block. Let every query meet "
+    "every block of keys: two loops, or all queries against one block of keys at a time.",
+    gravity="useless",
 )
 def own_block_only(q, k, v, block_size, causal=False):
     outputs = []
@@ -317,8 +322,9 @@ def own_block_only(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "T // block_size loses a last block that is not full. Step with range(0, T, block_size); a slice that "
-    "ends beyond T is simply shorter."
+    "A last block that is not full is lost, as with T // block_size. Step with range(0, T, block_size): "
+    "a slice that ends beyond T is simply shorter.",
+    gravity="slip",
 )
 def last_block_lost(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -338,8 +344,8 @@ def last_block_lost(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You fill up the last block with zeros. A key of zeros has the score 0, not minus infinity, and takes "
-    "its share: let the last block be shorter, or mask what you have added."
+    "Where the last block is not full, keys of zeros take part: their score is 0, not minus infinity. "
+    "Let the last block be shorter, or mask what you have added."
 )
 def padded_with_zeros(q, k, v, block_size, causal=False):
     T = q.shape[2]
@@ -362,8 +368,9 @@ def padded_with_zeros(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "The numbers are right, but you make all T x T scores at once, which is what tiling avoids. Keep for "
-    "each query a running maximum, a running sum and a running output, and take the keys block by block."
+    "Your numbers are right, but you make all T x T scores at once, which is what tiling avoids. Take "
+    "the keys block by block, and keep for each query a running maximum, a running sum and a running "
+    "output."
 )
 def full_matrix(q, k, v, block_size, causal=False):
     scores = q @ k.mT / q.shape[-1] ** 0.5
@@ -374,8 +381,8 @@ def full_matrix(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your scores come in blocks, but the causal mask is a T x T matrix. Make it for one block at a time, "
-    "from the positions of its queries and its keys."
+    "Your scores come in blocks, but your causal mask is a T x T matrix. Make it for one block at a "
+    "time, from the positions of its queries and its keys."
 )
 def full_mask(q, k, v, block_size, causal=False):
     T = q.shape[2]
@@ -396,8 +403,8 @@ def full_mask(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You make the scores block by block and then keep all of them: together they are the T x T matrix "
-    "again. Use a block at once for the running sums, and forget it."
+    "Your blocks pile up: together they are the T x T matrix again. Use a block at once for the running "
+    "sums, and let go of it."
 )
 def all_blocks_kept(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -412,7 +419,7 @@ def all_blocks_kept(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You use a block size of your own. The caller knows how much memory there is: take `block_size`."
+    "Your blocks have a size of their own. Use `block_size`: the caller knows how much memory there is."
 )
 def block_size_ignored(q, k, v, block_size, causal=False):
     block_size = 64
@@ -433,8 +440,9 @@ def block_size_ignored(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You are causal from block to block only: inside its own block a token sees later tokens. Compare the "
-    "positions of the tokens, not the numbers of their blocks."
+    "You are causal from block to block only: inside its own block a token sees later tokens. Compare "
+    "the positions of the tokens, not the numbers of their blocks.",
+    gravity="useless",
 )
 def causal_by_block(q, k, v, block_size, causal=False):
     number = torch.arange(q.shape[2], device=q.device) // block_size
@@ -454,8 +462,9 @@ def causal_by_block(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your triangle starts anew in every block: key 0 of a block is taken for token 0. Positions go on from "
-    "block to block, so compare j + the place in the block with the query's position."
+    "Your triangle starts again in every block: key 0 of a block is taken for token 0. Positions go on "
+    "from block to block: compare j + the place in the block with the query's position.",
+    gravity="useless",
 )
 def triangle_in_each_block(q, k, v, block_size, causal=False):
     T = q.shape[2]
@@ -476,8 +485,9 @@ def triangle_in_each_block(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You ignore `causal`. When it is True, mask the scores of keys whose position is after the query's, "
-    "before you take the maximum of the block."
+    "`causal` makes no difference. When it is True, mask the scores of keys whose position is after the "
+    "query's, before you take the maximum of the block.",
+    gravity="useless",
 )
 def causal_ignored(q, k, v, block_size, causal=False):
     peak = torch.full_like(q[..., :1], -torch.inf)
@@ -493,8 +503,9 @@ def causal_ignored(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your mask is turned round: each token sees itself and what comes after. A key is forbidden when its "
-    "position is *greater* than the query's."
+    "Your mask is turned round: each token sees itself and what comes after. Forbid a key when its "
+    "position is *greater* than the query's.",
+    gravity="useless",
 )
 def sees_the_future(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -514,8 +525,8 @@ def sees_the_future(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your running maximum counts keys that are masked. One of them with a large score pushes all that may "
-    "be seen down to exp(-10000) = 0, and 0/0 is left: mask the scores first, then take the maximum."
+    "Your running maximum counts keys that are masked: one with a large score pushes all that may be "
+    "seen down to exp(-10000) = 0, and 0/0 is left. Mask the scores first, then take the maximum."
 )
 def maximum_before_the_mask(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -535,8 +546,8 @@ def maximum_before_the_mask(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You subtract no maximum: exp overflows where a score is large, and inf/inf is left. Keep a running "
-    "maximum for each query, and rescale the sums when it rises."
+    "No maximum is subtracted: exp overflows where a score is large, and inf/inf is left. Keep a "
+    "running maximum for each query, and rescale the sums when it rises."
 )
 def no_maximum(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -552,8 +563,8 @@ def no_maximum(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your running maximum does not start low enough. Where all scores lie far below its start it stays "
-    "there, every exponential is 0, and 0/0 is left: start at minus infinity, or at -1e30."
+    "Your running maximum does not start low enough: where all scores are far below its start, every "
+    "exponential is 0, and 0/0 is left. Start at minus infinity, or at -1e30."
 )
 def maximum_starts_at_zero(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -573,9 +584,9 @@ def maximum_starts_at_zero(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "One maximum for all rows, heads and sequences keeps exp from overflowing, but in a row that lies far "
-    "below it every exponential is 0, and 0/0 is left. Each query needs the maximum of its own scores: "
-    "scores.amax(-1, keepdim=True)."
+    "One maximum for all rows, heads and sequences leaves 0/0 in a row that is far below it: every "
+    "exponential there is 0. Subtract for each query the maximum of its own scores: scores.amax(-1, "
+    "keepdim=True)."
 )
 def one_maximum_for_all(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -595,8 +606,8 @@ def one_maximum_for_all(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You rescale the running output but not the running sum. Both were made with the old maximum: both must"
-    " be multiplied by exp(old - new)."
+    "You rescale the running output but not the running sum. Multiply both by exp(old - new): both were "
+    "made with the old maximum."
 )
 def sum_not_rescaled(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -616,8 +627,8 @@ def sum_not_rescaled(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Your new maximum forgets the old one. If a later block has smaller scores, exp(old - new) is above 1 "
-    "and can overflow: take the larger of the maximum so far and that of the block."
+    "Your new maximum forgets the old one: if a later block has smaller scores, exp(old - new) is above "
+    "1 and can overflow. Take the larger of the maximum so far and that of the block."
 )
 def maximum_of_the_block(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -637,7 +648,8 @@ def maximum_of_the_block(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You fill the forbidden scores with 0, and e^0 = 1 is an ordinary weight. Fill them with minus infinity."
+    "Your forbidden scores are 0, and e^0 = 1 is an ordinary weight. Fill them with minus infinity.",
+    gravity="useless",
 )
 def filled_with_zero(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -657,8 +669,9 @@ def filled_with_zero(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You do not scale the scores. Tiling changes the order of the sums, not the formula: divide q . k by "
-    "sqrt(d)."
+    "Your scores are not scaled. Divide q . k by sqrt(d): tiling changes the order of the sums, not the "
+    "formula.",
+    gravity="slip",
 )
 def no_scale(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -678,7 +691,7 @@ def no_scale(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "You divide by the running sum inside the loop and then add the next block to what is already "
+    "You divide by the running sum after each block, and add the next one to what is already "
     "normalised. Keep the numerator, and divide once, after the last block."
 )
 def divided_in_the_loop(q, k, v, block_size, causal=False):
@@ -699,8 +712,8 @@ def divided_in_the_loop(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "`scores -= ...` writes over numbers that autograd needs for the gradient of the maximum, and backward "
-    "fails. Write scores = scores - ..., which makes a new tensor."
+    "An operation in place, such as `scores -= ...`, writes over numbers that autograd needs, and "
+    "backward fails. Write scores = scores - ..., which makes a new tensor."
 )
 def scores_changed_in_place(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -721,8 +734,8 @@ def scores_changed_in_place(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "Under torch.no_grad() nothing is learned: no gradient reaches q, k and v. It is for measuring, not "
-    "inside a layer."
+    "No gradient reaches q, k and v, as under torch.no_grad(). Leave it out: it is for measuring, not "
+    "for a layer."
 )
 def without_gradients(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -743,8 +756,8 @@ def without_gradients(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "torch.zeros and torch.full without dtype= and device= are float32 on the cpu, whatever comes in. Use "
-    "zeros_like(q), or pass dtype=q.dtype, device=q.device."
+    "Some of your tensors are float32 on the cpu, whatever comes in. Use zeros_like(q), or pass "
+    "dtype=q.dtype, device=q.device to torch.zeros and torch.full."
 )
 def float32_on_the_cpu(q, k, v, block_size, causal=False):
     B, h, T, d = q.shape
@@ -765,8 +778,8 @@ def float32_on_the_cpu(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "torch.arange without device= lies on the cpu and cannot be compared with what comes from a graphics "
-    "card. Write torch.arange(T, device=q.device)."
+    "Your positions or your mask are on the cpu and cannot meet what comes from a graphics card. Write "
+    "torch.arange(T, device=q.device)."
 )
 def positions_on_the_cpu(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2])
@@ -786,8 +799,8 @@ def positions_on_the_cpu(q, k, v, block_size, causal=False):
 
 
 @EXERCISE.misconception(
-    "`q /= sqrt(d)` writes into the caller's queries, who may still need them. Write q = q / sqrt(d), which"
-    " makes a new tensor."
+    "You write into the caller's queries, as `q /= sqrt(d)` does. Write q = q / sqrt(d), which makes a "
+    "new tensor."
 )
 def queries_changed_in_place(q, k, v, block_size, causal=False):
     q /= q.shape[-1] ** 0.5

@@ -23,7 +23,12 @@ LONG = 25
 
 
 def weights_of(trial: Trial, place: int) -> Array:
-    """The weight that output i gives to token j, (..., T, T).
+    """Return the weight that output i gives to token j in the first channel, (..., T, T)."""
+    return weights_by_channel(trial, place)[0]
+
+
+def weights_by_channel(trial: Trial, place: int) -> Array:
+    """Return the weight that output i gives to token j, for each channel, (d, ..., T, T).
 
     Args:
         trial: a call whose result is linear in one argument, a tensor (..., T, d) or a list of shards of one.
@@ -43,7 +48,7 @@ def weights_of(trial: Trial, place: int) -> Array:
         unit[..., j, :] = 1
         given: Any = list(unit.split(lengths, dim=-2)) if isinstance(values, list) else unit
         args = (*trial.case.args[:place], given, *trial.case.args[place + 1 :])
-        columns.append(joined(trial.call(replace(trial.case, args=args)).value)[..., 0])
+        columns.append(np.moveaxis(joined(trial.call(replace(trial.case, args=args)).value), -1, 0))
     return np.stack(columns, axis=-1)
 
 

@@ -16,7 +16,7 @@ from autograder.exercises.ch09_variants.weighing import (
     out_of_proportion,
     slack,
     sum_to_one,
-    weights_of,
+    weights_by_channel,
 )
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
@@ -59,6 +59,7 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
     w, u, k, v = drawn(rng, 2, 4, 3)
     yield Case("float32, keys around 1,000", (w, u, k + 1e3, v))
     yield Case("a bonus of 1,000", (w, u + 1e3, k, v))
+    yield Case("a bonus of -1,000", (w, u - 1e3, k, v))
     w, u, k, v = drawn(rng, 2, 7, 3, dtype=torch.float64)
     k[:, 0] += 1e3
     yield Case("one key of 1,000, which fades by 300 a step", (w + 300, u, k, v))
@@ -101,10 +102,13 @@ def as_the_formula_says(trial: Trial) -> str | None:
     w, u, k, _ = (numbers(x).astype(float) for x in trial.case.args)
     T = k.shape[1]
     t, i = np.arange(T)[:, None], np.arange(T)
-    exponents = np.where(i < t, k[:, None, :, 0] - (t - 1 - i) * w[0], -np.inf)
-    exponents[:, i, i] = u[0] + k[:, :, 0]
-    right = np.exp(exponents - exponents.max(axis=-1, keepdims=True))
-    return out_of_proportion(weights_of(trial, 3), right, "the formula", slack(trial))
+    for channel, found in enumerate(weights_by_channel(trial, 3)):
+        exponents = np.where(i < t, k[:, None, :, channel] - (t - 1 - i) * w[channel], -np.inf)
+        exponents[:, i, i] = u[channel] + k[:, :, channel]
+        right = np.exp(exponents - exponents.max(axis=-1, keepdims=True))
+        if said := out_of_proportion(found, right, "the formula", slack(trial)):
+            return f"in channel {channel}, {said}"
+    return None
 
 
 EXERCISE = Exercise(
@@ -135,8 +139,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "The bonus is missing, or every token has it, so that it cancels. The current token counts as "
-    "exp(u + k_t), the earlier ones as exp(k_i), without u."
+    "The bonus makes no difference: it is missing, or every token has it, so that it cancels. Count the "
+    "current token as exp(u + k_t), the earlier ones as exp(k_i), without u.",
+    gravity="slip",
 )
 def no_bonus(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -152,8 +157,9 @@ def no_bonus(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The token just before the current one has faded already. Its exponent is k_{t-1} itself, the one before "
-    "has k_{t-2} - w: decay the state after you have answered, when the current token enters it."
+    "The token just before the current one has faded already. Decay the state after you have answered, "
+    "when the current token enters it: the exponents are k_{t-1}, then k_{t-2} - w.",
+    gravity="slip",
 )
 def last_token_faded(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -170,8 +176,8 @@ def last_token_faded(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your running maximum begins at a number of your own, and for keys far below it every exponential is 0. "
-    "Begin below every key: at -inf or -1e38, or with the first key itself."
+    "Your running maximum does not start low enough: for keys far below it every exponential is 0. "
+    "Start below every key: at -inf or -1e38, or with the first key itself."
 )
 def maximum_from_minus_10000(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e4), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -187,8 +193,9 @@ def maximum_from_minus_10000(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The bonus enters the state and stays there. It is for the current token only: one step later the same "
-    "token counts as exp(k), without u."
+    "The bonus stays in the state. Give it to the current token only: one step later the same token "
+    "counts as exp(k), without u.",
+    gravity="slip",
 )
 def bonus_kept(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -203,8 +210,8 @@ def bonus_kept(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The current token is left out, and the first one gets 0/0. It takes part in its own mean, with the "
-    "bonus: exp(u + k_t)."
+    "The current token is left out, and the first one gets 0/0. Let it take part in its own mean, with "
+    "the bonus: exp(u + k_t)."
 )
 def current_left_out(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -218,8 +225,9 @@ def current_left_out(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The current token is counted twice: it has entered the state before you answer, and then comes with "
-    "the bonus as well. Answer first, then update."
+    "The current token is counted twice, in the state and with the bonus. Answer first, then let it "
+    "enter the state.",
+    gravity="slip",
 )
 def current_counted_twice(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -235,8 +243,9 @@ def current_counted_twice(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You return the sum without dividing it. A mean is the sum of weight times value over the sum of the "
-    "weights: keep both sums."
+    "You return the sum without dividing it. Keep both sums: a mean is the sum of weight times value "
+    "over the sum of the weights.",
+    gravity="useless",
 )
 def not_divided(w, u, k, v):
     num, outputs = torch.zeros_like(k[:, 0]), []
@@ -247,8 +256,8 @@ def not_divided(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The current token is in your numerator and not in your denominator: the weights sum to more than 1. "
-    "Add exp(u + k_t) to both."
+    "The current token is in your numerator and not in your denominator: the weights sum to more than "
+    "1. Add exp(u + k_t) to both."
 )
 def denominator_without_the_current(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -259,8 +268,8 @@ def denominator_without_the_current(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "exp(1000) is infinite, and exp(-1000) is 0. Keep the largest exponent so far beside both sums, and "
-    "divide them by its exponential."
+    "Your exponentials leave the range of floats: exp(1000) is infinite, and exp(-1000) is 0. Keep the "
+    "largest exponent so far beside both sums, and divide them by its exponential."
 )
 def overflow(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -272,8 +281,8 @@ def overflow(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "One maximum for the whole sequence keeps exp from overflowing, but where the keys so far lie far below"
-    " it every weight is 0, and 0/0 is left. Each token needs the maximum of what it sees."
+    "One maximum for the whole sequence leaves 0/0 where the keys so far are far below it: every weight "
+    "there is 0. Subtract at each token the maximum of what it sees."
 )
 def one_maximum_for_all(w, u, k, v):
     k = k - torch.maximum(k, u + k).amax(dim=1, keepdim=True)
@@ -286,9 +295,9 @@ def one_maximum_for_all(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You subtract the largest key of the whole sequence. Where the keys so far lie far below it every "
-    "weight is 0, and 0/0 is left; and the bonus can lift u + k_t far above it. Each token needs the "
-    "maximum of what it sees."
+    "You subtract the largest key of the whole sequence. Where the keys so far are far below it, 0/0 is "
+    "left, and the bonus can lift u + k_t far above it. Subtract at each token the maximum of what it "
+    "sees."
 )
 def largest_key_for_all(w, u, k, v):
     k = k - k.amax(dim=1, keepdim=True)
@@ -301,8 +310,8 @@ def largest_key_for_all(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The sums fade and your maximum does not. Long after a large key every exponential is 0, and 0/0 is "
-    "left: take w off the maximum as well, and compare peak - w with k_t."
+    "The sums fade and your maximum does not: long after a large key every exponential is 0, and 0/0 is "
+    "left. Take w off the maximum as well, and compare peak - w with k_t."
 )
 def maximum_does_not_fade(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -318,8 +327,8 @@ def maximum_does_not_fade(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The numerator fades and the denominator does not. Both are sums over the same weights: multiply both by "
-    "exp(-w) at every step."
+    "Your numerator fades and your denominator does not. Multiply both by exp(-w) at every step: both "
+    "are sums over the same weights."
 )
 def denominator_not_faded(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -330,7 +339,7 @@ def denominator_not_faded(w, u, k, v):
     return torch.stack(outputs, dim=1)
 
 
-@EXERCISE.misconception("You multiply u and k_t. The bonus is added to the key: exp(u + k_t).")
+@EXERCISE.misconception("You multiply u and k_t. Add the bonus to the key: exp(u + k_t).")
 def bonus_times_key(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
     for k_t, v_t in zip(k.unbind(1), v.unbind(1), strict=True):
@@ -341,8 +350,8 @@ def bonus_times_key(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your maximum does not know the bonus: u + k_t can be far above it, and exp overflows. For the answer "
-    "take the larger of the state's maximum and u + k_t."
+    "Your maximum does not know the bonus: u + k_t can be far above it, and exp overflows. For the "
+    "answer take the larger of the state's maximum and u + k_t."
 )
 def maximum_without_the_bonus(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -358,8 +367,9 @@ def maximum_without_the_bonus(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "When the maximum changes you keep the old sums as they are. They were divided by exp(old maximum): "
-    "multiply them by exp(old - new)."
+    "Your sums are not rescaled when the maximum changes. Multiply them by exp(old - new): they were "
+    "divided by exp(old maximum).",
+    gravity="useless",
 )
 def sums_not_rescaled(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -375,7 +385,8 @@ def sums_not_rescaled(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your weights grow with age: exp(+w) is above 1. The older a token is the less it counts: exp(-w) a step."
+    "Your weights grow with age: exp(+w) is above 1. Multiply by exp(-w) at every step: the older a "
+    "token is, the less it counts."
 )
 def grows_with_age(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -408,7 +419,8 @@ def no_decay(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You multiply the sums by w itself. w is a rate in the exponent: what is left after a step is exp(-w)."
+    "Your sums are multiplied by w itself. Multiply them by exp(-w) at every step: w is a rate in the "
+    "exponent."
 )
 def multiplied_by_w(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -420,8 +432,9 @@ def multiplied_by_w(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You take exp(-exp(w)) for the decay. That is for a parameter without bounds, as RWKV's code stores it;"
-    " here w is the rate itself and above 0: exp(-w)."
+    "Your decay is exp(-exp(w)), as for a parameter without bounds in RWKV's code. Use exp(-w): here w "
+    "is the rate itself and above 0.",
+    gravity="slip",
 )
 def exp_of_exp(w, u, k, v):
     w = torch.exp(w)
@@ -438,7 +451,7 @@ def exp_of_exp(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You multiply the current token's weight by u. The bonus is added to its key: exp(u + k_t), which is "
+    "The current token's weight is multiplied by u. Add the bonus to its key: exp(u + k_t), which is "
     "exp(u) times exp(k_t)."
 )
 def multiplied_by_u(w, u, k, v):
@@ -451,8 +464,9 @@ def multiplied_by_u(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your sums run over all tokens, later ones too. Token t sees those before it and itself: the weights of"
-    " i > t are 0."
+    "Your sums run over all tokens, later ones too. Let token t see those before it and itself: the "
+    "weights of i > t are 0.",
+    gravity="useless",
 )
 def future_included(w, u, k, v):
     t = torch.arange(k.shape[1], device=k.device)
@@ -462,8 +476,8 @@ def future_included(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "exp(+w t) lets you take cumulative sums, and overflows after a few hundred steps. Let the state fade "
-    "step by step, or use differences of exponents, which stay small."
+    "Your exponentials overflow after some hundred steps, as exp(+w t) with cumulative sums does. Let "
+    "the state fade step by step, or use differences of exponents, which stay small."
 )
 def growing_factors(w, u, k, v):
     k0 = k - k.amax(dim=1, keepdim=True)
@@ -475,8 +489,8 @@ def growing_factors(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You detach the state at every step, so that no gradient reaches the keys and values of earlier tokens,"
-    " nor w."
+    "No gradient reaches the keys and values of earlier tokens, nor w: the state is cut off from them, "
+    "as by .detach(). Let the gradient flow through the state."
 )
 def state_detached(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -493,8 +507,8 @@ def state_detached(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "You change the sums in place, num *= ..., and autograd needs what stood there: backward fails. Write "
-    "num = ... * num + ..., which makes a new tensor."
+    "An operation in place, such as `num *= ...`, writes over numbers that autograd needs, and backward "
+    "fails. Write num = ... * num + ..., which makes a new tensor."
 )
 def sums_changed_in_place(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])
@@ -514,8 +528,8 @@ def sums_changed_in_place(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "torch.zeros and torch.full without dtype= and device= make float32 on the cpu, whatever comes in. Use "
-    "zeros_like(k[:, 0]), or pass dtype=k.dtype, device=k.device."
+    "Some of your tensors are float32 on the cpu, whatever comes in. Use zeros_like(k[:, 0]), or pass "
+    "dtype=k.dtype, device=k.device to torch.zeros and torch.full."
 )
 def float32_on_the_cpu(w, u, k, v):
     B, T, d = k.shape
@@ -532,7 +546,7 @@ def float32_on_the_cpu(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "`k -= ...` writes into the caller's keys. Write k = k - ..., which makes a new tensor."
+    "You write into the caller's keys, as `k -= ...` does. Write k = k - ..., which makes a new tensor."
 )
 def keys_changed_in_place(w, u, k, v):
     k -= k.amax(dim=1, keepdim=True)
