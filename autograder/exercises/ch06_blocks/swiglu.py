@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.ch06_blocks.tokens import a_token_moves_itself_alone
 from autograder.exercises.draw import sizes, tensor
-from autograder.exercises.laws import FIRST, LAST, differentiated, near
+from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, near, on_any_device
 from tfcore.layers import feed_forward
 
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -50,12 +51,15 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a single inner channel", drawn(rng, 2, 3, 5, d_ff=1))
     yield Case("an inner width below d_model", drawn(rng, 2, 3, 7, d_ff=5))
     yield Case("tensors that are not contiguous", tuple(map(strided, drawn(rng, 3, 4, 6, d_ff=8))))
+    yield Case("an inner width of d_model", drawn(rng, 2, 3, 5, d_ff=5))
 
 
 def leading_axes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("one token", drawn(rng, 2, d_ff=3))
     yield Case("one sequence, (3, 4)", drawn(rng, 3, 4, d_ff=5))
     yield Case("four axes", drawn(rng, 2, 3, 4, 5, d_ff=6))
+    x, *weights = drawn(rng, 2, 4, 3, 5, d_ff=7)
+    yield Case("four axes, x not contiguous", (strided(x), *weights))
 
 
 def large(rng: np.random.Generator) -> Iterator[Case]:
@@ -125,110 +129,171 @@ def bent_by_silu(trial: Trial) -> str | None:
     )
 
 
+def read_by_products_alone(trial: Trial) -> str | None:
+    """A change of x that neither x W_g nor x W_u sees, in a network of one inner channel."""
+    x, one = torch.tensor([[1.0, 2.0, 0.0]]), torch.tensor([[1.0], [1.0], [1.0]])
+    other, back = torch.tensor([[2.0, 1.0, 0.0]]), torch.ones(1, 3)
+    got = [trial.call(Case("three channels", (x, one, one, back))).value for x in (x, other)]
+    if near(*(y.double().numpy() for y in got)):
+        return None
+    return (
+        "with all weights 1, the tokens (1, 2, 0) and (2, 1, 0) have the same products x W_g and x W_u, and "
+        "your results differ; an inner channel is a sum over all channels of x"
+    )
+
+
+def each_inner_channel_counts(trial: Trial) -> str | None:
+    """Each inner channel alone, by a W_d whose other rows are 0."""
+    x, W_g, W_u, W_d = trial.case.args
+    d_ff = len(W_d)
+    for j in range(d_ff):
+        alone = torch.zeros_like(W_d)
+        alone[j] = W_d[j]
+        right = F.silu(x @ W_g) * (x @ W_u) @ alone
+        got = trial.call(Case("one inner channel", (x, W_g, W_u, alone))).value
+        if not near(got.double().numpy(), right.double().numpy()):
+            if not bool(got.any()):
+                return f"inner channel {j} of {d_ff} adds nothing to y: use all d_ff of them"
+            return (
+                f"with W_d at 0 but for its row {j}, only inner channel {j} adds to y, and y is wrong "
+                "already: row j of W_d belongs to column j of W_g and of W_u"
+            )
+    return f"each of the {d_ff} inner channels is right alone, and together they are not: add them up"
+
+
 EXERCISE = Exercise(
     name="ch06_blocks/swiglu",
     signature="swiglu(x, W_g, W_u, W_d)",
     goal="Widen each token twice, let SiLU of the one gate the other, and take the product back to d_model.",
     reference=feed_forward.swiglu,
     criteria=(
-        Criterion("(SiLU(x W_g) * (x W_u)) W_d", 0.75, ordinary),
+        Criterion("(SiLU(x W_g) * (x W_u)) W_d", 0.5, ordinary),
         Criterion("any number of leading axes", 0.25, leading_axes),
         Criterion("gates of a hundred and of ten thousand", 0.25, large, tolerance=1e-2),
         Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.2),
         Criterion("gradients reach x and all weights", 0.25, differentiated(everything), tolerance=1e-2),
+        Criterion("works on any device", 0.25, elsewhere(ordinary), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, everything, observes="arguments"),
     ),
     properties=(
         *FIRST,
+        Property("tokens do not see each other", a_token_moves_itself_alone),
         Property("a closed gate lets nothing through", a_closed_gate),
         Property("linear in W_u", linear_in_what_is_gated),
         Property("linear in W_d", linear_in_the_way_back),
         Property("the gate is SiLU", bent_by_silu),
+        Property("x counts by its products with W_g and W_u", read_by_products_alone),
+        Property("all inner channels count", each_inner_channel_counts),
         *LAST,
     ),
 )
 
 
 @EXERCISE.misconception(
-    "You exchange gate and up: SiLU acts on x W_g, the gate, and x W_u passes through it unbent."
+    "You exchange gate and up. Put x W_g, the gate, through SiLU and leave x W_u as it is: F.silu(x @ W_g) * "
+    "(x @ W_u).",
+    gravity="slip",
 )
 def gate_and_up_exchanged(x, W_g, W_u, W_d):
     return ((x @ W_g) * F.silu(x @ W_u)) @ W_d
 
 
 @EXERCISE.misconception(
-    "Your gate is sigmoid(z), as in the GLU of 2017. SwiGLU takes SiLU(z) = z * sigmoid(z), which keeps the "
-    "size of z."
+    "You exchange W_u and W_d. The order of the weights is gate, up, down: W_u is the second and widens x, "
+    "W_d is the third and comes last: (SiLU(x W_g) * (x W_u)) W_d.",
+    gravity="slip",
+)
+def up_and_down_exchanged(x, W_g, W_u, W_d):
+    return (F.silu(x @ W_g) * (x @ W_d)) @ W_u
+
+
+@EXERCISE.misconception(
+    "Your gate is sigmoid(z), as in the GLU of 2017. Write SiLU(z) = z * sigmoid(z), which keeps the size of "
+    "z.",
+    gravity="slip",
 )
 def sigmoid_for_silu(x, W_g, W_u, W_d):
     return (torch.sigmoid(x @ W_g) * (x @ W_u)) @ W_d
 
 
 @EXERCISE.misconception(
-    "Your gate is ReLU; that variant is called ReGLU. SiLU(z) = z * sigmoid(z) is smooth and dips below 0."
+    "Your gate is ReLU(z); that variant is called ReGLU. Write SiLU(z) = z * sigmoid(z), which is smooth and "
+    "dips below 0.",
+    gravity="slip",
 )
 def relu_for_silu(x, W_g, W_u, W_d):
     return (F.relu(x @ W_g) * (x @ W_u)) @ W_d
 
 
-@EXERCISE.misconception("Your gate is GELU; that variant is called GEGLU. SwiGLU takes z * sigmoid(z).")
+@EXERCISE.misconception(
+    "Your gate is GELU(z); that variant is called GEGLU. Write SiLU(z) = z * sigmoid(z).", gravity="slip"
+)
 def gelu_for_silu(x, W_g, W_u, W_d):
     return (F.gelu(x @ W_g) * (x @ W_u)) @ W_d
 
 
-@EXERCISE.misconception("SiLU acts on the gate alone. What passes through it, x W_u, stays linear.")
+@EXERCISE.misconception(
+    "SiLU acts on both products. Apply it to the gate x W_g alone and leave x W_u linear."
+)
 def silu_on_both(x, W_g, W_u, W_d):
     return (F.silu(x @ W_g) * F.silu(x @ W_u)) @ W_d
 
 
 @EXERCISE.misconception(
-    "You multiply first and bend the product. SiLU acts on x W_g before it multiplies x W_u."
+    "You multiply first and apply SiLU to the product. Apply SiLU to x W_g, then multiply by x W_u."
 )
 def silu_of_the_product(x, W_g, W_u, W_d):
     return F.silu((x @ W_g) * (x @ W_u)) @ W_d
 
 
 @EXERCISE.misconception(
-    "Nothing bends: your gate is x W_g itself. Put it through SiLU, z * sigmoid(z), before it multiplies."
+    "Your gate is x W_g itself, without an activation. Put it through SiLU, z * sigmoid(z), before it "
+    "multiplies x W_u."
 )
 def no_activation(x, W_g, W_u, W_d):
     return ((x @ W_g) * (x @ W_u)) @ W_d
 
 
 @EXERCISE.misconception(
-    "You leave x W_u out, so nothing is gated: that is the network of two matrices. Multiply SiLU(x W_g) by "
-    "x W_u, number by number."
+    "You leave out x W_u, so nothing is gated. Multiply SiLU(x W_g) by x W_u, number by number, before W_d."
 )
 def nothing_gated(x, W_g, W_u, W_d):
     return F.silu(x @ W_g) @ W_d
 
 
-@EXERCISE.misconception("You bend x before W_g widens it. SiLU acts on the gates themselves: SiLU(x W_g).")
+@EXERCISE.misconception("You apply SiLU to x before W_g widens it. Apply it to the product: SiLU(x W_g).")
 def silu_of_x(x, W_g, W_u, W_d):
     return ((F.silu(x) @ W_g) * (x @ W_u)) @ W_d
 
 
-@EXERCISE.misconception("You add the gate to what it should gate. A gate multiplies, number by number.")
+@EXERCISE.misconception(
+    "You add the gate to x W_u. A gate multiplies, number by number: SiLU(x W_g) * (x W_u)."
+)
 def added(x, W_g, W_u, W_d):
     return (F.silu(x @ W_g) + x @ W_u) @ W_d
 
 
-@EXERCISE.misconception("You use W_g twice. What passes through the gate is x W_u.")
+@EXERCISE.misconception("You use W_g twice and W_u never. Multiply the gate SiLU(x W_g) by x W_u.")
 def one_matrix_twice(x, W_g, W_u, W_d):
     return (F.silu(x @ W_g) * (x @ W_g)) @ W_d
 
 
+@EXERCISE.misconception("You use W_u twice and W_g never. The gate is SiLU(x W_g); multiply it by x W_u.")
+def up_matrix_twice(x, W_g, W_u, W_d):
+    return (F.silu(x @ W_u) * (x @ W_u)) @ W_d
+
+
 @EXERCISE.misconception(
-    "F.linear multiplies by the transposed weight, as nn.Linear keeps it. Here W_g is (d_model, d_ff): x @ "
-    "W_g."
+    "Your weights act transposed, as torch's linear layers store theirs. Here W_g and W_u are (d_model, "
+    "d_ff) and W_d is (d_ff, d_model): multiply by them as they are, x @ W_g."
 )
 def weights_transposed(x, W_g, W_u, W_d):
     return F.linear(F.silu(F.linear(x, W_g)) * F.linear(x, W_u), W_d)
 
 
 @EXERCISE.misconception(
-    "z / (1 + exp(-z)) is SiLU on paper. Where exp(-z) overflows, its gradient is inf/inf: NaN. Write z * "
-    "torch.sigmoid(z), or F.silu(z)."
+    "The gradient is NaN where exp(-z) overflows: z / (1 + exp(-z)) then has inf / inf on the way back. "
+    "Write z * torch.sigmoid(z), or F.silu(z)."
 )
 def overflowing_exponential(x, W_g, W_u, W_d):
     z = x @ W_g
@@ -236,8 +301,9 @@ def overflowing_exponential(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "Your einsum counts on a batch of sequences, 'btd'. Write '...d,df->...f', or x @ W, for any leading "
-    "axes."
+    "Your einsum names three axes of x, 'btd', so it takes no fewer and no more. Write '...d,df->...f', or "
+    "x @ W, for any leading axes.",
+    gravity="slip",
 )
 def three_axes_only(x, W_g, W_u, W_d):
     gate = F.silu(torch.einsum("btd,df->btf", x, W_g))
@@ -245,15 +311,56 @@ def three_axes_only(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "torch.mm takes matrices only, (T, d_model), no batch of them. Write x @ W: it carries all leading axes."
+    "You unpack a shape into three sizes, so x must have three axes. `x @ W` fits any number of leading axes "
+    "and needs no sizes.",
+    gravity="slip",
+)
+def unpacks_three_sizes(x, W_g, W_u, W_d):
+    _B, _T, _d_model = x.shape
+    return (F.silu(x @ W_g) * (x @ W_u)) @ W_d
+
+
+@EXERCISE.misconception(
+    "torch.bmm takes three axes on both sides, no fewer and no more, and a weight has two. Write x @ W: it "
+    "keeps all leading axes."
+)
+def batches_only(x, W_g, W_u, W_d):
+    W_g, W_u, W_d = (W.expand(len(x), *W.shape) for W in (W_g, W_u, W_d))
+    return torch.bmm(F.silu(torch.bmm(x, W_g)) * torch.bmm(x, W_u), W_d)
+
+
+@EXERCISE.misconception(
+    "torch.mm takes matrices only, (T, d_model), and no batch of them. Write x @ W: it keeps all leading "
+    "axes."
 )
 def matrices_only(x, W_g, W_u, W_d):
     return torch.mm(F.silu(torch.mm(x, W_g)) * torch.mm(x, W_u), W_d)
 
 
 @EXERCISE.misconception(
-    "The gate is cut off from the gradient (no_grad, detach, or a detour through numpy). W_g learns through "
-    "it."
+    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. Write x @ W, which "
+    "keeps all leading axes, or use reshape.",
+    gravity="slip",
+)
+def view_of_what_came(x, W_g, W_u, W_d):
+    rows = x.view(-1, x.shape[-1])
+    return ((F.silu(rows @ W_g) * (rows @ W_u)) @ W_d).view(x.shape)
+
+
+@EXERCISE.misconception(
+    "torch.zeros(x.shape) is float32 and on the cpu, whatever x is. Use torch.zeros_like(x), or no loop at "
+    "all, so that dtype and device are kept."
+)
+def filled_into_zeros(x, W_g, W_u, W_d):
+    y = torch.zeros(x.shape)
+    for place in np.ndindex(x.shape[:-1]):
+        y[place] = (F.silu(x[place] @ W_g) * (x[place] @ W_u)) @ W_d
+    return y
+
+
+@EXERCISE.misconception(
+    "The values are right, and no gradient passes through the gate, so W_g never learns. Leave out no_grad, "
+    "detach, .data and any detour through numpy."
 )
 def gate_without_gradient(x, W_g, W_u, W_d):
     with torch.no_grad():
@@ -262,8 +369,16 @@ def gate_without_gradient(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "You turn everything into float32. The result should have the dtype of x: do not convert, or go back at "
-    "the end."
+    "The values are right, and no gradient passes through x W_u, so W_u never learns. Leave out no_grad, "
+    "detach and .data."
+)
+def up_without_gradient(x, W_g, W_u, W_d):
+    return (F.silu(x @ W_g) * (x @ W_u).detach()) @ W_d
+
+
+@EXERCISE.misconception(
+    "You return float32 whatever comes in. The result should have the dtype of x: do not convert, or convert "
+    "back at the end."
 )
 def left_in_float32(x, W_g, W_u, W_d):
     x, W_g, W_u, W_d = x.float(), W_g.float(), W_u.float(), W_d.float()

@@ -70,3 +70,23 @@ def tokens_are_apart(trial: Trial) -> str | None:
         f"{called(place)} comes out right when it is passed alone, and wrong among others: take mean and "
         "spread along the last axis, dim=-1, with keepdim=True"
     )
+
+
+def a_token_moves_itself_alone(trial: Trial) -> str | None:
+    """The last token changed: all others should come out as before."""
+    x, *rest = trial.case.args
+    if x.dim() < 2 or x[..., 0].numel() < 2:
+        return None
+    other = x.clone()
+    last = tuple(n - 1 for n in x.shape[:-1])
+    other[last] = other[last].flip(-1) + 1
+    again = trial.call(Case("another last token", (other, *rest), trial.case.kwargs)).value
+    moved = (again.double() - trial.value.double()).abs().amax(dim=-1)
+    moved[last] = 0
+    if float(moved.max()) < 1e-3:
+        return None
+    place = tuple(int(n) for n in torch.nonzero(moved > 1e-3)[0])
+    return (
+        f"{called(last)} was changed, and {called(place)} changes with it; work on each token alone, along "
+        "the last axis, dim=-1"
+    )
