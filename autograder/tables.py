@@ -165,11 +165,10 @@ def mutants(tried: list[Tried], out: Console) -> None:
     """What became of the mutants of each assignment, then each mutant that a person should look at."""
     from autograder.mutation.trials import by_assignment
 
-    columns = ("mutants", "rejected", "accepted", "not listed", "named", "truly", "with a cause", "bare")
-    table = Table(title="right answers with one fault each")
+    table = Table(title="right answers with one fault each", box=None, padding=(0, 1, 0, 0))
     table.add_column("assignment", no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right")
+    for name in ("mutants", "rejected", "accepted", "unlisted", "named", "truly", "cause", "bare"):
+        table.add_column(name, justify="right", no_wrap=True)
     for assignment, figures in by_assignment(tried).items():
         table.add_row(assignment, *map(str, astuple(figures)))
     out.print(table)

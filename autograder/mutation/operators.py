@@ -40,8 +40,8 @@ FUNCTIONS = (
 )
 """What is easily taken for one another."""
 LEFT_OUT = {
-    "cast": "to astype float double half long int bool type type_as asarray",
-    "copy": "clone copy contiguous detach deepcopy array tensor",
+    "cast": "to astype float double half long int bool type type_as asarray array tensor clone copy "
+    "contiguous detach deepcopy",
     "call": "exp log sqrt rsqrt square abs round rint trunc floor ceil clamp clip clamp_min clamp_max "
     "softmax sigmoid silu tanh relu gelu transpose swapaxes permute flip tril triu masked_fill nan_to_num "
     "sort max min mean sum unsqueeze squeeze expand sorted norm item",
@@ -168,10 +168,10 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
             continue
         children = value if isinstance(value, list) else [value]
         for i, child in enumerate(children):
-            if not isinstance(child, ast.AST):
-                continue
+            if not isinstance(child, ast.AST) or getattr(child, "arg", None) == "strict":
+                continue  # `strict` only guards against what a right answer never does
             for kind, new in _instead(child, names):
-                if kind != "minus" or not isinstance(tree, ast.UnaryOp):
+                if kind != "sign" or not isinstance(tree, ast.UnaryOp):  # which has its own way to lose it
                     replaced = [*children[:i], new, *children[i + 1 :]]
                     yield kind, tree, field, replaced if isinstance(value, list) else new
             yield from edits(child, names)
@@ -229,7 +229,7 @@ def _in_call(call: ast.Call) -> Iterator[Edit]:
             yield "order", call, "args", _exchanged(call.args, i)
     for i, given in enumerate(call.keywords):
         if given.arg == "strict":
-            continue  # it only guards against what a right answer never does
+            continue
         kind = (given.arg or "").replace("keepdims", "keepdim")
         kind = kind if kind in ("device", "dtype", "keepdim") else "argument"
         yield kind, call, "keywords", _without(call.keywords, i)
@@ -319,7 +319,7 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
             kind = "axis" if type(value) is int and value in (0, 1, 2) else "constant"
             yield from ((kind, ast.Constant(new)) for new in _constants(value))
             if type(value) in (int, float) and value:
-                yield "minus", ast.UnaryOp(ast.USub(), node)
+                yield "sign", ast.UnaryOp(ast.USub(), node)
         case ast.Name(id=name, ctx=ast.Load()) if name in names:
             yield from (("name", ast.Name(other, ast.Load())) for other in names if other != name)
         case ast.Assign(targets=[ast.Name(id=name) as target], value=ast.BinOp(ast.Name(id=left), op, right)):
