@@ -46,6 +46,8 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("300 channels", drawn(rng, 2, 300))
     x, weight, bias = drawn(rng, 4, 3, 8)
     yield Case("a tensor that is not contiguous", (strided(x), weight, bias))
+    x, weight, bias = drawn(rng, 2, 5, 3, 6)
+    yield Case("four axes, not contiguous", (strided(x), weight, bias))
 
 
 def faint(rng: np.random.Generator) -> Iterator[Case]:
@@ -126,6 +128,10 @@ def weight_and_bias(trial: Trial) -> str | None:
         "the bias is added before the weight multiplies; first the weight, then the bias": (right + bias)
         * weight,
         "the bias is subtracted; add it": right * weight - bias,
+        "the normed token is divided by the weight; multiply by it": right / weight + bias,
+        "the bias multiplies; add it": right * weight * bias,
+        "weight and bias have changed places: multiply by the weight, then add the bias": right * bias
+        + weight,
     }
     got = trial.value.double().numpy()
     return next((says for says, option in options.items() if near(got, option.numpy())), None)
@@ -160,8 +166,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You add eps outside the root. It belongs to the variance: sqrt(variance + eps). There it also keeps the "
-    "gradient finite where the variance is 0."
+    "You add eps outside the root. Add it to the variance, sqrt(variance + eps), where it also keeps the "
+    "gradient finite if the variance is 0."
 )
 def eps_outside_the_root(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -170,8 +176,9 @@ def eps_outside_the_root(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "torch's var divides by d - 1 unless told otherwise. LayerNorm divides by d: x.var(dim=-1, keepdim=True, "
-    "correction=0)."
+    "Your variance is divided by d - 1, as torch's var does by default. Divide by d: x.var(dim=-1, "
+    "keepdim=True, correction=0).",
+    gravity="slip",
 )
 def unbiased_variance(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -180,8 +187,9 @@ def unbiased_variance(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "torch's std divides by d - 1, and eps stands outside the root. Take the variance with correction=0, add "
-    "eps, then take the root."
+    "Your standard deviation is divided by d - 1, and eps is added outside the root. Take the variance with "
+    "correction=0, add eps, then take the root.",
+    gravity="slip",
 )
 def unbiased_std(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -190,8 +198,9 @@ def unbiased_std(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You norm each channel over axis 0, the batch. That is BatchNorm: a token would depend on its "
-    "neighbours. LayerNorm takes mean and variance of each token, over dim=-1."
+    "You norm each channel over axis 0, the batch, as BatchNorm does: a token depends on its neighbours. "
+    "Take mean and variance of each token, over dim=-1.",
+    gravity="useless",
 )
 def over_the_batch(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=0, keepdim=True)
@@ -200,8 +209,9 @@ def over_the_batch(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "dim=1 is the last axis of a matrix, but the tokens of a batch (B, T, d). Count from the end: dim=-1 is "
-    "the channels whatever stands in front."
+    "You norm along axis 1, which is the last axis of a matrix but the tokens of a batch (B, T, d). Count "
+    "from the end: dim=-1 is the channels whatever stands in front.",
+    gravity="useless",
 )
 def over_axis_1(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=1, keepdim=True)
@@ -210,7 +220,8 @@ def over_axis_1(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You take one mean and one variance of the whole tensor. Each token has its own: dim=-1, keepdim=True."
+    "You take one mean and one variance of the whole tensor. Give each token its own: dim=-1, keepdim=True.",
+    gravity="useless",
 )
 def over_everything(x, weight, bias, eps=1e-5):
     variance = x.var(unbiased=False)
@@ -218,8 +229,9 @@ def over_everything(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You norm a whole sequence at once, over tokens and channels. Each token has its own mean and variance: "
-    "dim=-1 alone."
+    "You norm a whole sequence at once, over tokens and channels. Take mean and variance of each token "
+    "alone: dim=-1.",
+    gravity="useless",
 )
 def over_the_sequence(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=(-2, -1), keepdim=True)
@@ -228,7 +240,8 @@ def over_the_sequence(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "Without keepdim=True the mean (B, T) loses its axis and cannot meet x (B, T, d), or meets the wrong one."
+    "The mean, or the variance, has lost its last axis: (B, T) cannot meet x, (B, T, d), or meets the wrong "
+    "axis. Write keepdim=True for both."
 )
 def keepdim_forgotten(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1)
@@ -256,8 +269,8 @@ def mean_square_for_variance(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You norm as RMSNorm does: nothing is subtracted. LayerNorm takes the mean off first, and its variance "
-    "is the mean square of what is left."
+    "You norm as RMSNorm does: nothing is subtracted. Subtract the mean first, and take the variance, the "
+    "mean square of what is left."
 )
 def rms_norm_with_bias(x, weight, bias, eps=1e-5):
     mean_square = x.pow(2).mean(dim=-1, keepdim=True)
@@ -265,7 +278,7 @@ def rms_norm_with_bias(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You divide by the variance. Twice the spread must give the same result: divide by its root, the "
+    "You divide by the variance, so that twice the spread gives another result. Divide by its root, the "
     "standard deviation."
 )
 def no_root(x, weight, bias, eps=1e-5):
@@ -275,7 +288,7 @@ def no_root(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You leave eps out. A token whose channels are all alike then is 0/0: add eps to the variance, under the "
+    "You leave eps out, so a token whose channels are all alike is 0/0. Add eps to the variance, under the "
     "root."
 )
 def no_eps(x, weight, bias, eps=1e-5):
@@ -285,8 +298,8 @@ def no_eps(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You write 1e-5 into the formula and ignore the argument `eps`. Models choose it (BERT 1e-12, GPT-2 "
-    "1e-5): use what was passed."
+    "Another `eps` changes nothing: the result is that of 1e-5. Use the argument; models choose it (BERT "
+    "1e-12, GPT-2 1e-5)."
 )
 def eps_ignored(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -295,8 +308,8 @@ def eps_ignored(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "E[x^2] - E[x]^2 is the variance on paper. Around 3,000 both terms are near 9,000,000, and float32 has "
-    "no digits left for a difference of 1. Square x - mean instead."
+    "A large mean costs you the digits: E[x^2] - E[x]^2 is the variance on paper, but around 3,000 both "
+    "terms are near 9,000,000, and float32 cannot hold a difference of 1. Square x - mean instead."
 )
 def difference_of_squares(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -305,8 +318,8 @@ def difference_of_squares(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You apply weight and bias first and norm what comes out, which takes their effect away again. They come "
-    "after the norm."
+    "You apply weight and bias first and norm what comes out, which takes their effect away again. Apply "
+    "them after the norm."
 )
 def weight_and_bias_first(x, weight, bias, eps=1e-5):
     x = x * weight + bias
@@ -315,14 +328,14 @@ def weight_and_bias_first(x, weight, bias, eps=1e-5):
     return (x - mean) / torch.sqrt(variance + eps)
 
 
-@EXERCISE.misconception("You leave the weight out. After the norm each channel is multiplied by its weight.")
+@EXERCISE.misconception("You leave the weight out. Multiply each channel by its weight after the norm.")
 def weight_left_out(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
     variance = x.var(dim=-1, keepdim=True, unbiased=False)
     return (x - mean) / torch.sqrt(variance + eps) + bias
 
 
-@EXERCISE.misconception("You leave the bias out. It is added at the very end, channel by channel.")
+@EXERCISE.misconception("You leave the bias out. Add it at the very end, channel by channel.")
 def bias_left_out(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
     variance = x.var(dim=-1, keepdim=True, unbiased=False)
@@ -330,8 +343,9 @@ def bias_left_out(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You add the bias before the weight multiplies, so the weight scales the bias too. First the weight, "
-    "then the bias."
+    "You add the bias before the weight multiplies, so the weight scales the bias too. Multiply by the "
+    "weight first, then add the bias.",
+    gravity="slip",
 )
 def bias_before_weight(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -340,8 +354,8 @@ def bias_before_weight(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "Mean and variance are cut off from the gradient (no_grad, detach, item). They depend on x, and the "
-    "gradient has to pass through them too."
+    "The values are right, and no gradient passes through mean and variance. They depend on x: compute them "
+    "without no_grad, detach and item."
 )
 def statistics_without_gradient(x, weight, bias, eps=1e-5):
     with torch.no_grad():
@@ -351,7 +365,7 @@ def statistics_without_gradient(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "`x -= mean` writes into the caller's tensor. Write x = x - mean, which makes a new one."
+    "You write into the caller's tensor, as `x -= mean` does. Write x = x - mean, which makes a new one."
 )
 def changed_in_place(x, weight, bias, eps=1e-5):
     x -= x.mean(dim=-1, keepdim=True)
@@ -360,8 +374,8 @@ def changed_in_place(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "torch.zeros(x.shape) is float32 and on the cpu, whatever x is. torch.zeros_like(x), or no loop at all, "
-    "keeps dtype and device."
+    "Your result is float32 and on the cpu, whatever x is, as torch.zeros(x.shape) makes it. Use "
+    "torch.zeros_like(x), or no loop at all, so that dtype and device are kept."
 )
 def filled_into_zeros(x, weight, bias, eps=1e-5):
     y = torch.zeros(x.shape)
@@ -372,13 +386,88 @@ def filled_into_zeros(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You compute in float32, which is wise, and forget to go back: end with .to(x.dtype), so that the result "
-    "has the dtype of x."
+    "You return float32 whatever comes in. To compute in float32 is wise; go back at the end with "
+    ".to(x.dtype)."
 )
 def left_in_float32(x, weight, bias, eps=1e-5):
     z = x.float()
     z = (z - z.mean(dim=-1, keepdim=True)) / torch.sqrt(z.var(dim=-1, keepdim=True, unbiased=False) + eps)
     return z * weight.float() + bias.float()
+
+
+@EXERCISE.misconception(
+    "The values are right, and no gradient passes through the variance. It depends on x: compute it without "
+    "no_grad, detach and item."
+)
+def variance_without_gradient(x, weight, bias, eps=1e-5):
+    mean = x.mean(dim=-1, keepdim=True)
+    variance = x.var(dim=-1, keepdim=True, unbiased=False).detach()
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+@EXERCISE.misconception(
+    "The values are right, and no gradient passes through the mean. It depends on x: compute it without "
+    "no_grad, detach and item."
+)
+def mean_without_gradient(x, weight, bias, eps=1e-5):
+    mean = x.mean(dim=-1, keepdim=True).detach()
+    variance = (x - mean).square().mean(dim=-1, keepdim=True)
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+@EXERCISE.misconception(
+    "You norm along axis 2, which is the last axis of a batch (B, T, d) only. Count from the end: dim=-1 is "
+    "the channels whatever stands in front.",
+    gravity="slip",
+)
+def over_axis_2(x, weight, bias, eps=1e-5):
+    mean = x.mean(dim=2, keepdim=True)
+    variance = x.var(dim=2, keepdim=True, unbiased=False)
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+@EXERCISE.misconception(
+    "You unpack a shape into three sizes, so x must have three axes. With dim=-1 and keepdim=True no sizes "
+    "are needed; the width is x.shape[-1].",
+    gravity="slip",
+)
+def unpacks_three_sizes(x, weight, bias, eps=1e-5):
+    _B, _T, d = x.shape
+    centred = x - x.sum(dim=-1, keepdim=True) / d
+    variance = centred.square().sum(dim=-1, keepdim=True) / d
+    return centred / torch.sqrt(variance + eps) * weight + bias
+
+
+@EXERCISE.misconception(
+    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. Take the mean along "
+    "dim=-1, which keeps all axes, or use reshape.",
+    gravity="slip",
+)
+def view_of_what_came(x, weight, bias, eps=1e-5):
+    rows = x.view(-1, x.shape[-1])
+    rows = rows - rows.mean(dim=-1, keepdim=True)
+    variance = rows.square().mean(dim=-1, keepdim=True)
+    return (rows / torch.sqrt(variance + eps) * weight + bias).view(x.shape)
+
+
+@EXERCISE.misconception(
+    "Your default for eps is 1e-6, that of RMSNorm. Write eps=1e-5, the default of LayerNorm."
+)
+def default_of_rms_norm(x, weight, bias, eps=1e-6):
+    mean = x.mean(dim=-1, keepdim=True)
+    variance = x.var(dim=-1, keepdim=True, unbiased=False)
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+@EXERCISE.misconception(
+    "The normed token has the wrong sign: you subtract the token from its mean. Subtract the mean from the "
+    "token: x - mean.",
+    gravity="slip",
+)
+def subtracted_from_the_mean(x, weight, bias, eps=1e-5):
+    mean = x.mean(dim=-1, keepdim=True)
+    variance = x.var(dim=-1, keepdim=True, unbiased=False)
+    return (mean - x) / torch.sqrt(variance + eps) * weight + bias
 
 
 @EXERCISE.style("mean, variance, root")

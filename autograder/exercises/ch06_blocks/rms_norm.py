@@ -46,6 +46,8 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("channels around 3,000", (x + 3000, weight))
     x, weight = drawn(rng, 4, 3, 7)
     yield Case("a tensor that is not contiguous", (strided(x), weight))
+    x, weight = drawn(rng, 2, 5, 3, 6)
+    yield Case("four axes, not contiguous", (strided(x), weight))
 
 
 def faint(rng: np.random.Generator) -> Iterator[Case]:
@@ -131,7 +133,7 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You subtract the mean, as LayerNorm does. RMSNorm leaves it in: divide x itself by its root mean square."
+    "You subtract the mean, as LayerNorm does. Leave it in: divide x itself by its root mean square."
 )
 def mean_subtracted(x, weight, eps=1e-6):
     x = x - x.mean(dim=-1, keepdim=True)
@@ -139,7 +141,7 @@ def mean_subtracted(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You divide by the standard deviation, which is measured from the mean. RMSNorm measures from 0: the "
+    "You divide by the standard deviation, which is measured from the mean. Measure from 0: divide by the "
     "root of the mean of x^2."
 )
 def standard_deviation(x, weight, eps=1e-6):
@@ -147,8 +149,8 @@ def standard_deviation(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You add eps outside the root. It belongs to the mean square: sqrt(mean square + eps). There it also "
-    "keeps the gradient of a token of zeros finite."
+    "You add eps outside the root. Add it to the mean square, sqrt(mean square + eps), where it also keeps "
+    "the gradient of a token of zeros finite."
 )
 def eps_outside_the_root(x, weight, eps=1e-6):
     rms = torch.sqrt(x.pow(2).mean(dim=-1, keepdim=True))
@@ -156,29 +158,32 @@ def eps_outside_the_root(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You sum the squares and do not divide by d. The token's *length* becomes 1, and wide tokens get small "
-    "channels: take the mean of the squares."
+    "You sum the squares and do not divide by d: the token's *length* becomes 1, and wide tokens get small "
+    "channels. Take the mean of the squares.",
+    gravity="slip",
 )
 def sum_for_mean(x, weight, eps=1e-6):
     return x / torch.sqrt(x.pow(2).sum(dim=-1, keepdim=True) + eps) * weight
 
 
 @EXERCISE.misconception(
-    "You divide by the mean square. Twice the token must give the same result: divide by the root of it."
+    "You divide by the mean square, so that twice the token gives another result. Divide by its root."
 )
 def no_root(x, weight, eps=1e-6):
     return x / (x.pow(2).mean(dim=-1, keepdim=True) + eps) * weight
 
 
 @EXERCISE.misconception(
-    "You take the mean of the absolute values. The root mean square is the root of the mean of x^2."
+    "You divide by the mean of the absolute values. Divide by the root mean square: the root of the mean of "
+    "x^2."
 )
 def mean_of_absolute_values(x, weight, eps=1e-6):
     return x / (x.abs().mean(dim=-1, keepdim=True) + eps) * weight
 
 
 @EXERCISE.misconception(
-    "You divide the sum of squares by d - 1. Nothing was estimated here, so the mean is over all d channels."
+    "You divide the sum of squares by d - 1. Nothing was estimated here: take the mean over all d channels.",
+    gravity="slip",
 )
 def divided_by_d_minus_1(x, weight, eps=1e-6):
     mean_square = x.pow(2).sum(dim=-1, keepdim=True) / (x.shape[-1] - 1)
@@ -186,62 +191,68 @@ def divided_by_d_minus_1(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You take the mean over axis 0, the batch: a token would depend on its neighbours. Each token has its "
-    "own: dim=-1, keepdim=True."
+    "You take the mean over axis 0, the batch: a token depends on its neighbours. Give each token its own: "
+    "dim=-1, keepdim=True.",
+    gravity="useless",
 )
 def over_the_batch(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=0, keepdim=True) + eps) * weight
 
 
 @EXERCISE.misconception(
-    "dim=1 is the last axis of a matrix, but the tokens of a batch (B, T, d). Count from the end: dim=-1."
+    "You take the mean along axis 1, which is the last axis of a matrix but the tokens of a batch (B, T, "
+    "d). Count from the end: dim=-1.",
+    gravity="useless",
 )
 def over_axis_1(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=1, keepdim=True) + eps) * weight
 
 
 @EXERCISE.misconception(
-    "You take one mean square of the whole tensor. Each token has its own: mean(dim=-1, keepdim=True)."
+    "You take one mean square of the whole tensor. Give each token its own: mean(dim=-1, keepdim=True).",
+    gravity="useless",
 )
 def over_everything(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean() + eps) * weight
 
 
 @EXERCISE.misconception(
-    "Without keepdim=True the mean square (B, T) cannot meet x (B, T, d), or meets the wrong axis of it."
+    "The mean square has lost its last axis: (B, T) cannot meet x, (B, T, d), or meets the wrong axis of "
+    "it. Write keepdim=True."
 )
 def keepdim_forgotten(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1) + eps) * weight
 
 
-@EXERCISE.misconception("You leave eps out. A token of zeros then is 0/0: add eps to the mean square.")
+@EXERCISE.misconception("You leave eps out, so a token of zeros is 0/0. Add eps to the mean square.")
 def no_eps(x, weight, eps=1e-6):
     return x / torch.sqrt(x.pow(2).mean(dim=-1, keepdim=True)) * weight
 
 
 @EXERCISE.misconception(
-    "You write 1e-6 into the formula and ignore the argument `eps`. Models choose it (Llama 2 has 1e-5): use "
-    "what was passed."
+    "Another `eps` changes nothing: the result is that of 1e-6. Use the argument; models choose it (Llama 2 "
+    "has 1e-5)."
 )
 def eps_ignored(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + 1e-6) * weight
 
 
 @EXERCISE.misconception(
-    "You multiply by 1 + weight. Gemma stores its weights so; here the weight itself multiplies."
+    "You multiply by 1 + weight, as Gemma stores its weights. Multiply by the weight itself.",
+    gravity="slip",
 )
 def one_plus_weight(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) * (1 + weight)
 
 
-@EXERCISE.misconception("You leave the weight out. After the norm each channel is multiplied by its weight.")
+@EXERCISE.misconception("You leave the weight out. Multiply each channel by its weight after the norm.")
 def weight_left_out(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps)
 
 
 @EXERCISE.misconception(
-    "The root mean square is cut off from the gradient (no_grad, detach, item). It depends on x, and the "
-    "gradient has to pass through it too."
+    "The values are right, and no gradient passes through the root mean square. It depends on x: compute it "
+    "without no_grad, detach and item."
 )
 def rms_without_gradient(x, weight, eps=1e-6):
     scale = torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps).detach()
@@ -249,7 +260,7 @@ def rms_without_gradient(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "`x *= ...` writes into the caller's tensor. Write x = x * ..., which makes a new one."
+    "You write into the caller's tensor, as `x *= ...` does. Write x = x * ..., which makes a new one."
 )
 def changed_in_place(x, weight, eps=1e-6):
     x *= torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps)
@@ -257,8 +268,8 @@ def changed_in_place(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You compute in float32, which is wise, and forget to go back: end with .to(x.dtype), so that the result "
-    "has the dtype of x."
+    "You return float32 whatever comes in. To compute in float32 is wise; go back at the end with "
+    ".to(x.dtype)."
 )
 def left_in_float32(x, weight, eps=1e-6):
     z = x.float()
@@ -266,14 +277,57 @@ def left_in_float32(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "torch.zeros(x.shape) is float32 and on the cpu, whatever x is. torch.zeros_like(x), or no loop at all, "
-    "keeps dtype and device."
+    "Your result is float32 and on the cpu, whatever x is, as torch.zeros(x.shape) makes it. Use "
+    "torch.zeros_like(x), or no loop at all, so that dtype and device are kept."
 )
 def filled_into_zeros(x, weight, eps=1e-6):
     y = torch.zeros(x.shape)
     for place in np.ndindex(x.shape[:-1]):
         y[place] = x[place] / torch.sqrt(x[place].pow(2).mean() + eps) * weight
     return y
+
+
+@EXERCISE.misconception(
+    "You take the mean along axis 2, which is the last axis of a batch (B, T, d) only. Count from the end: "
+    "dim=-1 is the channels whatever stands in front.",
+    gravity="slip",
+)
+def over_axis_2(x, weight, eps=1e-6):
+    return x * torch.rsqrt(x.pow(2).mean(dim=2, keepdim=True) + eps) * weight
+
+
+@EXERCISE.misconception(
+    "You unpack a shape into three sizes, so x must have three axes. With dim=-1 and keepdim=True no sizes "
+    "are needed; the width is x.shape[-1].",
+    gravity="slip",
+)
+def unpacks_three_sizes(x, weight, eps=1e-6):
+    _B, _T, d = x.shape
+    return x * torch.rsqrt(x.pow(2).sum(dim=-1, keepdim=True) / d + eps) * weight
+
+
+@EXERCISE.misconception(
+    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. Take the mean along "
+    "dim=-1, which keeps all axes, or use reshape.",
+    gravity="slip",
+)
+def view_of_what_came(x, weight, eps=1e-6):
+    rows = x.view(-1, x.shape[-1])
+    return (rows * torch.rsqrt(rows.pow(2).mean(dim=-1, keepdim=True) + eps) * weight).view(x.shape)
+
+
+@EXERCISE.misconception(
+    "Your default for eps is 1e-5, that of LayerNorm. Write eps=1e-6, the default of RMSNorm."
+)
+def default_of_layer_norm(x, weight, eps=1e-5):
+    return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) * weight
+
+
+@EXERCISE.misconception(
+    "You divide by the weight. Multiply each channel by its weight after the norm.", gravity="slip"
+)
+def divided_by_the_weight(x, weight, eps=1e-6):
+    return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) / weight
 
 
 @EXERCISE.style("times the reciprocal root")
