@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
+from autograder import forbidden
 from autograder.cage.wire import json_from_bytes
 
 Cell = dict[str, Any]
@@ -134,13 +136,14 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     by_metadata = len(pairs)
     _by_likeness([c for c in wanted if not _taken(c, pairs)], submitted, pairs)
     _by_place(released, submitted, pairs)
+    _beside_an_empty_cell(released, submitted, pairs)
     if len(pairs) > by_metadata:
         notes.append(
             f"{len(pairs) - by_metadata} cells had lost nbgrader's metadata (Colab and VS Code do this) and "
             "were recognised by their content"
         )
     notes += _written_elsewhere(released, submitted, pairs)
-    cells = [_annotated(cell, pairs.get(i)) for i, cell in enumerate(submitted)]
+    cells = [one for i, cell in enumerate(submitted) for one in _marked(cell, pairs.get(i))]
     for index, cell in enumerate(wanted):
         if not _taken(cell, pairs):
             cells.insert(_place(wanted[:index], cells), _annotated(None, cell))
@@ -154,7 +157,7 @@ def _by_grade_id(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cel
         holders = [
             i
             for i, c in enumerate(submitted)
-            if c["grade_id"] == _id(cell) and c["cell_type"] == cell["cell_type"] and i not in pairs
+            if c["grade_id"] == _id(cell) and _may_be(c, cell) and i not in pairs
         ]
         if len(holders) > 1:
             holders.sort(key=lambda i: submitted[i]["source"].strip() == cell["source"].strip())
@@ -186,28 +189,63 @@ def _by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell
 
     Of several cells there, the longest is taken for the answer.
     """
+    for order, cell in enumerate(released):
+        is_answer = cell["metadata"].get("nbgrader", {}).get("solution") and not _taken(cell, pairs)
+        if is_answer and (between := _between(order, released, submitted, pairs)):
+            pairs[max(between, key=lambda i: len(submitted[i]["source"]))] = cell
+
+
+def _beside_an_empty_cell(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
+    """Takes the text beside the empty cell of a written answer for that answer."""
+    given = {cell["source"].strip() for cell in released}
+    for i, cell in list(pairs.items()):
+        if not _is_written(cell) or submitted[i]["source"].strip() not in given | {""}:
+            continue
+        order = next(order for order, other in enumerate(released) if other is cell)
+        between = _between(order, released, submitted, {k: v for k, v in pairs.items() if k != i})
+        if texts := [k for k in between if k != i and not _is_given(submitted[k]["source"].strip(), given)]:
+            del pairs[i]
+            pairs[max(texts, key=lambda k: len(submitted[k]["source"]))] = cell
+
+
+def _between(order: int, released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[int]:
+    """The submitted cells that may be a released one, between the cells that stood around it and still do."""
     found = {id(cell): i for i, cell in pairs.items()}
     text: dict[tuple[str, str], int] = {}
     for i, cell in enumerate(submitted):
         text.setdefault((cell["cell_type"], cell["source"].strip()), i)
     stands = [found.get(id(c), text.get((c["cell_type"], c["source"].strip()))) for c in released]
-    known = {i for i in stands if i is not None}
-    for order, cell in enumerate(released):
-        if stands[order] is not None or not cell["metadata"].get("nbgrader", {}).get("solution"):
-            continue
-        before = max((i for i in stands[:order] if i is not None), default=-1)
-        after = min((i for i in stands[order + 1 :] if i is not None), default=len(submitted))
-        between = [
-            i
-            for i in range(before + 1, after)
-            if i not in known
-            and submitted[i]["cell_type"] == cell["cell_type"]
-            and submitted[i]["source"].strip()
-        ]
-        if between:
-            best = max(between, key=lambda i: len(submitted[i]["source"]))
-            pairs[best] = cell
-            known.add(best)
+    before = max((i for i in stands[:order] if i is not None), default=-1)
+    after = min((i for i in stands[order + 1 :] if i is not None), default=len(submitted))
+    return [
+        i
+        for i in range(before + 1, after)
+        if i not in stands and submitted[i]["source"].strip() and _may_be(submitted[i], released[order])
+    ]
+
+
+def _may_be(submitted: Cell, released: Cell) -> bool:
+    """Whether a cell has the type of a released one; a written answer may have become raw or code."""
+    if submitted["cell_type"] == released["cell_type"]:
+        return True
+    return _is_written(released) and (
+        submitted["grade_id"] == _id(released)
+        or submitted["cell_type"] == "raw"
+        or not _is_code(submitted["source"])
+    )
+
+
+def _is_written(released: Cell) -> bool:
+    marks = released["metadata"].get("nbgrader", {})
+    return released["cell_type"] == "markdown" and bool(marks.get("solution"))
+
+
+def _is_code(source: str) -> bool:
+    """Whether a code cell is more than text: strings, comments, names, or words that are no Python."""
+    return not all(
+        isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant | ast.Name)
+        for one in forbidden.statements(source)
+    )
 
 
 def _is_given(text: str, given: set[str]) -> bool:
@@ -246,6 +284,22 @@ def _likeness(released: str, submitted: str) -> float:
     if released.strip() == submitted.strip():
         return 1.5
     return fuzz.ratio(released[:4000], submitted[:4000]) / 100
+
+
+def _marked(cell: Cell, release: Cell | None) -> list[Cell]:
+    """A submitted cell as format 4.5 has it, with the marks of the released one.
+
+    A written answer is Markdown. Code in it also stays as a cell of its own, since other cells may need it.
+    """
+    if release is None or not _is_written(release) or cell["cell_type"] == "markdown":
+        return [_annotated(cell, release)]
+    runs = cell["cell_type"] == "code" and _is_code(cell["source"])
+    text = cell["source"]
+    if runs or text.lstrip().startswith(("#", "'", '"')):  # in Markdown a comment would be a heading
+        fence = "~" * (1 + max([2, *map(len, re.findall("~+", text))]))
+        text = f"{fence}\n{text}\n{fence}"
+    answer = _annotated({**cell, "cell_type": "markdown", "source": text}, release)
+    return [_annotated(cell, None), answer] if runs else [answer]
 
 
 def _annotated(cell: Cell | None, release: Cell | None) -> Cell:
