@@ -74,7 +74,9 @@ class Mutant:
         (style,) = (style for style in exercise.styles if style.name == self.style)
         around = vars(sys.modules[style.function.__module__]).items()
         ours = ("tfcore", "autograder")
-        known = {n: m for n, m in around if ismodule(m) and m.__name__.split(".")[0] not in ours}
+        known: dict[str, Any] = {
+            n: m for n, m in around if ismodule(m) and m.__name__.split(".")[0] not in ours
+        }
         known |= (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
         filename = f"<{self.exercise}, {self.style}: {self.change}>"
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
@@ -312,9 +314,9 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
         case ast.Call(func=function, args=given):
             name = getattr(function, "attr", getattr(function, "id", None))
             owner = getattr(function, "value", None)
-            rest = owner if owner and getattr(owner, "id", None) not in LIBRARIES else (given or [None])[0]
+            left = [owner] if owner and getattr(owner, "id", None) not in LIBRARIES else given[:1]
             kinds = [kind for kind, known in LEFT_OUT.items() if name in known.split()]
-            yield from ((kind, rest) for kind in kinds if rest)
+            yield from ((kind, one) for kind in kinds for one in left)
         case ast.Constant(value=value):
             kind = "axis" if type(value) is int and value in (0, 1, 2) else "constant"
             yield from ((kind, ast.Constant(new)) for new in _constants(value))

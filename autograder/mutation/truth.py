@@ -54,8 +54,10 @@ def _the_same(exercise: Exercise, case: Case, one: Outcome, other: Outcome) -> b
     return bool(exercise.same and exercise.same(one.value, other.value, case))
 
 
-def _is_no_gradient(value: Any) -> bool:
-    return value is None or bool(tensors.is_array(value) and not tensors.numbers(value).any())
+def _is_no_gradient(one: Any, other: Any) -> bool:
+    """Whether one value is None and the other a gradient of zeros, which is the same."""
+    given = [value for value in (one, other) if value is not None]
+    return len(given) == 1 and tensors.is_array(given[0]) and not tensors.numbers(given[0]).any()
 
 
 def near(one: Any, other: Any, tolerance: float) -> bool:
@@ -67,12 +69,11 @@ def near(one: Any, other: Any, tolerance: float) -> bool:
         tolerance: how far a number x may be off, as a part of max(1, abs(x)).
     """
     if isinstance(one, dict) and isinstance(other, dict):
-        pairs = [(value, other.get(key)) for key, value in one.items()]
-        alike = (near(*pair, tolerance) or all(map(_is_no_gradient, pair)) for pair in pairs)
+        parts = ((one[key], other.get(key)) for key in one)
+        alike = (near(*part, tolerance) or _is_no_gradient(*part) for part in parts)
         return one.keys() == other.keys() and all(alike)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        pairs = zip(one, other, strict=False)
-        return len(one) == len(other) and all(near(*pair, tolerance) for pair in pairs)
+        return len(one) == len(other) and all(near(a, b, tolerance) for a, b in zip(one, other, strict=True))
     if tensors.is_tensor(one) != tensors.is_tensor(other):
         return False
     if tensors.is_tensor(one) and (one.dtype, one.device) != (other.dtype, other.device):
