@@ -157,7 +157,8 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
         return None
     return (
         f"with {num_samples} samples of d_k = {d_k} your means scatter by {means.std():.2g} around 0; "
-        f"the means of {num_samples} independent dot products scatter by {right:.2g}"
+        f"the means of {num_samples} independent dot products scatter by {right:.2g}: draw num_samples new "
+        "pairs, no more and no fewer"
     )
 
 
@@ -277,6 +278,7 @@ def large_samples(rng: np.random.Generator) -> Iterator[Case]:
 
 def small_samples(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("25 samples of d_k = 7", (7, 25, generator(rng)))
+    yield Case("2 samples of d_k = 5", (5, 2, generator(rng)))
     yield Case("2 samples of d_k = 1", (1, 2, generator(rng)))
 
 

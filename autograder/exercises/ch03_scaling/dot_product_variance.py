@@ -100,6 +100,20 @@ def additions(trial: Trial) -> str | None:
     )
 
 
+def by_hand(trial: Trial) -> str | None:
+    """Show what one component adds, and all of them."""
+    d_k, var_q, var_k, *means = trial.case.args
+    mean_q, mean_k = means or (trial.case.kwargs.get(name, 0.0) for name in ("mean_q", "mean_k"))
+    got, right = _got(trial)
+    if got == right:
+        return None
+    one = var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2
+    return (
+        f"each component adds var_q * var_k + var_q * mean_k^2 + var_k * mean_q^2 = {one:.6g}; d_k = {d_k} "
+        f"of them make {right:.6g}; you return {got:.6g}"
+    )
+
+
 EXERCISE = Exercise(
     name="ch03_scaling/dot_product_variance",
     signature="dot_product_variance(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0)",
@@ -117,6 +131,7 @@ EXERCISE = Exercise(
         Property("q . k = k . q", symmetric),
         Property("the means add the right amount", additions),
         *LAST,
+        Property("each component adds its variance", by_hand),
     ),
 )
 
