@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import memory, tensors, watch
+from .names import Forbidden, plain
 from .probes import PROBES, Unfit, kind
 
 METERS = "tfcore.testing.meters"
@@ -60,8 +61,8 @@ def call(
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            given = tensors.arrays(args, kwargs)
-            with memory.unwritten_is_nan(given), _metering(metered) as cost, _watching(forbidden, seen):
+            filled = memory.unwritten_is_nan([args, kwargs])
+            with filled, _metering(metered) as cost, _watching(forbidden, seen):
                 value = tensors.settled(PROBES[probe](function, *args, **kwargs))
                 told["cost"] = cost() if metered else None
                 told["value"] = finished(value)
@@ -143,8 +144,8 @@ def _by_torch(frame: types.FrameType) -> bool:
     return package in ("torch", "cage", "autograder", "tfcore")
 
 
-def _operator(frame: types.FrameType, forbidden: set[tuple[str, ...]]) -> str | None:
-    """What a line of a student's calls by ``torch.ops``, where it is forbidden under a shorter name."""
+def _operator(frame: types.FrameType, forbidden: Forbidden) -> str | None:
+    """Return what a line of a student's calls by ``torch.ops``, if it is forbidden."""
     if _by_torch(frame):
         return None
     from torch._ops import OpOverload, OpOverloadPacket
@@ -153,33 +154,22 @@ def _operator(frame: types.FrameType, forbidden: set[tuple[str, ...]]) -> str | 
     operator = there.get("self")
     if type(operator) is not OpOverload and type(operator) is not OpOverloadPacket:
         return None
-    called = str(operator)  # aten._safe_softmax
-    return next((name for package, *names in forbidden for name in names if name in called), None)
-
-
-@cache
-def _plain(name: str) -> str:
-    """What torch calls `softmax` in other places: ``_softmax.default``, ``special_softmax``."""
-    name = name.partition(".")[0].removeprefix("_")
-    for family in ("special_", "sparse_", "masked_"):
-        name = name.removeprefix(family)
-    return name
+    called = str(operator).partition(".")[2]  # aten._safe_softmax.default
+    return called if forbidden.have("torch", called) else None
 
 
 @contextlib.contextmanager
-def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
-    """Records calls to the forbidden functions, however they are reached, as ``package.module.name``.
+def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
+    """Record calls to the forbidden functions, however they are reached, as ``package.module.name``.
 
-    ``scipy.special.softmax`` forbids every function called ``softmax`` inside the package ``scipy``; a
-    bare ``tfcore`` forbids the whole package, ``torch.distributions.*`` whatever is defined below it.
+    Args:
+        names: what is forbidden, as in `Forbidden`.
+        seen: the calls; each is added when it is made.
     """
-    if not forbidden:  # nothing to see, and looking takes time
+    if not names:  # nothing to see, and looking takes time
         yield
         return
-    below = tuple(name[:-1] for name in forbidden if name.endswith(".*"))
-    single = [name for name in forbidden if not name.endswith(".*")]
-    short = {tuple(name.split(".")[:: len(name.split(".")) - 1 or 1]) for name in single}
-    packages = {name[0] for name in short}
+    forbidden = _forbidden(tuple(names))
     harmless: set[tuple[str, str]] = set()
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # at every call, so it leaves early
@@ -188,7 +178,7 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             if type(module) is not str:
                 return
             if module == "torch._ops" and name in ("__call__", "redispatch"):
-                name = _operator(frame, short) or name
+                name = _operator(frame, forbidden) or name
             if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
                 seen.append(f"{module}.{name}")  # it takes `_seeing_torch` away
         elif event == "c_call":
@@ -199,32 +189,33 @@ def _watching(forbidden: list[str], seen: list[str]) -> Iterator[None]:
             return
         if not type(module) is type(name) is str or (module, name) in harmless:
             return  # to compare or to write an object of the student's would run their code, unwatched
-        package, plain = module.partition(".")[0], _plain(name)
-        named = package in packages and ((package, plain) in short or (package,) in short)
-        if (named or f"{module}.".startswith(below)) and module != METERS:
-            seen.append(f"{module}.{plain}")
+        if forbidden.have(module, name) and module != METERS:
+            seen.append(f"{module}.{plain(name)}")
         else:
             harmless.add((module, name))
 
-    with _seeing_torch(short, seen), watch.kept(see) as switched_off:
+    with _seeing_torch(forbidden, seen), watch.kept(see) as switched_off:
         yield
     if switched_off:
         seen.append("sys.setprofile")
 
 
+_forbidden = cache(Forbidden)
+
+
 @contextlib.contextmanager
-def _seeing_torch(forbidden: set[tuple[str, ...]], seen: list[str]) -> Iterator[None]:
-    """Records torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``.
+def _seeing_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
+    """Record torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``.
 
     A program of torch's own, as TorchScript makes them, calls no function that Python knows; its operators
     are seen. Where Python does see every call, nobody looks twice.
     """
-    names = frozenset(name for package, *rest in forbidden for name in rest if package == "torch")
-    if not names or "torch" not in sys.modules or not _below_python(names):
+    if "torch" not in sys.modules or not _below_python(forbidden):
         yield
         return
     calls, operators = _modes()
-    with calls(names, seen), operators(names, seen) if _are_operators(names) else contextlib.nullcontext():
+    below = operators(forbidden, seen) if _are_operators(forbidden) else contextlib.nullcontext()
+    with calls(forbidden, seen), below:
         yield
 
 
@@ -235,44 +226,46 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Seen(TorchFunctionMode):
-        def __init__(self, names: frozenset[str], seen: list[str]) -> None:
+        def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
-            self.names, self.seen = names, seen
+            self.forbidden, self.seen = forbidden, seen
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (name := _plain(str(getattr(func, "__name__", "")))) in self.names:
-                self.seen.append(f"torch.{name}")
+            if self.forbidden.have("torch", name := str(getattr(func, "__name__", ""))):
+                self.seen.append(f"torch.{plain(name)}")
             return func(*args, **(kwargs or {}))
 
     class SeenBelow(TorchDispatchMode):
-        def __init__(self, names: frozenset[str], seen: list[str]) -> None:
+        def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
-            self.names, self.seen = names, seen
+            self.forbidden, self.seen = forbidden, seen
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False  # True would import torch's compiler, which takes a second
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (name := _plain(func.__name__)) in self.names:
-                self.seen.append(f"torch.{name}")
+            if self.forbidden.have("torch", func.__name__):
+                self.seen.append(f"torch.{plain(func.__name__)}")
             return func(*args, **(kwargs or {}))
 
     return Seen, SeenBelow
 
 
 @cache
-def _below_python(names: frozenset[str]) -> bool:
-    """Whether some of these are functions of C in torch: of the others, Python sees each call."""
+def _below_python(forbidden: Forbidden) -> bool:
+    """Return whether some of these are functions of C in torch: of the others, Python sees each call."""
     import torch
 
-    below = (torch._C, torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase, torch.ops.aten)
-    return any(hasattr(place, f"{mark}{name}") for place in below for name in names for mark in ("", "_"))
+    places = (torch._C, torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase)
+    names = (plain(name) for place in places for name in dir(place))
+    return _are_operators(forbidden) or any(map(forbidden.names_in("torch").match, names))
 
 
 @cache
-def _are_operators(names: frozenset[str]) -> bool:
-    """Whether torch has operators of these names, which take time to watch."""
+def _are_operators(forbidden: Forbidden) -> bool:
+    """Return whether torch has operators of these names, which take time to watch."""
     import torch
 
-    return any(hasattr(torch.ops.aten, name) for name in names)
+    operators = (plain(name.partition("::")[2]) for name in torch._C._dispatch_get_all_op_names())
+    return any(map(forbidden.names_in("torch").match, operators))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .served import Served
 from .tensors import mapped, tensors_among
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
@@ -29,6 +31,7 @@ TO_NUMPY = ("numpy", "__array__")
 MEETS_ANY = ("copy_", "__setitem__")
 """What takes tensors of two devices, since it copies."""
 BROUGHT, MADE = "brought there and not back", "made without `device=` of the inputs"
+HANDED = "as it was handed over"
 BORN = ("lift_fresh.default", "empty.memory_format")
 """What `torch.from_numpy` and `torch.Tensor(...)` are made of; no function mode sees these themselves."""
 
@@ -66,6 +69,16 @@ class Elsewhere(TorchFunctionMode):
     def whence(self, tensor: torch.Tensor) -> str:
         """How a stranger came to lie on the cpu, in words; empty for a tensor on the card."""
         return self._whence[id(tensor)] if self._strangers.get(id(tensor)) is tensor else ""
+
+    def move(self, module: torch.nn.Module) -> None:
+        """Moves the parameters and buffers of a module to the card."""
+        for one in (*module.parameters(), *module.buffers()):
+            self._strangers.pop(id(one), None)
+
+    def bring(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Lets tensors lie on the cpu."""
+        for one in tensors:
+            self._placed(one, HANDED)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -128,6 +141,28 @@ class Elsewhere(TorchFunctionMode):
             for one in tensors_among((result,)):
                 self._strangers[id(one)], self._whence[id(one)] = one, whence
         return result
+
+
+def guarded(mode: Elsewhere, values: Any) -> Any:
+    """The values with every object that is lent lying on the card: it refuses a tensor from the cpu."""
+
+    def guard(leaf: Any) -> Any:
+        return _guarded(mode, leaf) if isinstance(leaf, Served) else leaf
+
+    return mapped(guard, values)
+
+
+def _guarded(mode: Elsewhere, lent: Served) -> Served:
+    asked = vars(lent)["_ask"]
+
+    def ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        for one in tensors_among((*args, *kwargs.values())):
+            if whence := mode.whence(one):
+                shape = tuple(one.shape)
+                raise Meeting(f"the model is given a tensor of shape {shape} that lies on the cpu, {whence}")
+        return guarded(mode, asked(handle, attribute, args, kwargs))
+
+    return Served(vars(lent)["_handle"], ask)
 
 
 class _Births(TorchDispatchMode):

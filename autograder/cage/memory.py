@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from .tensors import arrays
+
 WARNING = "'where' used without 'out'"
 """How numpy's warning begins, from numpy 2.4 on."""
 NEVER_WARNS = np.lib.NumpyVersion(np.__version__) < "2.4.0"
@@ -26,18 +28,18 @@ MAKERS = ("empty", "empty_like")
 
 
 @contextlib.contextmanager
-def unwritten_is_nan(given: list[Any]) -> Iterator[None]:
+def unwritten_is_nan(given: Any) -> Iterator[None]:
     """Within the context, memory that nobody has written holds NaN.
 
     Enter it inside ``warnings.catch_warnings()``, which takes away the filter that is added here.
 
     Args:
-        given: arrays whose sizes are likely among those of the arrays that will be made.
+        given: arrays in a nested structure, whose sizes are likely among those of the arrays to be made.
     """
-    sizes = sorted({x.nbytes for x in given if isinstance(x, np.ndarray)} - {0})
 
     def warned(*warning: Any) -> None:
-        fill_free_memory([*KEPT, *sizes])
+        sizes = {x.nbytes for x in arrays(given) if isinstance(x, np.ndarray)}
+        fill_free_memory([*KEPT, *(size for size in sizes if size)])
 
     if NEVER_WARNS:
         warned()

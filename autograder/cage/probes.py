@@ -20,6 +20,8 @@ NONE = "no gradient"
 """Stands for a gradient that torch does not give, since the result does not depend on the tensor."""
 RETURNED = "a dict that speaks of an error, and no error"
 """Stands for what a submission returns in the form in which an error is told."""
+OVERWRITTEN = 8192.0
+"""What a tensor that was handed to a method holds after the call; every dtype has room for it."""
 LONGER = {"trained": 6}
 """A probe that does the work of many calls may take so many times the time of one."""
 
@@ -126,22 +128,47 @@ def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -
 
 
 def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
-    for name, *given in moves:
-        try:
-            found = getattr(made_object, name)
-            shown = tensors.settled(found(*given) if given else found)
-            yield RETURNED if isinstance(shown, dict) and "raised" in shown else shown
-        except ValueError as error:
-            yield {"raised": kind(error)}
+    """What each move gives; after it, the tensors that it was handed hold other numbers.
+
+    An object that keeps the caller's memory shows it. At the end they hold what the methods left in them.
+    """
+    left: list[tuple[Any, Any]] = []
+    try:
+        for name, *given in moves:
+            try:
+                found = getattr(made_object, name)
+                shown = tensors.settled(found(*given) if given else found)
+                yield RETURNED if isinstance(shown, dict) and "raised" in shown else shown
+            except ValueError as error:
+                yield {"raised": kind(error)}
+            with unobserved():
+                for tensor in filter(_differentiable, tensors.arrays(given)):
+                    left.append((tensor, tensor.clone()))
+                    tensor.fill_(OVERWRITTEN)
+    finally:
+        with unobserved():
+            for tensor, numbers in left:
+                tensor.copy_(numbers)
 
 
 def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
-    """What would go wrong if the inputs lay on another device than the cpu; empty if nothing would."""
+    """What would go wrong if the inputs lay on another device than the cpu; empty if nothing would.
+
+    An object that is lent, such as a model, lies there too.
+    """
+    from . import devices
+
+    with devices.Elsewhere() as mode:
+        args, kwargs = devices.guarded(mode, args), devices.guarded(mode, kwargs)
+        return _clash(mode, lambda: function(*args, **kwargs))
+
+
+def _clash(mode: Any, run: Callable[[], Any]) -> str:
+    """What goes wrong when this runs under `devices.Elsewhere`."""
     from . import devices
 
     try:
-        with devices.Elsewhere() as mode:
-            result = function(*args, **kwargs)
+        result = run()
     except devices.Clash as clash:
         return str(clash)
     whence = [mode.whence(leaf) for leaf in tensors.arrays(result) if tensors.is_tensor(leaf)]
@@ -188,16 +215,33 @@ def trained(made: Candidate, *lesson: Any) -> None:
 def module_elsewhere(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> str:
-    """The same of a module, whose parameters lie where the inputs are."""
-    return elsewhere(build(made, init, parameters), *args, **kwargs)
+    """The same of a module that was moved there: its parameters and buffers, and no other tensor of it."""
+    from . import devices
+
+    with devices.Elsewhere() as mode:
+        built = build(made, init, parameters)
+        mode.move(built)
+        return _clash(mode, lambda: built(*args, **kwargs))
 
 
-def steps_elsewhere(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> str:
-    """The same of an object that is used step by step, and told to lie where its inputs are."""
+def steps_elsewhere(
+    made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]], handed: str = "cuda"
+) -> str:
+    """The same of an object that is used step by step, and is to lie there.
+
+    Args:
+        made: its class.
+        init: its arguments; the device among them becomes a graphics card.
+        moves: what is done with it.
+        handed: where the tensors lie that it is handed: there, "cuda", or on the "cpu".
+    """
     from . import devices
 
     there = {"device": devices.CARD} if "device" in init else {}
-    return elsewhere(lambda: list(_moved(made(**init | there), moves)))
+    with devices.Elsewhere() as mode:
+        if handed == "cpu":
+            mode.bring(tensors.arrays(moves))
+        return _clash(mode, lambda: list(_moved(made(**init | there), moves)))
 
 
 PROBES: dict[str, Callable[..., Any]] = {

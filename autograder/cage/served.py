@@ -77,7 +77,9 @@ class Served:
     def _parameters(self) -> Iterator[Any]:
         import torch
 
-        yield torch.zeros(1)
+        with unobserved():
+            one = torch.zeros(1)
+        yield one
 
     @classmethod
     def arrived(cls, handle: int) -> Served:

@@ -82,7 +82,7 @@ def test_unwritten_memory_is_seen_under_every_seed(name, function, is_right):
     assert all((score == exercise.points) is is_right for score in scores)
 
 
-def test_it_is_seen_in_the_cage_and_the_report_says_so(pair):
+def test_it_is_seen_in_the_cage_whatever_a_notebook_silences(pair):
     source = textwrap.dedent("""
         import warnings
         import numpy as np
@@ -94,9 +94,7 @@ def test_it_is_seen_in_the_cage_and_the_report_says_so(pair):
     """)
     for seed in (1, 2, 3):
         (cell,) = pair.grade(file_task(ENTROPY, source.encode(), False, seed, LIMITS)).cells
-        failures = [c.failure for c in cell.report.criteria if c.failure]
-        assert failures
-        assert "memory that was never written" in (failures[0].broken or "")
+        assert cell.report.score < cell.report.max_score
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -121,6 +121,131 @@ class TestSteps:
         assert told["error"] == "TypeError"
 
 
+class Keeper:
+    """Keeps what it is given: as it came, or a copy."""
+
+    def __init__(self, copies, device="cpu"):
+        self.copies, self.device, self.kept = copies, device, []
+
+    def put(self, x):
+        self.kept.append(x.to(self.device, copy=True) if self.copies else x)
+        return self.kept[-1]
+
+    def all(self, _):
+        return torch.stack(self.kept)
+
+    def spoil(self, x):
+        x += 1
+
+
+MOVES = [("put", torch.ones(2, 3)), ("put", torch.full((2, 3), 2.0)), ("all", 0)]
+
+
+class TestMemoryThatIsHandedOver:
+    def test_who_keeps_it_shows_what_is_written_into_it_later(self):
+        first, second, both = ask("steps", Keeper, {"copies": False}, MOVES)["value"]
+        assert (first == 1).all()
+        assert (second == 2).all()
+        assert (both == probes.OVERWRITTEN).all()
+
+    def test_who_copies_it_shows_nothing(self):
+        *_, both = ask("steps", Keeper, {"copies": True}, MOVES)["value"]
+        assert torch.equal(both, torch.stack([MOVES[0][1], MOVES[1][1]]))
+
+    @pytest.mark.parametrize("copies", [True, False])
+    def test_it_holds_the_same_numbers_in_the_end(self, copies):
+        given = [("put", torch.randn(2, 3)), ("put", tensors.strided(torch.randn(3, 2)))]
+        before = tensors.private_copy([x for _, x in given])
+        after = ask("steps", Keeper, {"copies": copies}, given)["arguments"]
+        assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+    def test_what_a_method_wrote_into_it_is_still_seen(self):
+        told = ask("steps", Keeper, {"copies": True}, [("spoil", torch.zeros(2)), ("spoil", torch.ones(2))])
+        assert [x.tolist() for x in told["arguments"]] == [[1, 1], [2, 2]]
+
+    def test_an_error_leaves_it_as_it_was(self):
+        told = ask("steps", Keeper, {"copies": True}, [("put", torch.zeros(2)), ("put", "nothing")])
+        assert told["error"] == "AttributeError"
+        assert told["arguments"][0].tolist() == [0, 0]
+
+    def test_filling_it_costs_nothing(self):
+        cost = ask("steps", Keeper, {"copies": False}, MOVES[:2], metered=True)["cost"]
+        assert cost["operations"] == cost["total_bytes"] == 0
+
+
+class Room:
+    """A cache in small: makes room on a device and writes into it."""
+
+    def __init__(self, size, device="cpu", make=torch.zeros):
+        self.room = make(size, device=device)
+
+    def put(self, x):
+        self.room[:] = x
+        return self.room
+
+
+class HomeRoom(Room):
+    def __init__(self, size, device="cpu"):
+        super().__init__(size, make=lambda size, device: torch.zeros(size))
+
+
+class Joined(Room):
+    def put(self, x):
+        return torch.cat([self.room, x])
+
+
+class TestObjectsElsewhere:
+    @pytest.mark.parametrize(
+        ("made", "handed", "says"),
+        [
+            (Room, "cuda", ""),
+            (Room, "cpu", ""),
+            (HomeRoom, "cuda", "the result lies on the cpu, made without"),
+            (HomeRoom, "cpu", "the result lies on the cpu, made without"),
+            (Joined, "cuda", ""),
+            (Joined, "cpu", "`cat` meets a tensor of shape (3,) that lies on the cpu, as it was handed over"),
+        ],
+    )
+    def test_a_room_lies_where_it_is_asked_for(self, made, handed, says):
+        init = {"size": 3, "device": "cpu"}
+        told = ask("steps_elsewhere", made, init, [("put", torch.ones(3))], handed)
+        assert told["error"] is None
+        assert told["value"].startswith(says)
+        assert bool(told["value"]) is bool(says)
+
+    def test_what_is_kept_as_it_was_handed_over_is_there_too(self):
+        init = {"copies": False, "device": "cpu"}
+        told = ask("steps_elsewhere", Keeper, init, [("put", torch.ones(3))], "cpu")
+        assert told["value"] == "the result lies on the cpu, as it was handed over"
+
+
+class Positions(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.W = nn.Linear(3, 3)
+        table = torch.arange(3.0)
+        if kind == "buffer":
+            self.register_buffer("table", table)
+        elif kind == "parameter":
+            self.table = nn.Parameter(table)
+        else:
+            self.table = table
+
+    def forward(self, x):
+        return self.W(x) + self.table
+
+
+@pytest.mark.parametrize(("kind", "clashes"), [("buffer", False), ("parameter", False), ("plain", True)])
+def test_a_module_that_is_moved_takes_parameters_and_buffers_along(kind, clashes):
+    told = ask("module_elsewhere", Positions, {"kind": kind}, {}, torch.ones(2, 3))
+    assert told["error"] is None
+    assert bool(told["value"]) is clashes
+    if clashes:
+        assert told["value"].startswith(
+            "`add` meets a tensor of shape (3,) that lies on the cpu, made without"
+        )
+
+
 @pytest.mark.parametrize(
     ("function", "clashes"),
     [

@@ -77,9 +77,11 @@ def session(pair, tmp_path):
 def tried(request):
     """Runs the body of ``answer(model)`` and returns its outcome."""
 
-    def run(body, make=Model, metered=False, forbidden=()):
-        source = "import torch\n\ndef answer(model):\n" + textwrap.indent(textwrap.dedent(body), "    ")
-        case = Case("a model", (Lent("a model", make),), metered=metered)
+    def run(body, make=Model, metered=False, forbidden=(), given=(), probe="call"):
+        source = "import torch\n\ndef answer(model, *given):\n" + textwrap.indent(
+            textwrap.dedent(body), "    "
+        )
+        case = Case("a model", (Lent("a model", make), *given), metered=metered, probe=probe)
         if request.param == "here":
             namespace = {}
             exec(source, namespace)
@@ -357,3 +359,31 @@ def test_a_submission_that_asks_for_ever_is_stopped(session):
     session.run("def answer(model):\n    while True:\n        hasattr(model, 'scale')")
     outcome = session.candidate("answer", ())(TestLater.CASE)
     assert outcome.error in ("TimeUp", "KernelDied")
+
+
+GIVEN = "the model is given a tensor of shape"
+ON_A_CARD = {
+    "model(x)": "",
+    "model(x.clone(), model.new_cache(1))": "",
+    "torch.cat([x, model(x).argmax(-1, keepdim=True)], dim=1)": "",
+    "torch.tensor(x.tolist(), device=x.device) + model(x)": "",
+    "torch.ones(2, device=next(model.parameters()).device) + model(x)": "",
+    "model(x.cpu())": f"{GIVEN} (1, 2) that lies on the cpu, brought there",
+    "model(x.to('cpu'))": f"{GIVEN} (1, 2) that lies on the cpu, brought there",
+    "model(torch.tensor(x.tolist()))": f"{GIVEN} (1, 2) that lies on the cpu, made",
+    "model(tokens=torch.zeros(1, 2))": f"{GIVEN} (1, 2) that lies on the cpu, made",
+    "model(torch.zeros(1, 2, device='cpu'))": f"{GIVEN} (1, 2)",
+    "model.new_cache(1).put(torch.ones(3))": f"{GIVEN} (3,)",
+    "model(x).cpu()": "the result lies on the cpu, brought there",
+    "torch.zeros(2) + model(x)": "`add` meets a tensor of shape (2,) that lies on the cpu, made without",
+    "torch.from_numpy(model(x).numpy())": "`.numpy` raises a TypeError there",
+}
+
+
+@pytest.mark.parametrize(("returned", "says"), ON_A_CARD.items(), ids=ON_A_CARD.keys())
+def test_a_model_that_is_lent_lies_where_the_inputs_are(tried, returned, says):
+    body = f"x, = given\nreturn {returned}"
+    outcome = tried(body, given=(torch.tensor([[1, 2]]),), probe="elsewhere")
+    assert outcome.error is None, outcome.message
+    assert outcome.value.startswith(says)
+    assert bool(outcome.value) is bool(says)
