@@ -229,7 +229,17 @@ WRONG = {
     "shift: a base of 1000": (
         "shift_matrix",
         lambda k, d: rotations(k * 1000 ** (-even(d) / d)),
-        "(M @ PE[0])[2] is",
+        "your frequencies are 1000^(-2i/d_model); the base is 10000",
+    ),
+    "shift: a base of 9999": (
+        "shift_matrix",
+        lambda k, d: rotations(k * 9999 ** (-even(d) / d)),
+        "your frequencies are 9999^(-2i/d_model); the base is 10000",
+    ),
+    "sinusoids: a base of 10001": (
+        "sinusoidal_encoding",
+        lambda T, d: sinusoids(np.arange(T), 10001 ** (-even(d) / d)),
+        "your frequencies are 10001^(-2i/d_model); the base is 10000",
     ),
     "shift: cosines halved": (
         "shift_matrix",

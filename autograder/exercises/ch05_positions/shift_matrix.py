@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.exercises.ch05_positions.sinusoidal_encoding import another_base
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, near
 from tfcore import sinusoids
@@ -86,6 +87,14 @@ def keeps_lengths(trial: Trial) -> str | None:
     )
 
 
+def right_base(trial: Trial) -> str | None:
+    """The base, from the matrix of a single step."""
+    step = trial.call(Case("one step", (1, trial.case.args[1]))).value
+    if not near(step @ step.T, np.eye(len(step))):
+        return None
+    return another_base(np.arctan2(step.diagonal(1)[::2], step.diagonal()[::2]))
+
+
 def moves_every_position(trial: Trial) -> str | None:
     """M @ PE[pos] against PE[pos + k], for the first position where they part."""
     k, _ = trial.case.args
@@ -117,6 +126,7 @@ EXERCISE = Exercise(
         Property("it moves the right way", not_backwards),
         Property("pairs of channels do not mix", pairs_stay_apart),
         Property("M keeps lengths", keeps_lengths),
+        Property("the base is right", right_base),
         Property("M moves every position", moves_every_position),
         *LAST,
     ),

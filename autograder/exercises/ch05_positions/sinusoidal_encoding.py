@@ -81,6 +81,26 @@ def on_the_circle(trial: Trial) -> str | None:
     )
 
 
+def another_base(angles: np.ndarray) -> str | None:
+    """Say of which base these frequencies are; None if it is 10,000, or if there is no one base.
+
+    Args:
+        angles: those of each pair of channels after one position, the first pair first.
+    """
+    half, pair = len(angles), np.arange(1, len(angles))
+    bases = angles[1:] ** (-half / pair)
+    if half < 3 or abs(angles[0] - 1) > 1e-3 or not np.allclose(bases, bases.mean(), rtol=1e-3):
+        return None
+    base = float(np.median(bases))
+    return (
+        f"your frequencies are {base:.6g}^(-2i/d_model); the base is 10000" if abs(base - 1e4) > 0.5 else None
+    )
+
+
+def right_base(trial: Trial) -> str | None:
+    return another_base(np.arctan2(trial.value[1, 0::2], trial.value[1, 1::2]))
+
+
 def right_angles(trial: Trial) -> str | None:
     """The angle that each pair of channels stands for at position 1."""
     _, d_model = trial.case.args
@@ -110,6 +130,7 @@ EXERCISE = Exercise(
         Property("position 0 holds zeros and ones", starts_at_zero),
         Property("a position's vector depends on the position alone", depends_on_the_position_alone),
         Property("a pair of channels is a point on the circle", on_the_circle),
+        Property("the base is right", right_base),
         Property("the angles are right", right_angles),
         *LAST,
     ),

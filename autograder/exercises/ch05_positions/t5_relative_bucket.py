@@ -76,6 +76,8 @@ def other_sizes(rng: np.random.Generator) -> Iterator[Case]:
     drawn = {"num_buckets": 4 * int(rng.integers(3, 7)), "max_distance": int(rng.integers(40, 100))}
     says = "{num_buckets} buckets up to {max_distance}".format(**drawn)
     yield Case(says, (judged(rng.permutation(301) - 150, **drawn),), drawn)
+    fixed = {"num_buckets": 9, "max_distance": 30}
+    yield Case("9 buckets up to 30", (judged(rng.permutation(81) - 40, **fixed),), fixed)
     fixed = {"num_buckets": 10, "max_distance": 50}
     yield Case("10 buckets up to 50", (judged(rng.permutation(121) - 60, **fixed),), fixed)
     fixed = {"bidirectional": False, "num_buckets": 15, "max_distance": 90}
@@ -735,7 +737,7 @@ def looked_up(relative_position, bidirectional=True, num_buckets=32, max_distanc
 @EXERCISE.style("differences of logarithms, in floats")
 def differences_of_logarithms(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     r = relative_position.double()
-    per_side = num_buckets / 2 if bidirectional else num_buckets
+    per_side = num_buckets // 2 if bidirectional else num_buckets
     exact = per_side // 2
     n = r.abs() if bidirectional else torch.clamp(-r, min=0)
     scale = (per_side - exact) / (math.log(max_distance) - math.log(exact))
