@@ -140,13 +140,18 @@ PLAIN = {
     "logits": "the model should return logits, (B, T, vocab_size); what it returns is {}",
     "repeats": "the same tokens get other logits {}: nothing here is random, so leave out dropout",
     "sees": "{}; a place should see itself and every place before it, and no later one",
+    "length": (
+        "when a text goes on, the logits of its beginning {}: number the places from the beginning, and let "
+        "nothing depend on the length"
+    ),
     "order": "exchange two earlier tokens, and the last logits do not change: the order {}",
     "choice": "the last place reads {}: softmax of its query times their keys should choose among them",
     "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not meet",
     "layers": "another layer adds {}; each layer needs an attention and a feed-forward network of its own",
     "heads": "one head or several give the same logits: num_heads is not used",
     "width": "the feed-forward network is {} as the stream: no matrix of a layer has 4 * d_model rows",
-    "places": "the number of learned positions is {}: give them max_len rows, one for each place",
+    "bend": "the feed-forward network {}: put an activation, such as GELU, between its two matrices",
+    "places": "the learned positions have {}; give them max_len rows, one for each place, and add them",
     "residual": "with every matrix inside the layers at zero a token {}; a sublayer adds: x = x + ...",
     "gradient": "the loss reaches {} of the parameters; a parameter that it does not reach cannot learn",
     "use": "{} takes part, and the rest does nothing. Are queries, keys and values each used once?",
@@ -227,12 +232,14 @@ EXERCISE = Exercise(
     reference=TinyGPT,
     criteria=(
         told("logits for every place, at any length", 0.25, of=any_length),
-        told("a place sees itself and what came before", 1, "sees"),
+        told("a place sees itself and what came before", 1, "sees", "length"),
         told("the order of the words matters", 0.75, "order"),
         told("the words decide what a place reads", 0.75, "choice"),
         told("sequences of a batch are kept apart", 0.75, "batch"),
         told("one embedding reads tokens and writes logits", 0.5, "embedding", test=one_matrix),
-        told("layers, heads, widths and places as asked for", 0.5, "layers", "heads", "width", "places"),
+        told(
+            "layers, heads, widths and places as asked for", 0.5, "layers", "heads", "width", "bend", "places"
+        ),
         told("a stream that layers add to, with all their parameters", 0.75, "residual", "gradient", "use"),
         told("the stream is normed before each sublayer and before the head", 0.75, "norms", "last_norm"),
         told("it starts near the loss of a guess", 0.25, "start"),
@@ -1131,6 +1138,54 @@ class last_place_kept(nn.Module):
         for block in self.blocks:
             x = block(x, mask)
         return self.norm(x[:, -1:]) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "The feed-forward network is linear, so it adds nothing that one matrix could not. Put an activation, "
+    "such as GELU, between its two matrices."
+)
+class no_activation(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        for block in self.blocks:
+            block.ffn = nn.Sequential(block.ffn[0], block.ffn[2])
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[:T]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
+
+
+@EXERCISE.misconception(
+    "When a text goes on, the logits of its beginning change: the places are numbered from the end. Number "
+    "them from the beginning, self.position.weight[:T]."
+)
+class positions_from_the_end(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.02)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        x = self.embedding(tokens) + self.position.weight[-T:]
+        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.norm(x) @ self.embedding.weight.T
 
 
 @EXERCISE.style("learned positions, a mask for each length")

@@ -150,6 +150,13 @@ def sees(model: Model, tokens: Tensor) -> str:
     return "; ".join(wrong) or "itself and the past"
 
 
+def length(model: Model, tokens: Tensor) -> str:
+    """Whether the logits of a text begin with those of its beginning."""
+    part = tokens[:, : tokens.shape[1] - 2]
+    whole, short = model.logits(tokens, part)
+    return "change" if moved(whole[:, : part.shape[1]], short).any() else "stay as they were"
+
+
 def order(model: Model, tokens: Tensor) -> str:
     """Whether one layer tells two earlier tokens apart by their places."""
     exchanged = tokens.clone()
@@ -266,5 +273,5 @@ def start(model: Model, tokens: Tensor) -> str:
 
 
 FACTS: dict[str, Callable[[Model, Tensor], Any]] = {
-    fact.__name__: fact for fact in (logits, repeats, sees, order, choice, batch, embedding, start)
+    fact.__name__: fact for fact in (logits, repeats, sees, length, order, choice, batch, embedding, start)
 }

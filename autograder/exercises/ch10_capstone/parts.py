@@ -22,9 +22,11 @@ ASTRAY = 0.1
 """How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
 PART = 0.12
 """A matrix of which a larger part of the rows has no gradient holds something that is never used."""
+BENT = 0.01
+"""How far from linear a layer with an activation is at least, as a part of what it adds."""
 MORE_PLACES = 5
 """By how much `max_len` is raised, to see which parameters grow with it."""
-FAR, FARTHER = 100.0, 1000.0
+FAR, FARTHER = 1e3, 1e4
 """Sizes of the stream between which a norm lets nothing grow."""
 ALIKE = 2.0
 """A growth that lies within this factor of another is the same; without a norm it is 10 times as large."""
@@ -61,19 +63,54 @@ def width(model: Model, tokens: Tensor) -> str:
 
 
 def places(model: Model, tokens: Tensor) -> str:
-    """How many rows the learned positions have: max_len, or a row for each distance in both directions."""
+    """Whether learned positions have max_len rows, or one for each distance, and are added to the tokens."""
     few = model.init["max_len"]
+    grow = {}
     for name, p in model.like(max_len=few + MORE_PLACES).first.items():
         before = model.first.get(name, p).shape
-        for old, new in zip(before, p.shape, strict=False):
-            if old != new and old not in (few, 2 * few - 1, 2 * few + 1):
-                return "not max_len"
+        changed = [old for old, new in zip(before, p.shape, strict=False) if old != new]
+        if any(rows not in (few, 2 * few - 1, 2 * few + 1) for rows in changed):
+            return "another number of rows than max_len"
+        if changed:
+            grow[name] = torch.zeros_like(model.first[name])
     sizes = [model.init["d_model"] * n for n in (1, 2, 3, 4)]
     for name, p in model.like(num_layers=1).first.items():
         outside = p.dim() == 2 and p.shape[1] == sizes[0] and name not in model.vocabulary
         if outside and p.shape[0] > few and p.shape[0] not in sizes:
-            return "not max_len"
-    return "max_len"
+            return "another number of rows than max_len"
+    texts = (tokens, other_tokens(tokens, model.init))
+    if grow and not moved(*model.logits(*texts, parameters=model.raised | grow)).any():
+        return "rows that a token is multiplied with"
+    return "a row for each place"
+
+
+def bend(model: Model, tokens: Tensor) -> str:
+    """Whether the feed-forward network has an activation between its matrices.
+
+    A token alone reads itself, so that all of a layer but the activation is linear. Three rows of the
+    embedding are chosen that a norm leaves as they are, the third the sum of the others over the root of 2,
+    and their negatives. What is added is seen along a row that is at right angles to all of them.
+    """
+    model = model.like(num_layers=1)
+    width, size = model.init["d_model"], model.init["vocab_size"]
+    generator = torch.Generator().manual_seed(6)
+    centred = torch.randn(width, 3, generator=generator, dtype=torch.float64)
+    rows = torch.linalg.qr(centred - centred.mean(dim=0))[0].T.float() * width**0.5
+    table = torch.randn(size, width, generator=generator)
+    pairs = [1, 2, 3, 4, 5, 6]
+    three = torch.stack([rows[0], rows[1], (rows[0] + rows[1]) / 2**0.5])
+    table[pairs] = torch.cat([three, -three])
+    table[size - 1] = rows[2]
+    large = model.raised | {
+        name: FARTHER * (table if p.shape == table.shape else table.T) for name, p in model.vocabulary.items()
+    }
+    nothing = {name: torch.zeros_like(p) for name, p in inside(model).items()}
+    text = torch.tensor(pairs)[:, None]
+    (one,), (bare,) = (model.logits(text, parameters=given) for given in (large, large | nothing))
+    added = (one - bare)[:, 0, size - 1]
+    even, odd = added[:3] + added[3:], added[:3] - added[3:]
+    astray = torch.stack([*(even - even.mean()), odd[2] - (odd[0] + odd[1]) / 2**0.5])
+    return "bends what it reads" if astray.abs().max() > BENT * added.abs().max() else "is linear"
 
 
 def inside(model: Model) -> dict[str, Tensor]:
@@ -186,9 +223,8 @@ def last_norm(model: Model, tokens: Tensor) -> str:
 
 
 def _enlarged(model: Model, size: float) -> dict[str, Tensor]:
-    """The raised parameters with an embedding, and positions, so many times as large."""
-    kept = inside(model)
-    return {name: p * size if p.dim() >= 2 and name not in kept else p for name, p in model.raised.items()}
+    """The raised parameters with an embedding so many times as large."""
+    return model.raised | {name: model.raised[name] * size for name in model.vocabulary}
 
 
 def _other_biases(model: Model, given: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -203,5 +239,6 @@ def _other_biases(model: Model, given: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 PARTS: dict[str, Callable[[Model, Tensor], Any]] = {
-    fact.__name__: fact for fact in (layers, heads, width, places, residual, gradient, use, norms, last_norm)
+    fact.__name__: fact
+    for fact in (layers, heads, width, bend, places, residual, gradient, use, norms, last_norm)
 }
