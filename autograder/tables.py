@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -170,7 +169,7 @@ def mutants(tried: list[Tried], out: Console) -> None:
     for name in ("mutants", "rejected", "accepted", "unlisted", "named", "truly", "cause", "bare"):
         table.add_column(name, justify="right", no_wrap=True)
     for assignment, figures in by_assignment(tried).items():
-        table.add_row(assignment, *map(str, astuple(figures)))
+        table.add_row(assignment, *map(str, figures.values()))
     out.print(table)
     for one in tried:
         if verdict := one.to_look_at:

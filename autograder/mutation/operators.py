@@ -50,6 +50,7 @@ LEFT_OUT = {
 LIBRARIES = ("np", "torch", "F", "math", "nn")
 IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
 """What draws, registers or asks: two such statements have an order, whatever their names."""
+OURS = ("tfcore", "autograder")
 WORD = re.compile(r"(?:self\.)?\w+")
 
 
@@ -72,11 +73,8 @@ class Mutant:
         """Make the mutant as a student's cell would, with the libraries of its style and the given cell."""
         exercise = exercises.find(self.exercise)
         (style,) = (style for style in exercise.styles if style.name == self.style)
-        around = vars(sys.modules[style.function.__module__]).items()
-        ours = ("tfcore", "autograder")
-        known: dict[str, Any] = {
-            n: m for n, m in around if ismodule(m) and m.__name__.split(".")[0] not in ours
-        }
+        around = {name: m for name, m in vars(sys.modules[style.function.__module__]).items() if ismodule(m)}
+        known: dict[str, Any] = {n: m for n, m in around.items() if not m.__name__.startswith(OURS)}
         known |= (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
         filename = f"<{self.exercise}, {self.style}: {self.change}>"
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
@@ -303,8 +301,8 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
             yield "sign", operand
         case ast.BoolOp(op=op, values=values):
             for i in range(len(values)):
-                rest = _without(values, i)
-                yield "condition", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
+                others = _without(values, i)
+                yield "condition", others[0] if len(others) == 1 else ast.BoolOp(op, others)
         case ast.IfExp(body=body, orelse=orelse):
             yield from (("condition", body), ("condition", orelse))
         case ast.Attribute(attr="T" | "mT", value=value):
@@ -314,9 +312,9 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
         case ast.Call(func=function, args=given):
             name = getattr(function, "attr", getattr(function, "id", None))
             owner = getattr(function, "value", None)
-            left = [owner] if owner and getattr(owner, "id", None) not in LIBRARIES else given[:1]
+            remains = given[:1] if owner is None or getattr(owner, "id", None) in LIBRARIES else [owner]
             kinds = [kind for kind, known in LEFT_OUT.items() if name in known.split()]
-            yield from ((kind, one) for kind in kinds for one in left)
+            yield from ((kind, rest) for kind in kinds for rest in remains)
         case ast.Constant(value=value):
             kind = "axis" if type(value) is int and value in (0, 1, 2) else "constant"
             yield from ((kind, ast.Constant(new)) for new in _constants(value))

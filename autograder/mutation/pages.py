@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-
 from autograder.mutation.trials import Tried, by_assignment
 
 HEAD = """---
@@ -40,7 +38,7 @@ def page(tried: list[Tried], number: int, seed: int) -> str:
         seed: what drew them.
     """
     figures = by_assignment(tried)
-    rows = [f"| {_linked(name)} | {' | '.join(map(str, astuple(own)))} |" for name, own in figures.items()]
+    rows = [f"| {_linked(name)} | {' | '.join(map(str, own.values()))} |" for name, own in figures.items()]
     return HEAD.format(number=number, seed=seed) + "\n".join(rows) + "\n"
 
 

@@ -9,7 +9,6 @@ import signal
 import time
 import tomllib
 import traceback
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -104,49 +103,33 @@ class Tried:
         }
 
 
-@dataclass(frozen=True)
-class Figures:
-    """How many mutants became what; "explained" are those that are rejected with a cause and no name."""
-
-    mutants: int
-    rejected: int
-    accepted: int
-    not_listed: int
-    named: int
-    truly_named: int
-    explained: int
-    bare: int
-
-    @classmethod
-    def of(cls, tried: Iterable[Tried]) -> Figures:
-        """Count the mutants that were tried."""
-        own = list(tried)
-        accepted, named = sum(one.accepted for one in own), sum(bool(one.named) for one in own)
-        bare = sum(one.bare for one in own)
-        return cls(
-            mutants=len(own),
-            rejected=len(own) - accepted,
-            accepted=accepted,
-            not_listed=sum(one.not_listed for one in own),
-            named=named,
-            truly_named=named - sum(bool(one.unlike) for one in own),
-            explained=len(own) - accepted - named - bare,
-            bare=bare,
-        )
+def figures(tried: list[Tried]) -> dict[str, int]:
+    """Count what became of mutants; those with a cause are rejected, not named and not bare."""
+    accepted, bare = sum(one.accepted for one in tried), sum(one.bare for one in tried)
+    named = sum(bool(one.named) for one in tried)
+    return {
+        "mutants": len(tried),
+        "rejected": len(tried) - accepted,
+        "accepted": accepted,
+        "not_listed": sum(one.not_listed for one in tried),
+        "named": named,
+        "truly_named": named - sum(bool(one.unlike) for one in tried),
+        "with_a_cause": len(tried) - accepted - named - bare,
+        "bare": bare,
+    }
 
 
-def by_assignment(tried: list[Tried]) -> dict[str, Figures]:
+def by_assignment(tried: list[Tried]) -> dict[str, dict[str, int]]:
     """Return the figures of each assignment and, under "all", those of all together."""
     parts: dict[str, list[Tried]] = {}
     for one in tried:
         parts.setdefault(one.mutant.exercise.split("/")[0], []).append(one)
-    return {name: Figures.of(own) for name, own in (parts | {"all": tried}).items()}
+    return {name: figures(own) for name, own in (parts | {"all": tried}).items()}
 
 
 def as_dict(tried: list[Tried]) -> dict[str, Any]:
     """Return the figures and every mutant that a person should look at, as JSON data."""
-    figures = {name: asdict(own) for name, own in by_assignment(tried).items()}
-    return {"figures": figures, "to_look_at": [one.as_dict() for one in tried if one.to_look_at]}
+    return {"figures": by_assignment(tried), "to_look_at": [one.as_dict() for one in tried if one.to_look_at]}
 
 
 @cache

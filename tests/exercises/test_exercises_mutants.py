@@ -20,7 +20,7 @@ from autograder.checking import Examination
 from autograder.cli import app
 from autograder.mutation import pages, trials
 from autograder.mutation.operators import Mutant, edited, edits, mutants_of, sample
-from autograder.mutation.trials import Figures, Tried, by_assignment, equivalent, grade, grade_one
+from autograder.mutation.trials import Tried, equivalent, figures, grade, grade_one
 from autograder.mutation.truth import near
 from autograder.student import PUBLIC_SEED
 
@@ -242,8 +242,8 @@ def test_a_false_diagnosis_is_counted(monkeypatch):
             one = tried(mistake.source("softmax"))
             assert one.named == tuple(name.split(" or "))
             assert list(one.unlike) == [other for other in one.named if other != mistake.name], name
-            figures = by_assignment([one])["all"]
-            assert (figures.named, figures.truly_named) == (1, int(name == mistake.name))
+            counted = figures([one])
+            assert (counted["named"], counted["truly_named"]) == (1, int(name == mistake.name))
 
 
 def test_a_mutant_cannot_end_or_hold_up_the_run():
@@ -293,7 +293,7 @@ def test_bare_is_a_difference_of_two_numbers(fault, bare):
     report = replace(failed.report, criteria=(replace(first, failure=failure), *rest))
     one = Tried(failed.mutant, report)
     assert one.bare is bare
-    assert Figures.of([one]).explained == (not bare)
+    assert figures([one])["with_a_cause"] == (not bare)
     assert not Tried(failed.mutant, report, named=("mean_subtracted",)).bare
 
 
@@ -367,9 +367,9 @@ def test_the_page_of_the_book_has_its_form():
     assert head + "--:|\n" == pages.HEAD.format(number=number, seed=seed)
     names = [*exercises.assignments(), "all"]
     assert [re.findall(r"[a-z]\w+", row)[0] for row in rows.splitlines()] == names
-    figures = [[int(cell) for cell in re.findall(r" (\d+) (?=\|)", row)] for row in rows.splitlines()]
-    assert [sum(column) for column in zip(*figures[:-1], strict=True)] == figures[-1]
-    assert figures[-1][3] == 0, "a mutant is accepted that the list does not explain"
+    columns = [[int(cell) for cell in re.findall(r" (\d+) (?=\|)", row)] for row in rows.splitlines()]
+    assert [sum(column) for column in zip(*columns[:-1], strict=True)] == columns[-1]
+    assert columns[-1][3] == 0, "a mutant is accepted that the list does not explain"
 
 
 @pytest.mark.slow
@@ -380,9 +380,9 @@ def test_a_sample_of_mutants_is_rejected_and_truly_named():
     report = json.loads(done.stdout)
     unlisted = [(one["exercise"], one["style"], one["change"]) for one in report["to_look_at"]]
     assert done.returncode == 0, unlisted
-    figures = report["figures"]["all"]
-    assert figures["mutants"] == 260
-    assert figures["not_listed"] == 0
-    assert figures["named"] - figures["truly_named"] <= 0.02 * figures["named"], unlisted
-    assert figures["explained"] >= 0.8 * (figures["explained"] + figures["bare"])
+    counted = report["figures"]["all"]
+    assert counted["mutants"] == 260
+    assert counted["not_listed"] == 0
+    assert counted["named"] - counted["truly_named"] <= 0.02 * counted["named"], unlisted
+    assert counted["with_a_cause"] >= 0.8 * (counted["with_a_cause"] + counted["bare"])
     assert set(report["figures"]) == {*exercises.assignments(), "all"}
