@@ -539,16 +539,16 @@ def verify(
     mutants: Annotated[
         int | None,
         typer.Option(
-            help="Grades so many right answers with one fault each instead; an exercise such as "
-            "ch02_qkv/softmax may then be named too.",
+            help="Grades so many right answers with one fault each, instead of the bank. A single exercise "
+            "such as ch02_qkv/softmax may then be named as well.",
             min=1,
         ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Draws the hidden cases, by default the course's own, if it has one; and the mutants, by "
-            "default as 0 does.",
+            help="Draws the hidden cases, and the mutants. The default for cases is the course's own seed, if "
+            "it has one; for mutants it is 0.",
             min=0,
         ),
     ] = None,
@@ -562,7 +562,7 @@ def verify(
 ) -> None:
     """Proves that the grader is right: each mistake rejected and named, each right style accepted.
 
-    Ends with 1 unless every misconception is rejected and told by name to a student, every style accepted,
+    Ends with 1 unless every misconception is rejected and named to a student, every style accepted,
     every solution notebook has full marks and every blank one none. With --mutants it ends with 1 if a mutant
     is accepted that the reviewed list does not explain.
     """

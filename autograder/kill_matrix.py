@@ -19,13 +19,14 @@ myst:
 # The kill matrix
 
 A check is only worth its points if it stops what is wrong and lets pass what is right. So every exercise of
-this course has a bank of wrong answers that students give, each with the sentence that its author should
-read, and a bank of right answers that look unlike ours. `autograder verify` gives each of them to `check`, as
-a student would, and to the grader, which asks with other numbers. This page shows what becomes of them.
+this course has a bank of wrong answers that students give, each with a hint for its author, and a bank of
+right answers that look unlike ours. `autograder verify` gives each of them to `check`, as a student would,
+and to the grader, which draws other numbers. This page has the results; [the next one](mutants.md) has those
+of faults that no bank foresees.
 
-In the tables a row is a wrong answer, a column one of the numbered criteria that earn points; {FAILS} stands
-where the answer fails on the cases that students see. No row is empty: an empty one would be a mistake that
-gets full marks. A mistake is *told by name* if its author reads the hint below it and no other.
+In the tables a row is a wrong answer, and a column is one of the numbered criteria that earn points. {FAILS}
+means that the answer fails the criterion in the cases that students see. No row is empty: an empty row would
+be a mistake that gets full marks. A mistake is *named* if its author reads the hint below it and no other.
 """
 FAILS = "✗"
 
@@ -36,7 +37,7 @@ def page(proof: Proof) -> str:
 
 
 def _summary(proof: Proof) -> Iterator[str]:
-    yield "| assignment | mistakes | rejected | told by name | right answers | accepted |"
+    yield "| assignment | mistakes | rejected | named | right answers | accepted |"
     yield "|:--|--:|--:|--:|--:|--:|"
     parts = groupby(proof.entries, lambda entry: entry.exercise.split("/")[0])
     rows = [(f"[{assignment}](#{assignment})", list(own)) for assignment, own in parts]
@@ -71,7 +72,7 @@ def _exercise(table: dict[str, Any]) -> Iterator[str]:
     yield f"|:--|{':-:|' * len(numbers)}"
     for answer in mistakes:
         marks = " | ".join(FAILS if fails else " " for fails in answer["fails"])
-        told = "" if answer["told"][0] == answer["name"] else " (told by what is broken, not by name)"
+        told = "" if answer["told"][0] == answer["name"] else " (explained by what is broken, not named)"
         says = _plain(answer["says"]).replace("|", r"\|")
         yield f"| `{answer['name']}` {says}{told} | {marks} |"
     yield f"\nRight answers in other styles, all accepted: {'; '.join(styles)}."

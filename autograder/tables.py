@@ -156,7 +156,7 @@ def proof(proof: Proof, out: Console) -> None:
         )
     told = proof.as_dict()
     share = told["diagnosed"] / max(1, told["misconceptions"])
-    out.print(f"{share:.0%} of the mistakes are told by name.")
+    out.print(f"{share:.0%} of the mistakes are named.")
     out.print("[green]It holds.[/]" if proof.holds else "[bold red]It does not hold.[/]")
 
 
