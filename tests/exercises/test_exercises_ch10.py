@@ -44,7 +44,75 @@ def head(*edits):
     return changed(HEAD, "a_table", *edits)
 
 
+class Written(nn.Module):
+    """A right model that takes nothing from the notebook; tests change a part of it."""
+
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.num_heads = num_heads
+        self.embed = nn.Embedding(vocab_size, d_model)
+        self.places = nn.Embedding(max_len, d_model)
+        self.query, self.key, self.value, self.out = (
+            nn.ModuleList(nn.Linear(d_model, d_model, bias=False) for _ in range(num_layers))
+            for _ in range(4)
+        )
+        self.up = nn.ModuleList(nn.Linear(d_model, self.wide(d_model)) for _ in range(num_layers))
+        self.down = nn.ModuleList(nn.Linear(self.wide(d_model), d_model) for _ in range(num_layers))
+        nn.init.normal_(self.embed.weight, std=0.02)
+        nn.init.normal_(self.places.weight, std=0.02)
+
+    wide = staticmethod(lambda d_model: 4 * d_model)
+    norm = staticmethod(lambda x: F.layer_norm(x, x.shape[-1:]))
+    activation = staticmethod(F.relu)
+
+    def split(self, x):
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def attend(self, i, x):
+        q, k, v = (self.split(layer[i](x)) for layer in (self.query, self.key, self.value))
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, float("-inf"))
+        return self.out[i](self.weighed(scores.softmax(dim=-1), k, v).transpose(1, 2).flatten(-2))
+
+    def weighed(self, weights, k, v):
+        return weights @ v
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        for i in range(len(self.up)):
+            x = x + self.attend(i, self.norm(x))
+            x = x + self.down[i](self.activation(self.up[i](self.norm(x))))
+        return F.layer_norm(x, x.shape[-1:]) @ self.embed.weight.T
+
+
+def written(**parts):
+    """The model that takes nothing from the notebook, with other parts."""
+    return type("TinyGPT", (Written,), parts)
+
+
+def fused(last):
+    """One matrix for queries, keys and values; `last` says which of them is weighed."""
+
+    class Fused(Written):
+        def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+            super().__init__(vocab_size, d_model, num_heads, num_layers, max_len)
+            del self.query, self.key, self.value
+            self.qkv = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
+
+        def attend(self, i, x):
+            qkv = [self.split(part) for part in self.qkv[i](x).chunk(3, dim=-1)]
+            y = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[last], is_causal=True)
+            return self.out[i](y.transpose(1, 2).flatten(-2))
+
+    return Fused
+
+
 RIGHT = {
+    "written out, with ReLU and without biases": Written,
+    "one matrix for queries, keys and values": fused(2),
+    "an RMS norm and tanh": written(
+        norm=staticmethod(lambda x: F.rms_norm(x, x.shape[-1:])), activation=torch.tanh
+    ),
     "post-norm": gpt(
         (
             "x = block(x, mask)",
@@ -245,6 +313,35 @@ def test_what_is_made_up_does_not_pass_for_a_fact(question, forged, fact):
 
 
 WRONG_GPT = {
+    "values that are keys, in matrices of their own": (
+        written(weighed=lambda self, weights, k, v: weights @ k),
+        "the loss reaches all but 2 of the parameters",
+    ),
+    "values that are keys, in one matrix": (fused(1), "rows of `qkv.0.weight`"),
+    "a hidden width of d_model": (written(wide=staticmethod(lambda d: d)), "not four times as wide"),
+    "a hidden width of 5 d_model": (written(wide=staticmethod(lambda d: 5 * d)), "not four times as wide"),
+    "no activation": (written(activation=nn.Identity()), "The feed-forward network is linear"),
+    "a position too many": (
+        gpt(("nn.Embedding(max_len,", "nn.Embedding(max_len + 1,")),
+        "give them max_len rows",
+    ),
+    "1024 positions": (gpt(("nn.Embedding(max_len,", "nn.Embedding(1024,")), "give them max_len rows"),
+    "positions multiplied": (gpt((") + self.position", ") * self.position")), "is multiplied with"),
+    "positions from the right": (gpt(("weight[:T]", "weight[-T:]")), "the logits of its beginning change"),
+    "a mask on the cpu": (gpt((", device=tokens.device", "")), "with inputs on another device than the cpu"),
+    "no norms": (written(norm=staticmethod(lambda x: x)), "What the layers add grows with the stream"),
+    "divided by the variance": (
+        written(norm=staticmethod(lambda x: (x - x.mean(-1, True)) / x.var(-1, keepdim=True))),
+        "what the layers add to it shrinks",
+    ),
+    "norms over the batch": (
+        written(norm=staticmethod(lambda x: F.batch_norm(x.mT, None, None, training=True).mT)),
+        "a place should see itself and every place before it",
+    ),
+    "a view of the tokens": (
+        gpt(("self.embedding(tokens) +", "self.embedding(tokens.view(-1)).view(*tokens.shape, -1) +")),
+        "view size is not compatible",
+    ),
     "every second token hidden": (
         gpt((".tril()", ".tril() & (torch.arange(T) % 2 == 0)")),
         "does not see token 1",
@@ -279,6 +376,29 @@ def test_a_sentence_to_act_on(model, words):
     report = report_on(GPT, model)
     assert not report.passed
     assert words in str(report), report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [slice(-1, None), -1], ids=["with its axis", "without"])
+def test_logits_of_the_last_place_are_told_by_their_shape_and_not_as_a_leak(last):
+    class LastPlace(Written):
+        def forward(self, tokens):
+            return super().forward(tokens)[:, last]
+
+    report = report_on(GPT, LastPlace)
+    first = next(c.failure for c in report.criteria if c.failure)
+    assert "of shape" in first.fault
+    assert "last place alone" in str(report)
+    assert "mask" not in str(report)
+    assert report.score > 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", exercises.find(GPT).misconceptions, ids=lambda answer: answer.name)
+def test_what_could_never_be_used_stays_under_half_and_a_slip_above(answer):
+    if answer.gravity != "fault":
+        report = report_on(GPT, answer.function)
+        assert (report.score < 6) == (answer.gravity == "useless"), report
 
 
 WRONG_HEAD = {
