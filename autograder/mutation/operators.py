@@ -47,6 +47,8 @@ LEFT_OUT = {
     "sort max min mean sum unsqueeze squeeze expand sorted norm item",
 }
 """Calls that are easily forgotten; what is left is the call's object or its first argument."""
+COMMUTE = ("max", "min", "maximum", "minimum", "hypot", "logaddexp", "swapaxes", "transpose", "isinstance")
+"""Calls whose last two arguments may be exchanged, or whose exchange is no slip of anybody's."""
 LIBRARIES = ("np", "torch", "F", "math", "nn")
 IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
 """What draws, registers or asks: two such statements have an order, whatever their names."""
@@ -158,10 +160,12 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
         tree: the source, or a part of it.
         names: the variables of the functions around the part, and whether each is a parameter.
     """
+    if isinstance(tree, ast.ClassDef | ast.FunctionDef | ast.Lambda):
+        stored = (ast.unparse(node) for node in ast.walk(tree) if _is_stored(node))
+        names = names | dict.fromkeys(stored, False)
     if isinstance(tree, ast.FunctionDef | ast.Lambda):
-        stored = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
         given = (n.arg for n in ast.walk(tree.args) if isinstance(n, ast.arg) and n.arg != "self")
-        names = names | dict.fromkeys(stored, False) | dict.fromkeys(given, True)
+        names = names | dict.fromkeys(given, True)
     yield from _in_node(tree)
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns") or isinstance(tree, ast.Raise | ast.JoinedStr):
@@ -175,6 +179,14 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
                     replaced = [*children[:i], new, *children[i + 1 :]]
                     yield kind, tree, field, replaced if isinstance(value, list) else new
             yield from edits(child, names)
+
+
+def _is_stored(node: ast.AST) -> bool:
+    """Whether a variable, or an attribute of `self`, is assigned here."""
+    match node:
+        case ast.Name(ctx=ast.Store()) | ast.Attribute(value=ast.Name("self"), ctx=ast.Store()):
+            return True
+    return False
 
 
 def _others(name: str, pairs: tuple[str, ...]) -> Iterator[str]:
@@ -224,9 +236,8 @@ def _in_node(node: ast.AST) -> Iterator[Edit]:
 
 def _in_call(call: ast.Call) -> Iterator[Edit]:
     name = getattr(call.func, "attr", getattr(call.func, "id", None))
-    for i in range(len(call.args) - 1):
-        if name not in ("max", "min", "maximum", "minimum"):
-            yield "order", call, "args", _exchanged(call.args, i)
+    for i in range(len(call.args) - 1 - (name in COMMUTE)):
+        yield "order", call, "args", _exchanged(call.args, i)
     for i, given in enumerate(call.keywords):
         if given.arg == "strict":
             continue
@@ -320,8 +331,11 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
             yield from ((kind, ast.Constant(new)) for new in _constants(value))
             if type(value) in (int, float) and value:
                 yield "sign", ast.UnaryOp(ast.USub(), node)
-        case ast.Name(id=name, ctx=ast.Load()) if name in names:
-            yield from (("name", ast.Name(other, ast.Load())) for other in names if other != name)
+        case ast.Name(ctx=ast.Load()) | ast.Attribute(value=ast.Name("self"), ctx=ast.Load()):
+            name, own = ast.unparse(node), isinstance(node, ast.Attribute)
+            for other in names if name in names else ():
+                if other != name and other.startswith("self.") == own:
+                    yield "name", ast.parse(other, mode="eval").body
         case ast.Assign(targets=[ast.Name(id=name) as target], value=ast.BinOp(ast.Name(id=left), op, right)):
             if name == left and names.get(name):
                 yield "in place", ast.AugAssign(target, op, right)

@@ -125,6 +125,7 @@ def test_a_default_is_changed():
         ("return zip(a, b, strict=True)", "argument"),
         ("return zip(a, b, strict=True)", "constant"),
         ("return max(a, b)", "order"),
+        ("return a.swapaxes(1, 2)", "order"),
         ("return a", "line"),
         ("c = a + 1\nd = b + 1\nreturn c + d", "order of lines"),
         ("if a:\n    raise ValueError\nc = b\nreturn c", "order of lines"),
@@ -133,6 +134,14 @@ def test_a_default_is_changed():
 )
 def test_what_says_nothing_about_the_answer_is_left_alone(body, kind):
     assert kind not in mutants_in(body)
+
+
+def test_attributes_of_a_class_are_exchanged_for_each_other():
+    head = "class A:\n\n    def __init__(self, a):"
+    found = mutants_in("    self.b, self.c, d = (a, 1, 2)\n    self.e = self.b", head)["name"]
+    assert "    self.b, self.c, d = (a, 1, 2)\n    self.e = self.c" in found
+    assert "    self.b, self.c, d = (a, 1, 2)\n    self.e = d" not in found
+    assert "    self.b, self.c, d = (d, 1, 2)\n    self.e = self.b" in found
 
 
 def test_layers_that_draw_their_weights_have_an_order():
