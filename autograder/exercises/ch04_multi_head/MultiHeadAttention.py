@@ -24,6 +24,7 @@ from autograder.exercises.laws import (
     not_softmax,
     on_any_device,
 )
+from autograder.exercises.library import LAYERS
 from tfcore.attention import attention
 from tfcore.layers.heads import merge_heads, split_heads
 
@@ -84,6 +85,13 @@ def to_a_memory(rng: np.random.Generator) -> Iterator[Case]:
     yield layer(rng, "a memory of one token", 2, tensor(rng, 3, 5, 8), memory=tensor(rng, 3, 1, 8))
     case = layer(rng, "the memory passed by place", 5, tensor(rng, 2, 3, 10))
     yield replace(case, args=(*case.args, tensor(rng, 2, 6, 10)))
+    x, memory = strided(tensor(rng, 2, 4, 9)), strided(tensor(rng, 2, 5, 9))
+    yield layer(rng, "tensors that are not contiguous", 3, x, memory=memory)
+    x, memory = tensor(rng, 2, 4, 12), tensor(rng, 2, 5, 12)
+    yield layer(rng, "a memory, (1, T_q, T_k)", 3, x, memory=memory, mask=mask(rng, 1, 4, 5))
+    yield layer(rng, "padded memory, (B, 1, 1, T_k)", 3, x, memory=memory, mask=mask(rng, 2, 1, 1, 5))
+    turned = strided(mask(rng, 2, 1, 4, 5))
+    yield layer(rng, "one mask a sequence, not contiguous", 3, x, memory=memory, mask=turned)
 
 
 def masked(rng: np.random.Generator) -> Iterator[Case]:
@@ -91,16 +99,20 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
     yield layer(rng, "a mask (T_q, T_k)", 3, x, mask=mask(rng, 4, 4))
     causal = torch.ones(5, 5, dtype=torch.bool).tril()
     yield layer(rng, "the past and itself", 3, tensor(rng, 2, 5, 12), mask=causal)
-    x, memory = tensor(rng, 2, 4, 12), tensor(rng, 2, 5, 12)
-    yield layer(rng, "a memory, (1, T_q, T_k)", 3, x, memory=memory, mask=mask(rng, 1, 4, 5))
-    yield layer(rng, "padded memory, (B, 1, 1, T_k)", 3, x, memory=memory, mask=mask(rng, 2, 1, 1, 5))
-    yield layer(rng, "one mask a sequence, (B, 1, T_q, T_k)", 3, x, memory=memory, mask=mask(rng, 2, 1, 4, 5))
-    yield layer(rng, "one mask a head, (1, h, T_q, T_k)", 3, x, memory=memory, mask=mask(rng, 1, 3, 4, 5))
+    x = tensor(rng, 2, 5, 12)
+    yield layer(rng, "one mask for all, (1, T_q, T_k)", 3, x, mask=mask(rng, 1, 5, 5))
+    yield layer(rng, "padding, (B, 1, 1, T_k)", 3, x, mask=mask(rng, 2, 1, 1, 5))
+    yield layer(rng, "one mask a sequence, (B, 1, T_q, T_k)", 3, x, mask=mask(rng, 2, 1, 5, 5))
+    yield layer(rng, "one mask a head, (1, h, T_q, T_k)", 3, x, mask=mask(rng, 1, 3, 5, 5))
     B, T, h, d_head = sizes(rng, (2, 3), (5, 7), (2, 4), (3, 6))
     x = tensor(rng, B, T, h * d_head)
     yield layer(rng, "in full, (B, h, T_q, T_k)", h, x, mask=mask(rng, B, h, T, T))
     everything = torch.ones(T, T, dtype=torch.bool)
     yield layer(rng, "a mask that allows everything", h, x, mask=everything)
+    x = tensor(rng, 3, 5, 8)
+    yield layer(rng, "padding for each head, (B, h, 1, T_k)", 2, x, mask=mask(rng, 3, 2, 1, 5))
+    yield layer(rng, "one row for all queries, (1, T_k)", 2, x, mask=mask(rng, 1, 5))
+    yield layer(rng, "a mask that is not contiguous", 4, x, mask=strided(mask(rng, 3, 1, 5, 5)))
 
 
 def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
@@ -316,8 +328,11 @@ def heads_are_alike(trial: Trial) -> str | None:
     )
 
 
-def weights_as_a_value_sees_them(trial: Trial) -> str | None:
-    """Where every value says whose it is and W_o adds nothing, the output *is* the weights of each head."""
+def _seen(trial: Trial, mask: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of 2 heads of width 4 over 3 tokens, and the scores without their scale.
+
+    Where every value says whose it is and W_o adds nothing, the output *is* the weights of each head.
+    """
     rng = np.random.default_rng(4)
     T, h, d_head = 3, 2, 4
     x = tensor(rng, 1, T, h * d_head)
@@ -327,12 +342,17 @@ def weights_as_a_value_sees_them(trial: Trial) -> str | None:
     parameters["W_v.weight"] = names_the_token.flatten(0, 1)
     parameters["W_o.weight"] = torch.eye(h * d_head)
     parameters["W_v.bias"] = parameters["W_o.bias"] = torch.zeros(h * d_head)
-    init = {"d_model": h * d_head, "num_heads": h}
-    output = numbers(trial.call(Case("seen", (init, parameters, x), probe="module")).value)
-    seen = output.reshape(T, h, d_head)[..., :T].swapaxes(0, 1)
+    case = Case("seen", ({"d_model": h * d_head, "num_heads": h}, parameters, x), probe="module")
+    case = case if mask is None else replace(case, kwargs={"mask": mask})
+    output = numbers(trial.call(case).value)
     q, k = (x @ parameters[f"{w}.weight"].mT + parameters[f"{w}.bias"] for w in ("W_q", "W_k"))
     dots = numbers(split_heads(q, h) @ split_heads(k, h).mT)[0]
-    right = torch.softmax(torch.from_numpy(dots) / d_head**0.5, dim=-1).numpy()
+    return output.reshape(T, h, d_head)[..., :T].swapaxes(0, 1), dots
+
+
+def weights_as_a_value_sees_them(trial: Trial) -> str | None:
+    seen, dots = _seen(trial)
+    right = torch.softmax(torch.from_numpy(dots) / 2, dim=-1).numpy()
     if near(seen[::-1], right) and not near(seen, right):
         return "head 0's result stands where that of head 1 belongs: the heads are put together out of order"
     sums = seen.sum(axis=-1)
@@ -344,7 +364,26 @@ def weights_as_a_value_sees_them(trial: Trial) -> str | None:
     if (nothing := seen < 1e-4).any():
         head, i, j = np.argwhere(nothing)[0]
         return f"in head {head} query {i} gives key {j} no weight, though there is no mask"
-    return not_softmax(seen, dots, "q . k of a head", d_head**-0.5, "1/sqrt(d_head) = ")
+    return not_softmax(seen, dots, "q . k of a head", 0.5, "1/sqrt(d_head) = ")
+
+
+def weights_under_a_mask(trial: Trial) -> str | None:
+    """Asked where there is a mask: the same weights under a causal one."""
+    if trial.case.kwargs.get("mask") is None:
+        return None
+    allowed = torch.ones(3, 3, dtype=torch.bool).tril()
+    seen, dots = _seen(trial, allowed)
+    open_, sums = numbers(allowed), seen.sum(axis=-1)
+    if (wrong := np.abs(sums - 1) > 1e-3).any():
+        head, i = np.argwhere(wrong)[0]
+        return (
+            f"under a causal mask the weights of query {i} in head {head} sum to {sums[head, i]:.3g}; what "
+            "is allowed shares 1"
+        )
+    if (shut := open_ & (seen < 1e-4)).any():
+        head, i, j = np.argwhere(shut)[0]
+        return f"under a causal mask query {i} gives key {j} no weight in head {head}, though it is allowed"
+    return not_softmax(seen, dots, "q . k of a head", 0.5, "1/sqrt(d_head) = ", allowed=open_)
 
 
 def order_does_not_matter(trial: Trial) -> str | None:
@@ -367,15 +406,15 @@ EXERCISE = Exercise(
     reference=MultiHeadAttention,
     criteria=(
         Criterion("a sequence attends to itself", 2, to_itself),
-        Criterion("queries from x, keys and values from a memory", 1, to_a_memory),
-        Criterion("a mask: True means may attend", 1, masked),
-        Criterion("a query that may attend to nothing gets W_o's bias", 0.5, empty_rows),
-        Criterion("scores as large as 10,000", 0.5, scores_of_10_000, tolerance=0.05),
-        Criterion("a ValueError when the heads do not divide d_model", 0.5, not_dividing),
+        Criterion("queries from x, keys and values from a memory, also a padded one", 1, to_a_memory),
+        Criterion("a mask: True means may attend", 2, masked),
+        Criterion("a query that may attend to nothing gets W_o's bias", 0.25, empty_rows),
+        Criterion("scores as large as 10,000", 0.25, scores_of_10_000, tolerance=0.05),
+        Criterion("a ValueError when the heads do not divide d_model", 0.25, not_dividing),
         Criterion("bias=False leaves out all four biases", 0.25, without_bias),
         Criterion("float64 stays float64, bfloat16 stays bfloat16", 0.25, other_dtypes, tolerance=0.1),
         Criterion("works on any device", 0.25, elsewhere(some_of_each), test=on_any_device),
-        Criterion("gradients reach inputs and parameters", 0.5, differentiated(in_float64), tolerance=1e-4),
+        Criterion("gradients reach inputs and parameters", 0.25, differentiated(in_float64), tolerance=1e-4),
         Criterion("the inputs are left as they were", 0.25, some_of_each, observes="arguments"),
     ),
     properties=(
@@ -388,25 +427,18 @@ EXERCISE = Exercise(
         Property("W_o comes last", W_o_comes_last),
         Property("heads are apart and alike", heads_are_alike),
         Property("weights are a softmax of scaled scores", weights_as_a_value_sees_them),
+        Property("so they are under a mask", weights_under_a_mask),
         Property("the order of the tokens does not matter", order_does_not_matter),
         *LAST,
     ),
-    forbidden=(
-        "torch.nn.MultiheadAttention",
-        "torch.nn.functional.multi_head_attention_forward",
-        "torch.native_multi_head_attention",
-        "torch.nn.TransformerEncoderLayer",
-        "torch.nn.TransformerDecoderLayer",
-        "torch.nn.TransformerEncoder",
-        "torch.nn.TransformerDecoder",
-        "torch.nn.Transformer",
-    ),
+    forbidden=LAYERS,
 )
 
 
 @EXERCISE.misconception(
     "You do not scale the scores. They spread like sqrt(d_head), so softmax picks one key: divide by the "
-    "root of a head's width."
+    "root of a head's width.",
+    gravity="slip",
 )
 class scale_missing(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -432,7 +464,8 @@ class scale_missing(nn.Module):
 
 @EXERCISE.misconception(
     "You divide by the root of d_model. A head's dot product has only d_head = d_model / num_heads terms: "
-    "divide by sqrt(q.shape[-1]), with q already split."
+    "divide by sqrt(q.shape[-1]), with q already split.",
+    gravity="slip",
 )
 class scale_by_d_model(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -457,7 +490,9 @@ class scale_by_d_model(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You divide by d_head itself, which makes all keys nearly alike. Divide by its square root."
+    "Your scores are divided by d_head itself, or twice by its root, which makes all keys nearly alike. "
+    "Divide once by sqrt(d_head); F.scaled_dot_product_attention does it for you.",
+    gravity="slip",
 )
 class d_head_not_its_root(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -482,8 +517,9 @@ class d_head_not_its_root(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You divide by the root of the number of keys. The scale has nothing to do with the length of the "
-    "sequence: divide by sqrt(d_head), the last axis of q."
+    "You divide by the root of the number of keys. Divide by sqrt(d_head), the last axis of q: the scale "
+    "has nothing to do with the length of the sequence.",
+    gravity="slip",
 )
 class root_of_T(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -508,8 +544,8 @@ class root_of_T(nn.Module):
 
 
 @EXERCISE.misconception(
-    "A view straight to (B, h, T, d_head) mixes tokens with heads, also where the shapes fit. Cut the "
-    "channels first, (B, T, h, d_head), then exchange axes 1 and 2."
+    "Your heads mix tokens, as a view straight to (B, h, T, d_head) does, also where the shapes fit. Cut "
+    "the channels first, (B, T, h, d_head), then exchange axes 1 and 2."
 )
 class view_without_transpose(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -551,8 +587,9 @@ class merged_without_transpose(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your head 0 takes every h-th channel: you cut into (d_head, h). A head is a block of neighbours, in "
-    "q, k and v and in what W_o gets: cut into (h, d_head)."
+    "Your head 0 takes every h-th channel, as a cut into (d_head, h) gives. Make each head a block of "
+    "neighbours, in q, k and v and in what W_o gets: cut into (h, d_head).",
+    gravity="slip",
 )
 class heads_interleaved(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -572,8 +609,9 @@ class heads_interleaved(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You never split: one head of the full width does all the work, and num_heads is not used. Cut q, k "
-    "and v into heads before the scores."
+    "One head of the full width does all the work, and num_heads changes nothing. Cut q, k and v into heads "
+    "before the scores.",
+    gravity="useless",
 )
 class one_head(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -593,8 +631,9 @@ class one_head(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The heads stand behind the tokens, so that each token's heads attend to each other and no token sees "
-    "another. Bring the heads to axis 1 before q @ k.mT."
+    "Each token's heads attend to each other, and no token sees another: the heads stand behind the tokens. "
+    "Bring the heads to axis 1 before q @ k.mT.",
+    gravity="useless",
 )
 class attends_over_heads(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -619,8 +658,7 @@ class attends_over_heads(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You leave out W_o. Side by side, the heads never meet: end with self.W_o(...), which mixes what they "
-    "found."
+    "You leave out W_o, so the heads never meet. End with self.W_o(...), which mixes what they found."
 )
 class no_W_o(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -640,7 +678,7 @@ class no_W_o(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You hand on the tokens themselves as values. What a token gives is projected too: self.W_v(memory)."
+    "You use the tokens themselves as values. Project what a token gives, too: self.W_v(memory)."
 )
 class values_not_projected(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -681,8 +719,8 @@ class key_is_query(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You average the keys, and W_v is never used. Keys decide how much; what is averaged is the values, "
-    "self.W_v(memory)."
+    "You average the keys, and W_v is never used. Average the values, self.W_v(memory); the keys only "
+    "decide how much of each."
 )
 class keys_for_values(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -701,8 +739,9 @@ class keys_for_values(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your keys come from W_v and your values from W_k. The two have one shape, so that nothing fails: look "
-    "at the names."
+    "Your keys come from W_v and your values from W_k. The two have one shape, so nothing fails: exchange "
+    "the names.",
+    gravity="slip",
 )
 class keys_and_values_swapped(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -722,8 +761,8 @@ class keys_and_values_swapped(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You add x to the result. The residual connection belongs to the block around the layer (chapter 6); "
-    "the layer returns what W_o gives."
+    "You add x to the result. Return what W_o gives; the residual connection belongs to the block around "
+    "the layer (chapter 6)."
 )
 class residual_added(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -743,7 +782,8 @@ class residual_added(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You return the weights as well. Here the layer returns one tensor, the output (B, T_q, d_model)."
+    "You return the weights as well. Return one tensor, the output (B, T_q, d_model).",
+    gravity="slip",
 )
 class output_and_weights(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -768,8 +808,7 @@ class output_and_weights(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You never read `memory`: keys and values always come from x. Where a memory is passed, make them from "
-    "it."
+    "`memory` has no effect: keys and values always come from x. Where a memory is passed, make them from it."
 )
 class memory_ignored(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -788,7 +827,7 @@ class memory_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You make the queries from the memory too, so that x has no say. The queries come from x, keys and "
+    "You make the queries from the memory too, so that x has no effect. Make the queries from x, keys and "
     "values from the memory."
 )
 class all_from_memory(nn.Module):
@@ -809,8 +848,9 @@ class all_from_memory(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your queries come from the memory, keys and values from x. It is x that asks: there is one output for "
-    "each token of x."
+    "Your queries come from the memory, keys and values from x. Exchange them: x asks, and there is one "
+    "output for each token of x.",
+    gravity="slip",
 )
 class x_and_memory_swapped(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -830,8 +870,8 @@ class x_and_memory_swapped(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your keys come from x and your values from the memory. A key says what its value is found by: both "
-    "are made from the same token, that of the memory."
+    "Your keys come from x and your values from the memory. Make both from the memory: a key and its value "
+    "belong to the same token."
 )
 class keys_from_x(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -856,8 +896,8 @@ class keys_from_x(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your keys come from the memory and your values from x. What is found by a key is handed over by the "
-    "same token: make both from the memory."
+    "Your keys come from the memory and your values from x. Make both from the memory: a key and its value "
+    "belong to the same token."
 )
 class values_from_x(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -882,8 +922,9 @@ class values_from_x(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`memory or x` asks a whole tensor for one truth value, which torch refuses. Write: x if memory is "
-    "None else memory."
+    "`memory or x` asks a whole tensor for one truth value, which torch refuses. Write: x if memory is None "
+    "else memory.",
+    gravity="slip",
 )
 class asks_if_memory(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -903,7 +944,8 @@ class asks_if_memory(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You never use the mask. Where it is False, fill the scores with -inf before softmax."
+    "The mask has no effect. Fill the scores with -inf where it is False, before softmax.",
+    gravity="useless",
 )
 class mask_ignored(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -923,8 +965,9 @@ class mask_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You fill the scores where the mask is True. True means *may* attend: fill where it is False, "
-    "masked_fill(~mask, ...)."
+    "Your queries attend where the mask is False. True means *may* attend: fill the scores where it is "
+    "False, masked_fill(~mask, ...).",
+    gravity="useless",
 )
 class mask_inverted(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -974,7 +1017,7 @@ class mask_after_softmax(nn.Module):
 
 @EXERCISE.misconception(
     "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores far "
-    "above the others they underflow to zero: fill the scores before softmax."
+    "above the others they underflow to zero. Fill the scores before softmax."
 )
 class renormalised_after_softmax(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -999,7 +1042,8 @@ class renormalised_after_softmax(nn.Module):
 
 @EXERCISE.misconception(
     "You set forbidden scores to 0. exp(0) is 1, so they still get a share: fill with -inf, whose "
-    "exponential is 0."
+    "exponential is 0.",
+    gravity="useless",
 )
 class filled_with_zero(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1022,8 +1066,8 @@ class filled_with_zero(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You fill forbidden scores with -10,000. Where the allowed scores lie lower still, the forbidden keys "
-    "win: fill with -inf or -1e9."
+    "Forbidden keys win where the allowed scores are below -10,000, which is what you fill in. Fill with "
+    "-inf or -1e9."
 )
 class fill_of_minus_10_000(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1048,8 +1092,9 @@ class fill_of_minus_10_000(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You add the boolean mask to the scores: True counts as 1, which only raises the allowed keys a "
-    "little. Put -inf where it is False."
+    "You add the boolean mask to the scores: True counts as 1, which only raises the allowed keys a little. "
+    "Fill with -inf where it is False.",
+    gravity="useless",
 )
 class mask_added(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1072,8 +1117,9 @@ class mask_added(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`if mask:` asks a whole tensor for one truth value, which torch refuses. Ask whether there is one: "
-    "`if mask is not None:`."
+    "`if mask:` asks a whole tensor for one truth value, which torch refuses. Ask whether there is a mask: "
+    "`if mask is not None:`.",
+    gravity="slip",
 )
 class asks_if_mask(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1098,8 +1144,9 @@ class asks_if_mask(nn.Module):
 
 
 @EXERCISE.misconception(
-    "An index such as scores[~mask] needs a mask of the full shape (B, h, T_q, T_k); one for all heads or "
-    "all sequences has fewer axes. masked_fill and torch.where broadcast."
+    "A mask that indexes the scores, as in scores[~mask], needs their full shape (B, h, T_q, T_k); one for "
+    "all heads or all sequences has fewer axes. Use masked_fill or torch.where, which broadcast.",
+    gravity="slip",
 )
 class mask_as_index(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1124,8 +1171,9 @@ class mask_as_index(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You give every mask a head axis with unsqueeze(1). It broadcasts to (B, h, T_q, T_k) as it comes; an "
-    "axis in the middle shifts those of one that has it already."
+    "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that has its own "
+    "for the heads. Use the mask as it comes: it broadcasts to (B, h, T_q, T_k).",
+    gravity="slip",
 )
 class head_axis_added(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1151,8 +1199,8 @@ class head_axis_added(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You use the mask of head 0 for all heads. A mask (B, h, T_q, T_k) holds one for each: let it "
-    "broadcast as it is."
+    "You use the mask of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each: let it broadcast "
+    "as it is."
 )
 class first_head_s_mask(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1197,8 +1245,8 @@ class first_mask_for_all(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You exchange the last two axes of the mask, so that it forbids queries instead of keys. Its axes are "
-    "those of the scores, (T_q, T_k)."
+    "The last two axes of the mask are exchanged, so that it forbids queries instead of keys. Use it as it "
+    "comes: its axes are those of the scores, (T_q, T_k)."
 )
 class mask_turned(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1244,8 +1292,8 @@ class nan_rows(nn.Module):
 
 
 @EXERCISE.misconception(
-    "A row that is filled with -1e9 throughout becomes uniform: a query that may attend to nothing sees "
-    "everything. Set its weights to zero after softmax."
+    "A query that may attend to nothing sees everything: a row that is filled with -1e9 throughout becomes "
+    "uniform. Set its weights to zero after softmax."
 )
 class uniform_rows(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1268,7 +1316,7 @@ class uniform_rows(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You set the output of an empty row to zero, after W_o. The zeros belong in front of W_o: its bias is "
+    "You set the output of an empty row to zero, after W_o. Set the zeros in front of W_o, whose bias is "
     "added to every token."
 )
 class zero_after_W_o(nn.Module):
@@ -1293,8 +1341,8 @@ class zero_after_W_o(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`mask |= ...` opens the empty rows of the caller's own mask. Write `mask = mask | empty`, which makes "
-    "a new one."
+    "You change the caller's own mask: its empty rows are open afterwards, as after `mask |= ...`. Write "
+    "`mask = mask | empty`, which makes a new mask."
 )
 class empty_rows_opened_in_place(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1321,8 +1369,8 @@ class empty_rows_opened_in_place(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You multiply q by k as it lies. A score is the dot product of a query and a key, so the keys are "
-    "transposed in their last two axes: q @ k.transpose(-2, -1)."
+    "You multiply q by k as it is. A score is the dot product of a query and a key: transpose the keys in "
+    "their last two axes, q @ k.transpose(-2, -1)."
 )
 class keys_not_transposed(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1348,7 +1396,8 @@ class keys_not_transposed(nn.Module):
 
 @EXERCISE.misconception(
     "You normalise over the queries. Each query spreads one unit over the keys, the last axis of the "
-    "scores: dim=-1."
+    "scores: write dim=-1.",
+    gravity="useless",
 )
 class softmax_over_queries(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1373,7 +1422,9 @@ class softmax_over_queries(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Without `dim`, F.softmax takes axis 1 of four: the heads share one unit, not the keys. Say dim=-1."
+    "The heads share one unit, not the keys: you normalise over axis 1 of four, which F.softmax takes "
+    "without `dim`. Write dim=-1.",
+    gravity="useless",
 )
 class softmax_over_heads(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1423,8 +1474,8 @@ class no_maximum(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You do not check that the heads divide d_model. Raise the ValueError in __init__, where the mistake "
-    "is made, not when the first batch comes."
+    "You do not check that the heads divide d_model. Raise a ValueError in __init__, where the mistake is "
+    "made, before the first batch comes."
 )
 class no_error(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1442,7 +1493,7 @@ class no_error(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`assert` raises an AssertionError, and python -O leaves it out altogether. For a wrong argument write "
+    "You raise an AssertionError, and python -O leaves out every `assert`. For a wrong argument write "
     "`raise ValueError(...)`."
 )
 class asserted(nn.Module):
@@ -1462,8 +1513,8 @@ class asserted(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You never hand `bias` on, so that the projections have biases even with bias=False: "
-    "nn.Linear(d_model, d_model, bias=bias)."
+    "The projections have biases even with bias=False. Pass the argument on: nn.Linear(d_model, d_model, "
+    "bias=bias)."
 )
 class bias_ignored(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1483,7 +1534,7 @@ class bias_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "One matrix for q, k and v is how large models store it. Here the four are asked for by name: W_q, "
+    "One matrix for q, k and v is how large models store it. Make the four that are asked for by name, W_q, "
     "W_k, W_v and W_o, each an nn.Linear(d_model, d_model)."
 )
 class one_fused_projection(nn.Module):
@@ -1506,7 +1557,7 @@ class one_fused_projection(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Layers in a plain Python list are invisible to nn.Module: no parameter is found, none is trained. "
+    "No parameter is found: layers in a plain Python list are invisible to nn.Module, and none is trained. "
     "Make each an attribute: self.W_q = nn.Linear(...)."
 )
 class in_a_list(nn.Module):
@@ -1528,7 +1579,7 @@ class in_a_list(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your W_q, W_k and W_v give a single head's width, which all heads would share. Each is d_model wide: "
+    "Your W_q, W_k and W_v give a single head's width, which all heads would share. Make each d_model wide: "
     "h heads of d_head, side by side."
 )
 class wide_as_one_head(nn.Module):
@@ -1575,7 +1626,7 @@ class float32_inside(nn.Module):
 
 
 @EXERCISE.misconception(
-    "torch.zeros makes its tensor on the cpu, whatever x is. Hand the device on: torch.zeros(..., "
+    "A tensor is made on the cpu, whatever x is, as torch.zeros does. Pass the device on: torch.zeros(..., "
     "dtype=x.dtype, device=x.device), or x.new_zeros(...)."
 )
 class made_on_the_cpu(nn.Module):
@@ -1599,8 +1650,8 @@ class made_on_the_cpu(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`.detach()` (like `.data`) cuts the weights off from the scores: no gradient reaches W_q and W_k, and "
-    "the heads never learn where to look."
+    "No gradient reaches W_q and W_k: the weights are cut off from the scores, as by `.detach()` or "
+    "`.data`, and the heads never learn where to look. Work on the scores themselves."
 )
 class weights_cut_off(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1625,7 +1676,7 @@ class weights_cut_off(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The output is right, its gradient is NaN: you add -inf and mend the NaN after softmax, and the way "
+    "The output is right, its gradient is NaN: you add -inf and replace the NaN after softmax, and the way "
     "back leads through it. masked_fill (or torch.where) lets no gradient into filled scores."
 )
 class nan_gradients(nn.Module):
@@ -1647,6 +1698,142 @@ class nan_gradients(nn.Module):
             scores = scores + allowed.masked_fill(~mask, -math.inf)
         weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)
         return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception(
+    "You use the scores as weights. Put them through softmax over the keys, so that the weights of a query "
+    "are positive and sum to 1.",
+    gravity="useless",
+)
+class no_softmax(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        weights = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            weights = weights * mask
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception(
+    "Without a mask no token sees a later one: you forbid the future though nobody asked. Where `mask` is "
+    "None, leave the scores as they are; the caller passes a causal mask where one is wanted."
+)
+class causal_unasked(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        if mask is None:
+            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=x.device).tril()
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception(
+    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. nn.Linear works on "
+    "the last axis and keeps the others, so x needs no view; else use reshape.",
+    gravity="slip",
+)
+class view_of_what_came(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        (B, T_q, d), T_k = x.shape, memory.shape[1]
+        q = self.W_q(x.view(B * T_q, d)).view(B, T_q, self.num_heads, -1).transpose(1, 2)
+        k = self.W_k(memory.view(B * T_k, d)).view(B, T_k, self.num_heads, -1).transpose(1, 2)
+        v = self.W_v(memory.view(B * T_k, d)).view(B, T_k, self.num_heads, -1).transpose(1, 2)
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception(
+    "You unpack a shape into four sizes, so the mask must have four axes. Let a mask broadcast as it is: "
+    "(T_q, T_k) is one for all sequences and heads.",
+    gravity="slip",
+)
+class mask_of_four_sizes(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            _B, _h, _T_q, _T_k = mask.shape
+            scores = scores.masked_fill(~mask, -1e9)
+        weights = torch.softmax(scores, dim=-1)
+        if mask is not None:
+            weights = weights * mask
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception(
+    "Your layer has no biases unless they are asked for. Write bias=True as the default.", gravity="slip"
+)
+class no_bias_by_default(nn.Module):
+    def __init__(self, d_model, num_heads, bias=False):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+@EXERCISE.misconception("You make the values with W_q, and W_v is never used. Use self.W_v(memory).")
+class value_is_query(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {d_model}")
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x, memory=None, mask=None):
+        memory = x if memory is None else memory
+        q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_q(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
 
 
 @EXERCISE.style("-1e9 where forbidden, then the mask once more")
