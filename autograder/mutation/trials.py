@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import resource
 import signal
@@ -228,6 +229,7 @@ def grade(name: str, mutants: list[Mutant], seed: int) -> list[Tried]:
 
 def _grade_all(examination: Examination, mutants: list[Mutant], seconds: float, sender: Any) -> None:
     end_with_parent()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # LAPACK complains there
     signal.signal(signal.SIGPROF, _time_up)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     if (size := Path("/proc/self/statm")).exists():  # of Linux
