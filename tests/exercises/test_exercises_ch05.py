@@ -199,7 +199,7 @@ WRONG = {
     "sinusoids: times sqrt(d)": (
         "sinusoidal_encoding",
         lambda T, d: sinusoids(np.arange(T), 10000 ** (-even(d) / d)) * np.sqrt(d),
-        "position 0 holds 1.414 on an odd channel; there stands cos 0 = 1",
+        "position 0 holds 1.414 on an odd channel; there it is cos 0 = 1",
     ),
     "sinusoids: slow ones first": (
         "sinusoidal_encoding",
@@ -321,7 +321,7 @@ WRONG = {
     "t5: a third of a side is exact": (
         "t5_relative_bucket",
         lambda r, bidirectional=True, num_buckets=32, max_distance=128: bucket(r, 16, 5, 128, torch.log),
-        "distance 12 lies ln(12/8) / ln(128/8) * 8 = 1.17 buckets beyond the exact ones",
+        "distance 12 is ln(12/8) / ln(128/8) * 8 = 1.17 buckets beyond the exact ones",
     ),
     "t5: distances beyond wrap": (
         "t5_relative_bucket",

@@ -268,22 +268,22 @@ WRONG = {
     "linear: another feature map": (
         "linear_attention",
         lambda q, k, v, causal=True: kernel(q, k, v, causal, F.softplus),
-        "phi(q) . phi(k) makes it",
+        "by phi(q) . phi(k) it is",
     ),
     "linear: the softmax": (
         "linear_attention",
         lambda q, k, v, causal=True: attend(q, k, v, causal),
-        "phi(q) . phi(k) makes it",
+        "by phi(q) . phi(k) it is",
     ),
     "wkv: age from the start": (
         "wkv",
         lambda w, u, k, v: fading(w, u, k, v, age=lambda t, i: i),
-        "the weights of token 2 for tokens 0 and 1 stand as",
+        "the weights of token 2 for tokens 0 and 1 have the ratio",
     ),
     "wkv: the bonus subtracted": (
         "wkv",
         lambda w, u, k, v: fading(w, u, k, v, bonus=-1.0),
-        "the weights of token 1 for tokens 0 and 1 stand as",
+        "the weights of token 1 for tokens 0 and 1 have the ratio",
     ),
     "scan: D without the input": (
         "selective_scan",

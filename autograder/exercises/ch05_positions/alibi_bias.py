@@ -68,7 +68,7 @@ def nothing_on_the_own_key(trial: Trial) -> str | None:
     head, query = (int(n) for n in own.nonzero()[0])
     key = k_len - q_len + query
     return (
-        f"the queries are the last of the keys, so query {query} stands at key {key} of 0 to {k_len - 1}; "
+        f"the queries are the last of the keys, so query {query} is at position {key} of 0 to {k_len - 1}; "
         f"the distance is 0 there, and your bias of head {head} is {float(own[head, query]):.4g}"
     )
 
@@ -400,7 +400,7 @@ def in_loops(num_heads, q_len, k_len):
     return bias
 
 
-@EXERCISE.style("the whole square, of which the last rows stay")
+@EXERCISE.style("the whole square, cut to its last rows")
 def last_rows_of_the_square(num_heads, q_len, k_len):
     n = 2 ** int(math.log2(num_heads))
     slopes = torch.pow(2, -torch.linspace(8 / n, 8, n))

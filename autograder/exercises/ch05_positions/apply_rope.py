@@ -35,11 +35,11 @@ def in_order(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(f"a batch of {B}, {h} heads, {T} tokens, width {2 * half}", (x, torch.arange(T)))
     yield Case("a batch of one, width 64", (tensor(rng, 1, 12, 64), torch.arange(12)))
     yield Case("five axes", (tensor(rng, 2, 1, 3, 5, 4), torch.arange(5)))
-    yield Case("a tensor that is not contiguous", (strided(tensor(rng, 3, 5, 8)), torch.arange(5)))
+    yield Case("a tensor that is not contiguous", (strided(tensor(rng, 2, 3, 5, 8)), torch.arange(5)))
 
 
 def few_in_order(rng: np.random.Generator) -> Iterator[Case]:
-    """One of each form: what is asked of them does not depend on sizes."""
+    """One case of each form, for laws that do not depend on sizes."""
     yield from islice(in_order(rng), 4)
 
 
@@ -74,7 +74,7 @@ def other_bases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("base = 100", (tensor(rng, 3, 4), torch.arange(3)), {"base": 100.0})
     T, half = sizes(rng, (5, 9), (5, 8))
     yield Case("base = 500000", (tensor(rng, T, 2 * half), torch.arange(T)), {"base": 500000.0})
-    drawn = float(rng.integers(20, 5000))
+    drawn = int(rng.integers(3, 40)) + 0.5
     x = tensor(rng, 2, 5, 8, dtype=torch.float64)
     yield Case(f"base = {drawn:g}", (x, torch.arange(5)), {"base": drawn})
 
@@ -115,7 +115,7 @@ def position_0_stays(trial: Trial) -> str | None:
 
 
 def halves_are_pairs(trial: Trial) -> str | None:
-    """Where neighbours keep their lengths and halves do not, the layout is the other one."""
+    """The layout is the other one if neighbours keep their lengths and halves do not."""
     x, turned, _, _ = _parts(trial)
     half = x.shape[-1]
     if half == 1 or torch.allclose(x.abs(), turned.abs(), atol=0.05):
@@ -413,6 +413,32 @@ def the_2_counted_twice(x, positions, base=10000.0):
 def base_ignored(x, positions, base=10000.0):
     d = x.shape[-1]
     omega = 10000.0 ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your default of `base` is 1,000. Write base=10000.0 in the first line of the function.",
+    gravity="slip",
+)
+def base_of_1000_by_default(x, positions, base=1000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
+    angles = positions[:, None] * omega
+    cos, sin = angles.cos(), angles.sin()
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).to(x.dtype)
+
+
+@EXERCISE.misconception(
+    "Your default of `base` is 500,000, as in Llama 3. Write base=10000.0 in the first line of the function.",
+    gravity="slip",
+)
+def base_of_500000_by_default(x, positions, base=500000.0):
+    d = x.shape[-1]
+    omega = base ** -(torch.arange(0, d, 2, device=x.device) / d)
     angles = positions[:, None] * omega
     cos, sin = angles.cos(), angles.sin()
     x1, x2 = x.chunk(2, dim=-1)

@@ -43,7 +43,7 @@ def far(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _shifted(trial: Trial, position: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the matrix makes of the encoding of a position, and what it should make of it."""
+    """Return the encoding of a position moved by the matrix, and the encoding that it should be."""
     k, d_model = trial.case.args
     start = max(0, -k)
     table = sinusoids.sinusoidal_encoding(start + position + abs(k) + 1, d_model)
@@ -148,7 +148,7 @@ def transposed(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Both sines of each block have the same sign, so your matrix changes lengths and is no rotation. "
+    "Both sines of each block have the same sign, so your matrix changes lengths and is not a rotation. "
     "Put a minus on the sine in the second row: cos(a + b) = cos a cos b - sin a sin b."
 )
 def no_minus(k, d_model):

@@ -47,12 +47,18 @@ def odd(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(f"{n} channels", (8, n))
 
 
+def wide_enough(trial: Trial) -> str | None:
+    if getattr(trial.value, "dtype", None) != np.float16:
+        return None
+    return "your table is float16, which holds three digits; make it float32 or float64"
+
+
 def starts_at_zero(trial: Trial) -> str | None:
     first = trial.value[0]
     for channel, name in ((0, "sin 0 = 0"), (1, "cos 0 = 1")):
         if wrong := [float(x) for x in first[channel::2] if abs(x - channel) > 1e-3]:
             kind = "odd" if channel else "even"
-            return f"position 0 holds {wrong[0]:.4g} on an {kind} channel; there stands {name}"
+            return f"position 0 holds {wrong[0]:.4g} on an {kind} channel; there it is {name}"
     return None
 
 
@@ -82,10 +88,10 @@ def on_the_circle(trial: Trial) -> str | None:
 
 
 def another_base(angles: np.ndarray) -> str | None:
-    """Say of which base these frequencies are; None if it is 10,000, or if there is no one base.
+    """Name the base of these frequencies; None if it is 10,000, or if they do not have a common base.
 
     Args:
-        angles: those of each pair of channels after one position, the first pair first.
+        angles: the angle of each pair of channels after one position, the first pair first.
     """
     half, pair = len(angles), np.arange(1, len(angles))
     bases = angles[1:] ** (-half / pair)
@@ -102,7 +108,7 @@ def right_base(trial: Trial) -> str | None:
 
 
 def right_angles(trial: Trial) -> str | None:
-    """The angle that each pair of channels stands for at position 1."""
+    """The angle of each pair of channels at position 1."""
     _, d_model = trial.case.args
     sine, cosine = trial.value[1, 0::2], trial.value[1, 1::2]
     for pair, angle in enumerate(np.arctan2(sine, cosine)):
@@ -126,6 +132,7 @@ EXERCISE = Exercise(
         Criterion("a ValueError for an odd number of channels", 1, odd),
     ),
     properties=(
+        Property("the table is wide enough", wide_enough),
         *FIRST,
         Property("position 0 holds zeros and ones", starts_at_zero),
         Property("a position's vector depends on the position alone", depends_on_the_position_alone),

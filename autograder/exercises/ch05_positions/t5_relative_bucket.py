@@ -181,7 +181,7 @@ def far_ones_by_the_logarithm(trial: Trial) -> str | None:
         if exact + math.floor(steps) > per_side - 1:
             whole = f"min({whole}, {per_side - 1})"
         return (
-            f"distance {abs(r)} lies ln({abs(r)}/{exact}) / ln({max_distance}/{exact}) * {per_side - exact} "
+            f"distance {abs(r)} is ln({abs(r)}/{exact}) / ln({max_distance}/{exact}) * {per_side - exact} "
             f"= {steps:.2f} buckets beyond the exact ones: bucket {side}{whole} = {right:g}; yours is {got:g}"
         )
     return None
@@ -203,7 +203,7 @@ EXERCISE = Exercise(
         *FIRST,
         Property("bucket 0 is the own position", own_position),
         Property("buckets are in range", within_range),
-        Property("keys ahead and behind are told apart", sides),
+        Property("keys ahead and behind have different buckets", sides),
         Property("near distances have a bucket each", near_ones_exactly),
         Property("further is never lower", monotone),
         Property("far distances follow the logarithm", far_ones_by_the_logarithm),
@@ -285,6 +285,24 @@ def one_side_for_both(relative_position, bidirectional=True, num_buckets=32, max
     ratio = torch.log(n / exact) / math.log(max_distance / exact)
     far = exact + (ratio * (num_buckets - exact)).long()
     return torch.where(n < exact, n, far.clamp(max=num_buckets - 1))
+
+
+@EXERCISE.misconception(
+    "Your default of `bidirectional` is False. Write bidirectional=True in the first line of the function.",
+    gravity="slip",
+)
+def one_way_by_default(relative_position, bidirectional=False, num_buckets=32, max_distance=128):
+    side = 0
+    if bidirectional:
+        num_buckets = num_buckets // 2
+        side = (relative_position > 0) * num_buckets
+        n = relative_position.abs()
+    else:
+        n = (-relative_position).clamp(min=0)
+    exact = num_buckets // 2
+    ratio = torch.log(n / exact) / math.log(max_distance / exact)
+    far = exact + (ratio * (num_buckets - exact)).long()
+    return side + torch.where(n < exact, n, far.clamp(max=num_buckets - 1))
 
 
 @EXERCISE.misconception(

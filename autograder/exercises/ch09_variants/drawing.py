@@ -10,9 +10,9 @@ from autograder.exercises.draw import tensor
 
 CAUSAL = {"causal": True}
 ROUGH = 0.06
-"""What rounding to bfloat16 at every step may do to a mean: a log-sum-exp near 4 is known to 1/64."""
+"""Rounding to bfloat16 at every step may change a mean so much: a log-sum-exp near 4 is known to 1/64."""
 IN_FLOAT32 = 1e-3
-"""Enough for those who compute in float32 whatever comes in, as published code does, at numbers of 1,000."""
+"""Room for code that computes in float32 whatever comes in, as published code does, at numbers of 1,000."""
 
 
 def qkv(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:

@@ -94,8 +94,10 @@ def long(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def linear_in_time(trial: Trial) -> str | None:
-    """No tensor of T x T, half of which is room for the sums of every token or for chunks of 64; and twice
-    the tokens take about twice the operations, not four times."""
+    """No tensor has T x T numbers, and twice the tokens take about twice the operations, not four times.
+
+    Half of T x T leaves room for the sums of every token, and for chunks of 64.
+    """
     if unseen := too_little(trial):
         return unseen
     T, cost = trial.case.args[0].shape[2], trial.outcome.cost
@@ -145,7 +147,7 @@ EXERCISE = Exercise(
         Property("weights sum to 1", sum_to_one(2)),
         Property("nothing comes from the future", nothing_from_the_future(2, _is_causal)),
         Property("every token that may be seen has a share", something_from(2, linear.linear_attention)),
-        Property("weights stand as phi(q) . phi(k)", as_features_meet),
+        Property("weights are in proportion to phi(q) . phi(k)", as_features_meet),
         *LAST,
     ),
 )
@@ -184,6 +186,19 @@ def divided_by_the_count(q, k, v, causal=True):
 def future_included(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
     return q @ (k.mT @ v) / (q @ k.sum(dim=2)[..., None])
+
+
+@EXERCISE.misconception(
+    "Your default of `causal` is False. Write causal=True in the first line of the function.",
+    gravity="slip",
+)
+def not_causal_by_default(q, k, v, causal=False):
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    if not causal:
+        return q @ (k.mT @ v) / (q @ k.sum(dim=2)[..., None])
+    S = (k[..., :, None] * v[..., None, :]).cumsum(dim=2)
+    z = k.cumsum(dim=2)
+    return (q[..., None, :] @ S).squeeze(-2) / (q * z).sum(dim=-1, keepdim=True)
 
 
 @EXERCISE.misconception(
@@ -321,7 +336,7 @@ def all_pairs(q, k, v, causal=True):
     "Your numbers are right, but each token sums up all tokens before it once more, and the cost grows "
     "with T^2. Carry the sums along: the next token adds one outer product and one key to them."
 )
-def summed_anew(q, k, v, causal=True):
+def summed_once_more(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
     if not causal:
         return q @ (k.mT @ v) / (q @ k.sum(dim=2)[..., None])

@@ -85,7 +85,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """One case of each kind, for what is asked beside the numbers."""
+    """One case of each kind, for criteria beside the numbers."""
     yield Case("shards of 2 and 1 tokens", drawn(rng, [2, 1]))
     yield Case("shards of 1, 3 and 2 tokens, causal", drawn(rng, [1, 3, 2], dtype=torch.float64), CAUSAL)
 
@@ -132,12 +132,12 @@ def shards_of_the_queries(trial: Trial) -> str | None:
     for r, output in enumerate(trial.value):
         for other in range(len(lengths)):
             if other != r and near(numbers(output), numbers(trial.expected[other])):
-                return f"output {r} is that of rank {other}; out_shards[{r}] belongs to q_shards[{r}]"
+                return f"output {r} belongs to rank {other}; let out_shards[{r}] belong to q_shards[{r}]"
     return None
 
 
 def any_cut(trial: Trial) -> str | None:
-    """Where the sequence is cut does not matter."""
+    """The places of the cuts do not matter."""
     whole = [[torch.cat(part, dim=2)] for part in trial.case.args]
     alone = trial.call(Case("one shard", tuple(whole), trial.case.kwargs)).value
     if not near(joined(alone), joined(trial.expected)):
@@ -170,7 +170,7 @@ EXERCISE = Exercise(
         Property("weights sum to 1", sum_to_one(2)),
         Property("nothing comes from the future", nothing_from_the_future(2)),
         Property("every token that may be seen has a share", something_from(2, ring_attention)),
-        Property("weights stand as the exponentials of scaled scores", softmax_of_scores),
+        Property("weights are in proportion to the exponentials of scaled scores", softmax_of_scores),
         *LAST,
         Property("the cut into shards does not show", any_cut),
     ),
@@ -325,6 +325,27 @@ def causal_ignored(q_shards, k_shards, v_shards, causal=False):
         for step in range(len(q_shards)):
             s = r - step
             scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
+            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
+            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
+            lse = both
+        outputs.append(out)
+    return outputs
+
+
+@EXERCISE.misconception(
+    "Your default of `causal` is True. Write causal=False in the first line of the function.",
+    gravity="slip",
+)
+def causal_by_default(q_shards, k_shards, v_shards, causal=True):
+    lengths = [q.shape[2] for q in q_shards]
+    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
+    outputs = []
+    for r, q in enumerate(q_shards):
+        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
+        for s in range(len(q_shards)):
+            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
+            if causal:
+                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
             both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
             out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
             lse = both

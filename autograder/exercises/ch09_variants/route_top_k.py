@@ -34,6 +34,7 @@ def some_experts(rng: np.random.Generator) -> Iterator[Case]:
     N, E, k = sizes(rng, (5, 9), (6, 10), (3, 5))
     yield Case(f"{k} of {E} experts, {N} tokens", (tensor(rng, N, E), k))
     yield Case("a single token", (tensor(rng, 1, 5), 3))
+    yield Case("9 of 12 experts", (tensor(rng, 2, 12), 9))
     yield Case("2 of 60 experts", (tensor(rng, 4, 60), 2))
     yield Case("logits that are not contiguous", (strided(tensor(rng, 7, 5)), 3))
     yield Case("negative logits", (-3 - tensor(rng, 5, 6).abs(), 2))
@@ -131,7 +132,7 @@ def is_whole(x: torch.Tensor) -> bool:
 
 
 def no_ties(case: Case) -> bool:
-    """Which of several tied experts is chosen is not asked."""
+    """No two logits of a token are alike, since any of several tied experts is a right choice."""
     logits = numbers(case.args[0])
     return all(len(set(row.tolist())) == len(row) for row in logits)
 

@@ -27,6 +27,7 @@ def inside(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("7 tokens, a window of 6", (7, 6))
     T = int(rng.integers(40, 60))
     yield Case(f"{T} tokens, a window of 5", (T, 5))
+    yield Case("300 tokens, a window of 280", (300, 280))
 
 
 def extremes(rng: np.random.Generator) -> Iterator[Case]:

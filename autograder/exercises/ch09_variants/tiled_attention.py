@@ -106,7 +106,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """One case of each kind, for what is asked beside the numbers."""
+    """One case of each kind, for criteria beside the numbers."""
     yield Case("5 tokens in blocks of 3", (*qkv(rng, 1, 2, 5, 4), 3))
     yield Case("7 tokens in blocks of 3, causal", (*qkv(rng, 1, 2, 7, 4, dtype=torch.float64), 3), CAUSAL)
 
@@ -200,7 +200,7 @@ EXERCISE = Exercise(
         Property("weights sum to 1", sum_to_one(2)),
         Property("nothing comes from the future", nothing_from_the_future(2)),
         Property("every token that may be seen has a share", something_from(2, tiled_attention)),
-        Property("weights stand as the exponentials of scaled scores", softmax_of_scores),
+        Property("weights are in proportion to the exponentials of scaled scores", softmax_of_scores),
         *LAST,
         Property("the size of a block does not show", any_block_size),
         Property("one block or the step to the next", each_block_alone),
@@ -498,6 +498,27 @@ def causal_ignored(q, k, v, block_size, causal=False):
         old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
         total = total * old + p.sum(-1, keepdim=True)
         out = out * old + p @ v_block
+        peak = new_peak
+    return out / total
+
+
+@EXERCISE.misconception(
+    "Your default of `causal` is True. Write causal=False in the first line of the function.",
+    gravity="slip",
+)
+def causal_by_default(q, k, v, block_size, causal=True):
+    position = torch.arange(q.shape[2], device=q.device)
+    peak = torch.full_like(q[..., :1], -torch.inf)
+    total, out = torch.zeros_like(peak), torch.zeros_like(q)
+    for j in range(0, q.shape[2], block_size):
+        block = slice(j, j + block_size)
+        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
+        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
+        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
+        total = total * old + p.sum(-1, keepdim=True)
+        out = out * old + p @ v[:, :, block]
         peak = new_peak
     return out / total
 

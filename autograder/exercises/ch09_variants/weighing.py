@@ -18,8 +18,8 @@ from autograder.exercise import Outcome, Test, Trial
 from autograder.exercises.laws import index, not_softmax
 
 Array = np.ndarray
-LONG = 25
-"""Tokens from which on weights are not read one by one."""
+LONG = 50
+"""Sequences of more tokens are too long to read their weights one by one."""
 
 
 def weights_of(trial: Trial, place: int) -> Array:
@@ -60,12 +60,12 @@ def joined(value: Any) -> Array:
 
 
 def causal(trial: Trial) -> bool:
-    """Whether the call asked for causality."""
+    """Whether the call is causal."""
     return bool(trial.case.kwargs.get("causal", False))
 
 
 def slack(trial: Trial) -> float:
-    """How far a weight may stray before a law speaks of it: more where the inputs are in half precision."""
+    """How far a weight may stray before a law names it: more where the inputs are in half precision."""
     narrow = any(is_floating(a) and a.element_size() == 2 for a in arrays(trial.case.args))
     return 0.05 if narrow else 1e-3
 
@@ -125,7 +125,7 @@ def something_from(place: int, reference: Callable[..., Any]) -> Test:
 
 
 def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> str | None:
-    """Two weights of one token that stand to each other otherwise than they should; None if there are none.
+    """Name two weights of one token that have a wrong ratio; None if there are none.
 
     Args:
         found: weights that a call gave, (..., T, T).
@@ -143,14 +143,14 @@ def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> st
         if ratio.max() > (1 + slack) * ratio.min():
             a, b = sorted((int(ratio.argmin()), int(ratio.argmax())))
             return (
-                f"the weights of token {i} for tokens {seen[a]} and {seen[b]} stand as "
-                f"{row[a] / row[b]:.4g} to 1; {says} makes it {wanted[a] / wanted[b]:.4g} to 1"
+                f"the weights of token {i} for tokens {seen[a]} and {seen[b]} have the ratio "
+                f"{row[a] / row[b]:.4g}; by {says} it is {wanted[a] / wanted[b]:.4g}"
             )
     return None
 
 
 def softmax_of_scores(trial: Trial) -> str | None:
-    """The weights stand to each other as the exponentials of q . k / sqrt(d)."""
+    """The weights are in proportion to the exponentials of q . k / sqrt(d)."""
     q, k = (joined(shards) for shards in trial.case.args[:2])
     found = weights_of(trial, place=2)
     allowed = np.tril(np.ones(found.shape[-2:], bool)) if causal(trial) else None

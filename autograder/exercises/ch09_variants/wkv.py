@@ -132,7 +132,7 @@ EXERCISE = Exercise(
         Property("the first token gets its own value", the_first_is_its_own_value),
         Property("weights sum to 1", sum_to_one(3)),
         Property("nothing comes from the future", nothing_from_the_future(3, lambda trial: True)),
-        Property("weights stand as the formula says", as_the_formula_says),
+        Property("weights are in proportion to the formula's", as_the_formula_says),
         *LAST,
     ),
 )
