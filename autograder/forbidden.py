@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
+from autograder.cage.names import Forbidden
+
 LONGEST = 50
 """Parts of a dotted name that are looked at; ``torch.nn.functional.softmax`` has four."""
 MOST_TO_READ = 50_000
@@ -24,8 +26,7 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
     Args:
         sources: the submission's code, cell by cell; one that does not parse hides no other.
         function: the name of the exercise's function.
-        forbidden: dotted names; ``scipy.special.softmax`` forbids any ``softmax`` of the package ``scipy``, a
-            bare ``tfcore`` the whole package, ``torch.distributions.*`` all that begins so.
+        forbidden: what is forbidden, as in `autograder.cage.names.Forbidden`.
     """
     definitions, imports = _read(sources)
     for name, own, dotted_names in _reached(definitions, function):
@@ -240,12 +241,5 @@ def _is_getattr(call: ast.Call) -> bool:
 
 
 def _hit(dotted: str, forbidden: tuple[str, ...]) -> str | None:
-    package, last = dotted.split(".")[0], dotted.split(".")[-1]
-    for name in forbidden:
-        if name.endswith(".*") and dotted.startswith(name[:-1]):
-            return dotted
-        if package == name or (
-            package == name.split(".")[0] and last == name.split(".")[-1] and "." in dotted
-        ):
-            return dotted
-    return None
+    module, _, last = dotted.rpartition(".")
+    return dotted if Forbidden(forbidden).have(module or dotted, last if module else "") else None

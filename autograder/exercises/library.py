@@ -1,44 +1,49 @@
-"""The library functions that are an exercise themselves, in families: who forbids one forbids all its kin."""
+"""The library functions that are an exercise themselves, in families: forbidding one forbids all.
+
+A name with stars is every function of the package whose name contains the word, such as
+``torch._native_batch_norm_legit`` and ``torch.ops.aten.batch_norm_elemt``.
+"""
 
 from __future__ import annotations
 
-ATTENTION = (
-    "torch.nn.functional.scaled_dot_product_attention",
-    "torch.scaled_dot_product_attention_math",
-    "torch.scaled_dot_product_flash_attention",
-    "torch.scaled_dot_product_flash_attention_for_cpu",
-    "torch.scaled_dot_product_efficient_attention",
-    "torch.native_multi_head_attention",
-    "torch.nn.functional.multi_head_attention_forward",
-    "torch.nn.MultiheadAttention",
-)
+ATTENTION = ("torch.*attention*", "torch.nn.MultiheadAttention")
 
 SOFTMAX = (
     "scipy.special.softmax",
     "scipy.special.log_softmax",
-    "torch.softmax",
-    "torch.safe_softmax",
-    "torch.log_softmax",
+    "torch.*softmax*",
     "torch.nn.functional.softmin",
-    "torch.nn.functional.cross_entropy",
+    "torch.*cross_entropy*",
     "torch.distributions.*",
     *ATTENTION,
 )
 """Also what takes a softmax on its way, so that the identity for values brings it to light.
 
-The logarithm of a sum of exponentials is none: who subtracts it has written softmax in a published form, and
-who differentiates it knows what softmax is.
+The logarithm of a sum of exponentials is none: subtracting it is a published form of softmax, and whoever
+differentiates it knows what softmax is.
 """
 
 NORMS = (
-    *(f"torch.nn.functional.{kind}_norm" for kind in ("batch", "group", "instance", "layer", "rms")),
-    *("torch.native_batch_norm", "torch.native_group_norm", "torch.native_layer_norm"),
-    "torch.fused_rms_norm",
-    "torch.nn.functional.local_response_norm",
+    *(f"torch.*{kind}_norm*" for kind in ("batch", "group", "instance", "layer", "rms", "weight")),
+    *("torch._refs._normalize", "torch.nn.functional.local_response_norm", "torch.*renorm*"),
 )
 """Each makes the others: a vector beside its negative has the mean 0."""
 
-RECURRENT = tuple(
-    f"torch.{name}{cell}" for name in ("gru", "lstm", "rnn_relu", "rnn_tanh") for cell in ("", "_cell")
+LAYERS = (
+    "torch.*multi_head_attention*",
+    "torch.*transformer_encoder_layer*",
+    "torch.nn.MultiheadAttention",
+    *(f"torch.nn.Transformer{part}" for part in ("", "Encoder", "EncoderLayer", "Decoder", "DecoderLayer")),
 )
+"""Attention with several heads, and layers that contain it. One head of it is not among them."""
+
+RECURRENT = ("torch.*rnn*", "torch.*gru*", "torch.*lstm*")
 """With gates that are wide open, all are a plain recurrent network."""
+
+DERIVATIVES = (
+    *(f"torch.autograd.{name}" for name in ("grad", "backward", "forward_ad.make_dual")),
+    *(f"torch.func.{name}" for name in ("grad_and_value", "jacrev", "jacfwd", "jvp", "vjp", "linearize")),
+    *(f"torch.autograd.functional.{name}" for name in ("jacobian", "hessian", "hvp", "vhp")),
+    *("torch.*run_backward*", "torch.*backward_data"),
+)
+"""What differentiates a function, where the derivative is the exercise."""

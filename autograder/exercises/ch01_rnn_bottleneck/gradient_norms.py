@@ -10,6 +10,7 @@ import numpy as np
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, near
+from autograder.exercises.library import DERIVATIVES
 from tfcore import bottleneck
 
 Array = np.ndarray
@@ -198,13 +199,7 @@ EXERCISE = Exercise(
         *LAST,
         Property("the norm is the largest singular value", largest_singular_value),
     ),
-    forbidden=(
-        "torch.autograd.functional.jacobian",
-        "torch.autograd.grad",
-        "torch.autograd.backward",
-        "torch.func.jacrev",
-        "torch.func.jacfwd",
-    ),
+    forbidden=DERIVATIVES,
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, index, near, of_weights
+from autograder.exercises.library import DERIVATIVES
 from tfcore import scaling
 
 Array = np.ndarray
@@ -149,13 +150,7 @@ EXERCISE = Exercise(
         Property("J is the slope", agrees_with_differences),
     ),
     domain=of_weights,
-    forbidden=(
-        "torch.autograd.functional.jacobian",
-        "torch.autograd.grad",
-        "torch.autograd.backward",
-        "torch.func.jacrev",
-        "torch.func.jacfwd",
-    ),
+    forbidden=DERIVATIVES,
 )
 
 

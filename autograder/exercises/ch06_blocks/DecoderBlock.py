@@ -23,6 +23,7 @@ from autograder.exercises.ch06_blocks.given import MultiHeadAttention
 from autograder.exercises.ch06_blocks.tokens import tokens
 from autograder.exercises.draw import mask, sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
+from autograder.exercises.library import LAYERS
 
 
 def block(
@@ -112,12 +113,7 @@ EXERCISE = Exercise(
         *laws(reference.DecoderBlock),
         *LAST,
     ),
-    forbidden=(
-        "torch.nn.TransformerEncoderLayer",
-        "torch.nn.TransformerDecoderLayer",
-        "torch.nn.MultiheadAttention",
-        "torch.nn.functional.multi_head_attention_forward",
-    ),
+    forbidden=LAYERS,
     given=given,
     domain=fits,
 )
