@@ -38,7 +38,7 @@ FUNCTIONS = (
     *("zeros_like ones_like", "zeros empty", "triu tril", "sin cos", "sum mean", "log exp", "log2 log"),
     *("randn rand", "cumsum cumprod", "sqrt square", "var std", "append extend"),
 )
-"""What is easily taken for one another."""
+"""Functions that are easily taken for one another."""
 LEFT_OUT = {
     "cast": "to astype float double half long int bool type type_as asarray array tensor clone copy "
     "contiguous detach deepcopy",
@@ -46,12 +46,12 @@ LEFT_OUT = {
     "softmax sigmoid silu tanh relu gelu transpose swapaxes permute flip tril triu masked_fill nan_to_num "
     "sort max min mean sum unsqueeze squeeze expand sorted norm item",
 }
-"""Calls that are easily forgotten; what is left is the call's object or its first argument."""
+"""Calls that are easily forgotten. Without the call, its object or its first argument remains."""
 COMMUTE = ("max", "min", "maximum", "minimum", "hypot", "logaddexp", "swapaxes", "transpose", "isinstance")
-"""Calls whose last two arguments may be exchanged, or whose exchange is no slip of anybody's."""
+"""Calls whose last two arguments may be exchanged, or are never exchanged by mistake."""
 LIBRARIES = ("np", "torch", "F", "math", "nn")
 IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
-"""What draws, registers or asks: two such statements have an order, whatever their names."""
+"""Statements that draw, register or ask: two of them have an order, whatever their names."""
 OURS = ("tfcore", "autograder")
 WORD = re.compile(r"(?:self\.)?\w+")
 
@@ -173,7 +173,7 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
         children = value if isinstance(value, list) else [value]
         for i, child in enumerate(children):
             if not isinstance(child, ast.AST) or getattr(child, "arg", None) == "strict":
-                continue  # `strict` only guards against what a right answer never does
+                continue  # `strict` guards against errors that a right answer never makes
             for kind, new in _instead(child, names):
                 if kind != "sign" or not isinstance(tree, ast.UnaryOp):  # which has its own way to lose it
                     replaced = [*children[:i], new, *children[i + 1 :]]
@@ -182,7 +182,7 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
 
 
 def _is_stored(node: ast.AST) -> bool:
-    """Whether a variable, or an attribute of `self`, is assigned here."""
+    """Return whether the node assigns a variable or an attribute of `self`."""
     match node:
         case ast.Name(ctx=ast.Store()) | ast.Attribute(value=ast.Name("self"), ctx=ast.Store()):
             return True
@@ -209,7 +209,7 @@ def _off_by_one(value: ast.expr) -> Iterator[ast.expr]:
 
 
 def _in_node(node: ast.AST) -> Iterator[Edit]:
-    """The faults in a node's own fields: operators, names of functions, lists of statements and arguments."""
+    """Find faults in a node's own fields: operators, function names, lists of statements or arguments."""
     match node:
         case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.AugAssign(op=op):
             for other in _others(type(op).__name__, OPERATORS):
@@ -280,7 +280,7 @@ def _in_body(node: ast.AST, field: str, body: list[ast.stmt]) -> Iterator[Edit]:
 
 
 def _have_an_order(one: ast.stmt, other: ast.stmt) -> bool:
-    """Whether it may matter which of two statements is first. The last one of a function is."""
+    """Return whether the order of two neighbouring statements may matter."""
     if isinstance(other, ast.Return | ast.FunctionDef) or _is_guard(one) or _is_guard(other):
         return False
     if not isinstance(one, ast.Assign) or not isinstance(other, ast.Assign):
@@ -296,13 +296,13 @@ def _is_guard(statement: ast.stmt) -> bool:
 
 
 def _names(statement: ast.Assign) -> tuple[set[str], set[str]]:
-    """The names that a statement assigns or writes into, and all of its names."""
+    """Return the names that a statement assigns or writes into, and all of its names."""
     targets = " ".join(map(ast.unparse, statement.targets))
     return set(WORD.findall(targets)), set(WORD.findall(ast.unparse(statement)))
 
 
 def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.AST]]:
-    """What may be written in the place of a node: a part of it, or another of its kind."""
+    """Find nodes that may stand in for a node: a part of it, or another of its kind."""
     match node:
         case ast.BinOp(left=left, op=op, right=right):
             yield from (("term", left), ("term", right))

@@ -20,9 +20,8 @@ cast or a `keepdims` dropped, one name written for another. Each such *mutant* i
 A mutant that is accepted is still right, and a reviewed list says why; the run fails if one is not in the
 list. A mutant that is rejected has one of three explanations. It is *named* if the report names a mistake of
 the bank; the name is *true* if that mistake gives the mutant's own results in every case that the mutant
-fails. It has a *cause* if the report says which rule is broken, which error was raised, or that a shape, a
-dtype or an input is not what it should be. The rest are *bare*: the report shows only two numbers that
-differ.
+fails. It has a *cause* if the report says which rule is broken or which error was raised, or names a wrong
+shape, a wrong dtype or a changed input. The rest are *bare*: the report only shows two numbers that differ.
 
 | assignment | mutants | rejected | accepted | not in the list | named | truly named | with a cause | bare |
 |:--|--:|--:|--:|--:|--:|--:|--:|--:|

@@ -39,7 +39,7 @@ BARE = re.compile(
     r"(?:(?:`\w+` \()?result \d+ of \d+\)?: |at step \d+: |in `.*`: |the gradient with respect to `.*`: )*"
     rf"expected {NUMBER}(?: at \[[\d, ]*\])?, got {NUMBER}"
 )
-"""A fault that says no more than that one number is not another."""
+"""A fault that only compares two numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Tried:
 
     Args:
         mutant: the answer that was graded.
-        report: what its author reads.
+        report: the report that its author reads.
         named: the mistakes that the report names.
-        unlike: of those that do not give the mutant's results, the first case in which they differ.
+        unlike: named mistakes that do not give the mutant's results, each with the first such case.
         grader_failed: the error, where the grader itself failed on the mutant.
     """
 
@@ -66,12 +66,12 @@ class Tried:
 
     @property
     def not_listed(self) -> bool:
-        """Whether it is accepted, and the reviewed list does not say why that is right."""
+        """Return whether it is accepted and the reviewed list gives no reason."""
         return self.accepted and self.mutant.key not in equivalent()
 
     @property
     def bare(self) -> bool:
-        """Whether the report has no name, and its sentence only says that one number is not another."""
+        """Return whether the report names nothing and its first sentence only compares two numbers."""
         if self.accepted or self.named or self.report.status != "examined":
             return False
         first = self.report.failures[0]
@@ -83,7 +83,7 @@ class Tried:
 
     @property
     def to_look_at(self) -> str:
-        """Why a person should look at the mutant; empty where all is well."""
+        """Say why a person should look at the mutant; empty where all is well."""
         reasons = {
             "the grader failed": self.grader_failed,
             "accepted": self.not_listed,
@@ -93,7 +93,7 @@ class Tried:
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def as_dict(self) -> dict[str, Any]:
-        """The mutant as JSON data."""
+        """Return the mutant as JSON data."""
         return asdict(self.mutant) | {
             "to_look_at": self.to_look_at,
             "named": self.named,
@@ -121,7 +121,7 @@ def figures(tried: list[Tried]) -> dict[str, int]:
 
 
 def by_assignment(tried: list[Tried]) -> dict[str, dict[str, int]]:
-    """Return the figures of each assignment and, under "all", those of all together."""
+    """Return the figures of each assignment and, under "all", their sums."""
     parts: dict[str, list[Tried]] = {}
     for one in tried:
         parts.setdefault(one.mutant.exercise.split("/")[0], []).append(one)

@@ -1,4 +1,4 @@
-"""Whether a mistake that a report names is what was made, asked of the outcomes alone."""
+"""Check a diagnosis by outcomes alone: does the named mistake do the same as the answer?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unlike_in(examination: Examination, candidate: Candidate, name: str) -> str 
 
 
 def _alike(exercise: Exercise, criterion: Criterion, trial: Trial, other: Outcome) -> bool:
-    """Whether two outcomes of a case are the same, as far as the criterion observes them."""
+    """Return whether two outcomes of a case are the same, as far as the criterion observes them."""
     one, case = trial.outcome, trial.case
     if one.error or other.error:
         where_one_is_due = isinstance(trial.expected, checking._Raised)
@@ -55,13 +55,13 @@ def _the_same(exercise: Exercise, case: Case, one: Outcome, other: Outcome) -> b
 
 
 def _is_no_gradient(one: Any, other: Any) -> bool:
-    """Whether one value is None and the other a gradient of zeros, which is the same."""
+    """Return whether one value is None and the other a gradient of zeros, which mean the same."""
     given = [value for value in (one, other) if value is not None]
     return len(given) == 1 and tensors.is_array(given[0]) and not tensors.numbers(given[0]).any()
 
 
 def near(one: Any, other: Any, tolerance: float) -> bool:
-    """Whether two values have the same form, and numbers that differ by no more than the tolerance.
+    """Return whether two values have the same form, and numbers that differ by no more than the tolerance.
 
     Args:
         one: what was returned: an array, a number, or a list, tuple or dict of such.

@@ -1,4 +1,4 @@
-"""`autograder verify --mutants`: what the mutants are, and that what is said of them is true."""
+"""`autograder verify --mutants`: the faults that it makes, and the truth of its figures."""
 
 import ast
 import json
