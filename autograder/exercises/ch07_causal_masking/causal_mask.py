@@ -93,8 +93,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You leave the diagonal out, so a token does not see itself, and the first one sees nothing at all. Keep "
-    "j = i: the answer lies one step later, in the next token."
+    "No query sees its own key, and the first query sees nothing at all. Keep the diagonal, j = i: what a "
+    "token should predict is the next one."
 )
 def diagonal_excluded(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -102,8 +102,9 @@ def diagonal_excluded(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "Your triangle is the upper one: each token sees the future and not the past. Keep the lower one, "
-    "`tril`, where the key comes no later than the query."
+    "Each query sees the later keys and not the earlier ones: the triangle is the upper one. Keep the lower "
+    "one, `tril`, where the key comes no later than the query.",
+    gravity="useless",
 )
 def upper_triangle(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -111,7 +112,8 @@ def upper_triangle(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "You say True where a key is hidden. Here True means *may attend*: turn the mask round with `~`."
+    "The mask says True where a key is hidden. True means *may attend*: invert the mask with `~`.",
+    gravity="useless",
 )
 def true_means_hidden(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -119,7 +121,7 @@ def true_means_hidden(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "With more keys than queries your triangle starts in the top left corner, as if the queries were the "
+    "With more keys than queries the triangle starts in the top left corner, as if the queries were the "
     "first tokens. They are the last: move the diagonal by k_len - q_len."
 )
 def top_left(q_len, k_len=None):
@@ -128,8 +130,9 @@ def top_left(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "The diagonal moves the wrong way: query i stands at place i + (k_len - q_len), so it is k_len - q_len "
-    "that is added, not q_len - k_len."
+    "With more keys than queries the diagonal moves the wrong way. Query i is at place i + (k_len - q_len): "
+    "add k_len - q_len, not q_len - k_len.",
+    gravity="slip",
 )
 def moved_the_wrong_way(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -137,8 +140,9 @@ def moved_the_wrong_way(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "Your mask holds numbers, 1.0 and 0.0. A mask that is indexed with or inverted must be boolean: give "
-    "`dtype=torch.bool`, or end with `.bool()`."
+    "The mask holds numbers, 1.0 and 0.0. Make it boolean, so that it can be inverted and indexed with: give "
+    "`dtype=torch.bool`, or end with `.bool()`.",
+    gravity="slip",
 )
 def numbers_for_booleans(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -146,8 +150,9 @@ def numbers_for_booleans(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "You return what is added to the scores, 0 and -inf. Asked for is the decision itself, a boolean mask "
-    "with True = may attend: end with `== 0`."
+    "The mask holds what is added to the scores, 0 and -inf. Return the decision itself, a boolean mask with "
+    "True = may attend: end with `== 0`.",
+    gravity="slip",
 )
 def added_to_scores(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -155,15 +160,16 @@ def added_to_scores(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "You ignore `k_len`. The mask has a column for every key, those in the cache among them: (q_len, k_len)."
+    "The mask has no columns for the keys before the queries: `k_len` changes nothing. Give it a column for "
+    "every key, those in a cache among them: (q_len, k_len)."
 )
 def k_len_ignored(q_len, k_len=None):
     return torch.ones(q_len, q_len, dtype=torch.bool).tril()
 
 
 @EXERCISE.misconception(
-    "Rows and columns are exchanged: your mask is (k_len, q_len). Queries are the rows, keys the columns, as "
-    "in the table of scores."
+    "Rows and columns are exchanged: the mask is (k_len, q_len). Make queries the rows and keys the columns, "
+    "as in the table of scores."
 )
 def keys_in_rows(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -171,8 +177,9 @@ def keys_in_rows(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "Your mask is open one key too far: each token sees the next one, which is the answer. Off by one here "
-    "means a leak: key j is open if j <= i + (k_len - q_len)."
+    "The mask is open one key too far: each token sees the next one, which it should predict. Open key j if "
+    "j <= i + (k_len - q_len), and no later one.",
+    gravity="useless",
 )
 def sees_the_next(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -180,8 +187,7 @@ def sees_the_next(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "You open each query's own key alone. Attention may look at everything before it as well: j <= i, not "
-    "j == i."
+    "Each query sees its own key alone. Open the earlier keys as well: j <= i, not j == i."
 )
 def itself_only(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -189,7 +195,8 @@ def itself_only(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "You return a list of lists, which neither broadcasts nor inverts. Make it a tensor: torch.tensor(rows)."
+    "You return a list of lists, which neither broadcasts nor inverts. Make it a tensor: torch.tensor(rows).",
+    gravity="slip",
 )
 def list_of_rows(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len

@@ -106,24 +106,25 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You open a key if *one* of the masks allows it. Each of them forbids something, and both must be "
-    "obeyed: `&`, not `|`."
+    "A key is open if *one* of the masks allows it. Open it only if both do: `&`, not `|`.",
+    gravity="useless",
 )
 def or_for_and(causal, padding):
     return causal | padding[:, None, None, :]
 
 
 @EXERCISE.misconception(
-    "You lay the padding over the queries (rows). It says which *keys* are real: padding[:, None, None, :] "
-    "puts it on the last axis."
+    "The padding closes queries, the rows. It says which *keys* are real: padding[:, None, None, :] puts it "
+    "on the last axis."
 )
 def padding_on_queries(causal, padding):
     return causal & padding[:, None, :, None]
 
 
 @EXERCISE.misconception(
-    "You close the rows of padded queries too. What a padded query sees hurts nobody, since its output is "
-    "not used; an empty row would only make a NaN more likely. Mask keys alone."
+    "The rows of padded queries are closed too. Mask keys alone: the output of a padded query is not used, "
+    "and an empty row makes a NaN more likely.",
+    gravity="slip",
 )
 def queries_and_keys(causal, padding):
     rows = padding[:, None, -causal.shape[0] :, None]
@@ -131,37 +132,43 @@ def queries_and_keys(causal, padding):
 
 
 @EXERCISE.misconception(
-    "Your mask has no axis for the heads. (B, T_q, T_k) against scores (B, h, T_q, T_k) would pair sequences "
-    "with heads: make it (B, 1, T_q, T_k)."
+    "The mask has no axis for the heads. (B, T_q, T_k) against scores (B, h, T_q, T_k) pairs sequences with "
+    "heads: make it (B, 1, T_q, T_k).",
+    gravity="slip",
 )
 def no_axis_for_heads(causal, padding):
     return causal & padding[:, None, :]
 
 
 @EXERCISE.misconception(
-    "You invert the padding. True already means a real token, one that may be attended to: leave out the `~`."
+    "Padding is open and real tokens are closed. True already means a real token, one that may be attended "
+    "to: use `padding` without `~`.",
+    gravity="useless",
 )
 def padding_inverted(causal, padding):
     return causal & ~padding[:, None, None, :]
 
 
 @EXERCISE.misconception(
-    "Your causal mask is inverted: here True means *may attend*, in both masks. Leave out the `~`."
+    "Later keys are open and earlier ones are closed. True means *may attend* in both masks: use `causal` "
+    "without `~`.",
+    gravity="useless",
 )
 def causal_inverted(causal, padding):
     return ~causal & padding[:, None, None, :]
 
 
 @EXERCISE.misconception(
-    "The axis of size 1 stands in the wrong place: batch first, then heads, (B, 1, T_q, T_k), as in the "
-    "scores. Use padding[:, None, None, :]."
+    "The axis of size 1 is in the wrong place. Put the batch first, then the heads, (B, 1, T_q, T_k), as in "
+    "the scores: padding[:, None, None, :].",
+    gravity="slip",
 )
 def heads_before_batch(causal, padding):
     return (causal & padding[:, None, :])[None]
 
 
 @EXERCISE.misconception(
-    "You use the first sequence's padding for the whole batch. Each sequence has its own length: keep the "
+    "The first sequence's padding closes keys in the whole batch. Each sequence has its own length: keep the "
     "batch axis, padding[:, None, None, :]."
 )
 def padding_of_the_first(causal, padding):
@@ -169,8 +176,8 @@ def padding_of_the_first(causal, padding):
 
 
 @EXERCISE.misconception(
-    "`causal[...] = False` writes into the caller's mask, and what one sequence closes stays closed for the "
-    "next. Make a new one: causal & padding[:, None, None, :]."
+    "The caller's causal mask is changed, and what one sequence closes stays closed for the next. Make a new "
+    "mask: causal & padding[:, None, None, :]."
 )
 def written_into_causal(causal, padding):
     combined = []
@@ -181,8 +188,8 @@ def written_into_causal(causal, padding):
 
 
 @EXERCISE.misconception(
-    "You open the own key of a query that sees nothing. Then padding leaks into its output: leave the row "
-    "empty, attention turns it into zeros."
+    "A query that may see nothing sees its own key, so padding leaks into its output. Leave its row empty: "
+    "attention turns it into zeros."
 )
 def empty_rows_opened(causal, padding):
     mask = causal & padding[:, None, None, :]
@@ -192,15 +199,17 @@ def empty_rows_opened(causal, padding):
 
 
 @EXERCISE.misconception(
-    "Your mask holds numbers. Keep it boolean: `&` combines two boolean masks and stays boolean."
+    "The mask holds numbers. Keep it boolean: `&` of two boolean masks stays boolean.",
+    gravity="slip",
 )
 def numbers_for_booleans(causal, padding):
     return causal.float() * padding.float()[:, None, None, :]
 
 
 @EXERCISE.misconception(
-    "You return what is added to the scores. Asked for is the decision itself, a boolean mask with True = "
-    "may attend."
+    "The mask holds what is added to the scores, 0 and -inf. Return the decision itself, a boolean mask with "
+    "True = may attend.",
+    gravity="slip",
 )
 def added_to_scores(causal, padding):
     mask = causal & padding[:, None, None, :]
@@ -208,7 +217,7 @@ def added_to_scores(causal, padding):
 
 
 @EXERCISE.misconception(
-    "You return the causal mask alone, once for each sequence. The padding has to close keys as well: `& "
+    "The causal mask comes back as it was, once for each sequence. Let the padding close keys as well: `& "
     "padding[:, None, None, :]`."
 )
 def padding_ignored(causal, padding):
@@ -216,8 +225,8 @@ def padding_ignored(causal, padding):
 
 
 @EXERCISE.misconception(
-    "You combine (T_q, T_k) with (B, T_k) as they lie, so the sequences of padding meet the queries of "
-    "causal. Give padding an axis for the heads and one for the queries: padding[:, None, None, :]."
+    "(T_q, T_k) and (B, T_k) are combined as they are, so the sequences of `padding` meet the queries of "
+    "`causal`. Give padding an axis for the heads and one for the queries: padding[:, None, None, :]."
 )
 def no_axes_put_in(causal, padding):
     return causal & padding

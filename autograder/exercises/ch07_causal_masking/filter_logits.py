@@ -308,8 +308,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You drop the token that crosses p. Those before it do not make up p yet: a token goes if the sum "
-    "*before* it has reached p, which is cumsum less its own probability."
+    "The token that crosses p is removed, and those before it do not make up p yet. Remove a token if the "
+    "sum *before* it has reached p: cumsum less its own probability.",
+    gravity="slip",
 )
 def crossing_token_dropped(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -325,7 +326,8 @@ def crossing_token_dropped(logits, top_k=None, top_p=None):
 
 @EXERCISE.misconception(
     "Where the likeliest token alone has more than p, nothing is left, and softmax of a row of -inf is NaN. "
-    "Compare the sum *before* each token with p: it is 0 for the first, which therefore stays."
+    "Compare the sum *before* each token with p: it is 0 for the first, so the first stays.",
+    gravity="slip",
 )
 def no_token_left(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -339,8 +341,9 @@ def no_token_left(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You keep one token too many: after the one that crosses p the next stays as well. A token goes if the "
-    "sum of those before it has reached p."
+    "One token too many stays: the one after the token that crosses p. Remove a token if the sum of those "
+    "before it has reached p.",
+    gravity="slip",
 )
 def one_too_many(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -354,8 +357,8 @@ def one_too_many(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You compare with the k-th largest value, so all logits equal to it stay, and there may be more than k. "
-    "Keep the k *places* that topk returns as indices."
+    "Of equal logits more than k stay, as when each is compared with the k-th largest value. Keep the k "
+    "*places* that topk returns as indices."
 )
 def ties_stay(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -369,8 +372,8 @@ def ties_stay(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "`logits[...] = -inf` writes into the caller's tensor. masked_fill, without an underscore at the end, "
-    "makes a new one."
+    "The caller's logits are changed by top_k. Make a new tensor: masked_fill, without an underscore at the "
+    "end, instead of `logits[...] = `."
 )
 def changed_in_place(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -384,8 +387,8 @@ def changed_in_place(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You add up the probabilities in the order of the vocabulary. Sort them first, likeliest first: top_p is "
-    "about the likeliest tokens that make up p."
+    "The probabilities are added up in the order of the vocabulary. Sort them first, likeliest first: top_p "
+    "keeps the likeliest tokens that make up p."
 )
 def not_sorted(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -398,8 +401,9 @@ def not_sorted(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You sort the least likely first, so it is the likeliest tokens that are cut off. Sort with "
-    "descending=True."
+    "With top_p the likeliest tokens are removed, since the least likely come first in the sum. Sort with "
+    "descending=True.",
+    gravity="useless",
 )
 def sorted_upwards(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -413,8 +417,8 @@ def sorted_upwards(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "Your decision is about the *sorted* tokens, and you apply it to the unsorted logits. Bring it back to "
-    "their places first: `scatter` with the order that sort returned."
+    "The decision about the *sorted* tokens is applied to the unsorted logits. Bring it back to their places "
+    "first: `scatter` with the order that sort returned."
 )
 def not_scattered_back(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -427,7 +431,7 @@ def not_scattered_back(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You return the sorted logits, so the columns are no longer the tokens. Put each back in its place: "
+    "The logits come back sorted, so that the columns are no longer the tokens. Put each back in its place: "
     "`scatter` with the order that sort returned."
 )
 def returned_sorted(logits, top_k=None, top_p=None):
@@ -441,8 +445,8 @@ def returned_sorted(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You apply top_p first. The order is top_k, then top_p among what is left: with the others out, the "
-    "shares of the k grow, and fewer of them make up p."
+    "top_p is applied before top_k. Apply top_k first, then top_p among what is left: with the others out, "
+    "the shares of the k grow, and fewer of them make up p."
 )
 def top_p_first(logits, top_k=None, top_p=None):
     if top_p is not None and top_p < 1:
@@ -456,7 +460,7 @@ def top_p_first(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "With `elif` top_p is not looked at where top_k is given. Both may be: write `if` twice."
+    "top_p has no effect where top_k is given, as with `elif`. Both may be given: write `if` twice."
 )
 def one_or_the_other(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -470,8 +474,9 @@ def one_or_the_other(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You set removed tokens to 0. A logit of 0 is not unlikely at all, it may be the largest: -inf is what "
-    "softmax turns into a probability of 0."
+    "Removed tokens hold 0. A logit of 0 is not unlikely, it may be the largest: write -inf, which softmax "
+    "turns into a probability of 0.",
+    gravity="useless",
 )
 def removed_to_zero(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -485,8 +490,9 @@ def removed_to_zero(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You return probabilities. Asked for are logits, those that stay unchanged and the others -inf: whoever "
-    "calls will take the softmax."
+    "You return probabilities. Return logits, those that stay unchanged and the others -inf: whoever calls "
+    "will take the softmax.",
+    gravity="slip",
 )
 def probabilities_for_logits(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -500,8 +506,7 @@ def probabilities_for_logits(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You compare each single probability with p. top_p is about the sum: add up the likeliest until they "
-    "make up p."
+    "Each single probability is compared with p. Add up the likeliest until their sum makes up p."
 )
 def each_compared_with_p(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -514,7 +519,7 @@ def each_compared_with_p(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You add up logits. Only probabilities have a sum of which p is a share: take the softmax first."
+    "Logits are added up. Only probabilities have a sum of which p is a share: take the softmax first."
 )
 def logits_added_up(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -528,8 +533,9 @@ def logits_added_up(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You keep k + 1 tokens: index k of the sorted values is the one *after* the k largest. The k-th is at "
-    "k - 1, or -1 of what topk returns."
+    "k + 1 tokens stay: index k of the sorted values is the one *after* the k largest. Take the k-th at k - "
+    "1, or the last that topk returns.",
+    gravity="slip",
 )
 def one_more_than_k(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -543,8 +549,7 @@ def one_more_than_k(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You look for the k largest of the whole batch. Each row keeps k of its own: topk along the last axis, "
-    "dim=-1."
+    "k tokens of the whole batch stay. Keep k of each row: topk along the last axis, dim=-1."
 )
 def k_of_the_whole_batch(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -558,8 +563,8 @@ def k_of_the_whole_batch(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You write dim=1, which is the vocabulary for a batch (B, V) only. The vocabulary is the last axis: "
-    "dim=-1 is right for any number of axes before it."
+    "Only logits of the shape (B, V) come out right, as with dim=1. The vocabulary is the last axis: write "
+    "dim=-1, which is right for any number of axes before it."
 )
 def second_axis(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -573,8 +578,9 @@ def second_axis(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "`sort` puts the smallest first, so the unlikeliest stay, for top_k and top_p alike: sort(dim=-1, "
-    "descending=True)."
+    "The unlikeliest tokens stay, for top_k and top_p alike, since the smallest come first. Sort with "
+    "descending=True.",
+    gravity="useless",
 )
 def sorted_ascending(logits, top_k=None, top_p=None):
     in_order, order = logits.sort(dim=-1)
@@ -588,8 +594,8 @@ def sorted_ascending(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "`masked_fill_`, with the underscore, and `logits[...] = ` write into the caller's logits. masked_fill "
-    "makes a new tensor."
+    "The caller's logits are changed. Make a new tensor: masked_fill, and not `masked_fill_` with the "
+    "underscore or `logits[...] = `."
 )
 def filled_in_place(logits, top_k=None, top_p=None):
     in_order, order = logits.sort(dim=-1, descending=True)

@@ -281,8 +281,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You change the last token alone. A leak can come from any token but the first: change each in turn, and "
-    "look at the outputs before it."
+    "Only leaks from the last token are found. Change each token in turn, all but the first, and look at the "
+    "outputs before it."
 )
 def last_token_only(model, tokens, vocab_size):
     before, j = model(tokens[None])[0], len(tokens) - 1
@@ -293,8 +293,8 @@ def last_token_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You look at the output of the last position, which may see every token. Leaks go to the outputs "
-    "*before* the token that you changed: compare all i < j."
+    "The output of the last place is compared, which may see every token. Leaks go to the outputs *before* "
+    "the token that was changed: compare all i < j."
 )
 def last_output_only(model, tokens, vocab_size):
     before, leaks, last = model(tokens[None])[0], set(), len(tokens) - 1
@@ -307,7 +307,7 @@ def last_output_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You compare the first logit alone. A leak may move any of them: compare the whole row, .abs().max()."
+    "A leak is missed if the first logit does not move. Compare all numbers of the row: .abs().max()."
 )
 def first_logit_only(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0, :, 0], set()
@@ -320,7 +320,8 @@ def first_logit_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You look one position back alone. A token may leak into every output before it: compare all i < j."
+    "Only leaks into the output one place before are found. A token may leak into every output before it: "
+    "compare all i < j."
 )
 def neighbours_only(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -333,8 +334,7 @@ def neighbours_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Your tolerance lets small leaks through. Training finds them and makes them large: a change of more "
-    "than 1e-4 counts."
+    "Small leaks are missed, and training makes them large. Count every change above 1e-4."
 )
 def tolerance_too_large(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -347,8 +347,8 @@ def tolerance_too_large(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Your tolerance grows with the logits, or is far below 1e-4: `allclose` without arguments allows 1e-5 of "
-    "each number and 1e-8 more. Give both, rtol=0 and atol=1e-4.",
+    "The tolerance grows with the logits, and is far below 1e-4 for small ones: so does `allclose` without "
+    "arguments, which allows 1e-5 of each number and 1e-8 more. Give both, rtol=0 and atol=1e-4.",
     gravity="slip",
 )
 def allclose_as_it_is(model, tokens, vocab_size):
@@ -363,7 +363,7 @@ def allclose_as_it_is(model, tokens, vocab_size):
 
 @EXERCISE.misconception(
     "Small leaks into large logits are missed: the tolerance grows with the logits, as that of `allclose` "
-    "does. A change above 1e-4 counts, however large the logit: give rtol=0 beside atol=1e-4.",
+    "does. Count a change above 1e-4, however large the logit: give rtol=0 beside atol=1e-4.",
     gravity="slip",
 )
 def relative_tolerance(model, tokens, vocab_size):
@@ -377,7 +377,7 @@ def relative_tolerance(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You take any difference for a leak. Two runs of one model may differ in the last digit, by the order in "
+    "Any difference is taken for a leak. Two runs of one model may differ in the last digit, by the order in "
     "which sums are made: count changes above 1e-4."
 )
 def rounding_counts(model, tokens, vocab_size):
@@ -391,8 +391,7 @@ def rounding_counts(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You report outputs *after* the changed token as well. They may depend on it, that is what the past is "
-    "for: only i < j is a leak."
+    "Outputs *after* the changed token are reported as well. They may depend on it: report only i < j."
 )
 def past_reported(model, tokens, vocab_size):
     before, leaks, T = model(tokens[None])[0], set(), len(tokens)
@@ -405,8 +404,9 @@ def past_reported(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You report (j, j) too. An output may depend on the token at its own position, which it has read: only "
-    "i < j is a leak."
+    "(j, j) is reported too. An output may depend on the token at its own place, which it has read: report "
+    "only i < j.",
+    gravity="slip",
 )
 def itself_reported(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -419,8 +419,9 @@ def itself_reported(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Your pairs stand the wrong way round. The output comes first, then the token that it must not see: "
-    "(i, j) with j > i."
+    "The pairs are the wrong way round. Put the output first, then the token that it must not see: (i, j) "
+    "with j > i.",
+    gravity="slip",
 )
 def pairs_turned_round(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -433,8 +434,8 @@ def pairs_turned_round(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "`tokens[j] = ...` changes the caller's tokens, and each change is still there when you make the next. "
-    "Change a copy: other = tokens.clone(), anew for each j."
+    "The caller's tokens are changed, and each change is still there when the next is made. Change a copy, "
+    "other = tokens.clone(), made again for each j."
 )
 def changes_pile_up(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -446,8 +447,8 @@ def changes_pile_up(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You make one copy for all j, so the changes pile up, and an output that moves may have moved for an "
-    "earlier one. Copy the tokens anew for each j."
+    "The changes pile up, as with one copy for all j, and an output that moves may have moved for an earlier "
+    "one. Copy the tokens again for each j."
 )
 def one_copy_for_all(model, tokens, vocab_size):
     before, leaks, other = model(tokens[None])[0], set(), tokens.clone()
@@ -459,8 +460,8 @@ def one_copy_for_all(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You put the same token everywhere. Where it stands already nothing is changed, and no leak can show: "
-    "take one that differs, such as (tokens[j] + 1) % vocab_size."
+    "The same token is put everywhere. Where it is already, nothing changes and no leak can show: take one "
+    "that differs, such as (tokens[j] + 1) % vocab_size."
 )
 def always_token_0(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -473,8 +474,9 @@ def always_token_0(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The token after the last one of the vocabulary does not exist. Begin again at 0: (tokens[j] + 1) % "
-    "vocab_size."
+    "The model is asked about a token after the last one of the vocabulary, which does not exist. Begin "
+    "again at 0: (tokens[j] + 1) % vocab_size.",
+    gravity="slip",
 )
 def beyond_the_vocabulary(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -487,7 +489,7 @@ def beyond_the_vocabulary(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You compare the token that the model would choose. Most leaks move the logits and not yet the largest "
+    "The token that the model would choose is compared. Most leaks move the logits and not yet the largest "
     "of them: compare all the numbers."
 )
 def choices_compared(model, tokens, vocab_size):
@@ -501,7 +503,7 @@ def choices_compared(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You compare the mean over the vocabulary, in which a change of one logit is lost, and changes of "
+    "A mean or sum over the vocabulary is compared, in which a change of one logit is lost and changes of "
     "opposite sign cancel. Compare every number: .abs().max()."
 )
 def means_compared(model, tokens, vocab_size):
@@ -515,7 +517,7 @@ def means_compared(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You compare probabilities. A leak that moves all logits alike does not show in them, and a small one "
+    "Probabilities are compared. A leak that moves all logits alike does not show in them, and a small one "
     "hardly: compare the outputs themselves."
 )
 def probabilities_compared(model, tokens, vocab_size):
@@ -529,7 +531,7 @@ def probabilities_compared(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You leave the loop at the first leak of a token. It may leak into several outputs: report them all."
+    "Only the first leak of each token is reported. It may leak into several outputs: report them all."
 )
 def first_leak_only(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -545,7 +547,7 @@ def first_leak_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You change all tokens after i together, and then blame each of them. Change one token at a time: only "
+    "All tokens after i are changed together, and each of them is blamed. Change one token at a time: only "
     "then you know which of them the output depends on."
 )
 def all_later_tokens_at_once(model, tokens, vocab_size):
@@ -559,8 +561,8 @@ def all_later_tokens_at_once(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "What you change stays changed: one copy serves all j, and the first token, which every output may see, "
-    "is another from the start. Copy the tokens anew for each j."
+    "What was changed stays changed, and the first token, which every output may see, is changed from the "
+    "start. Copy the tokens again for each j."
 )
 def one_copy_and_the_first_token_too(model, tokens, vocab_size):
     before, leaks, other = model(tokens[None])[0], set(), tokens.clone()
@@ -572,8 +574,8 @@ def one_copy_and_the_first_token_too(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You collect the pairs in a list. Asked for is a set: start with set() and .add((i, j)), or end with "
-    "set(leaks)."
+    "You return a list of pairs. Return a set: start with set() and .add((i, j)), or end with set(leaks).",
+    gravity="slip",
 )
 def list_of_pairs(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], []

@@ -358,8 +358,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You sample at temperature 0 as if it were 1. As the temperature falls to 0 the likeliest token takes "
-    "all: there, take the argmax."
+    "At temperature 0 a token is drawn, as if the temperature were 1. As the temperature falls to 0 the "
+    "likeliest token takes all: there, take the argmax."
 )
 def samples_at_0(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -371,8 +371,8 @@ def samples_at_0(model, prompt, max_new_tokens, temperature=0.0, generator=None,
 
 
 @EXERCISE.misconception(
-    "You divide by a temperature of 0, and softmax of inf and NaN is NaN. At 0 take the argmax, without "
-    "dividing."
+    "At temperature 0 the logits are divided by 0, and softmax of inf and NaN is NaN. Take the argmax there, "
+    "without dividing."
 )
 def divides_by_0(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -384,8 +384,8 @@ def divides_by_0(model, prompt, max_new_tokens, temperature=0.0, generator=None,
 
 
 @EXERCISE.misconception(
-    "You always take the likeliest token. Above temperature 0 the next token is drawn: "
-    "torch.multinomial(p, 1, generator=generator)."
+    "The likeliest token is taken at every temperature. Above 0, draw the next token: torch.multinomial(p, "
+    "1, generator=generator)."
 )
 def always_greedy(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -397,8 +397,9 @@ def always_greedy(model, prompt, max_new_tokens, temperature=0.0, generator=None
 
 
 @EXERCISE.misconception(
-    "You read the logits of the *first* position. They are about the second token; what comes after the text "
-    "stands at the last one: logits[:, -1]."
+    "The logits of the *first* place are read, which are about the second token. Read those of the last "
+    "place, about what comes after the text: logits[:, -1].",
+    gravity="useless",
 )
 def first_position(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -414,8 +415,9 @@ def first_position(model, prompt, max_new_tokens, temperature=0.0, generator=Non
 
 
 @EXERCISE.misconception(
-    "Your logits do not know what you have chosen: every step reads the prompt alone. Append the new token "
-    "and read the longer text."
+    "Every step reads the prompt alone, so the model does not know what was chosen. Append the new token and "
+    "read the longer text.",
+    gravity="useless",
 )
 def reads_the_prompt_alone(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -431,8 +433,9 @@ def reads_the_prompt_alone(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "You show the model its last token alone, so it has forgotten the text. Without a cache it must read the "
-    "whole text again at each step."
+    "The model reads its last token alone, so it has forgotten the text. Without a cache, let it read the "
+    "whole text again at each step.",
+    gravity="useless",
 )
 def reads_the_last_token_alone(
     model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None
@@ -450,8 +453,8 @@ def reads_the_last_token_alone(
 
 
 @EXERCISE.misconception(
-    "You do not use the generator that is passed, so nobody can repeat your text. Hand it on: "
-    "torch.multinomial(p, 1, generator=generator)."
+    "Two calls with the same generator give other tokens, so nobody can repeat a text. Pass the generator "
+    "on: torch.multinomial(p, 1, generator=generator)."
 )
 def global_randomness(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -466,8 +469,8 @@ def global_randomness(model, prompt, max_new_tokens, temperature=0.0, generator=
 
 
 @EXERCISE.misconception(
-    "A seed of your own makes every call draw the same, whatever generator it is given. The caller's "
-    "generator decides: draw with the one that is passed, as it comes."
+    "Every call draws the same, whatever generator it is given, as with a seed of its own. Draw with the "
+    "generator that is passed, as it comes."
 )
 def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens, generator = prompt, torch.Generator().manual_seed(0)
@@ -483,7 +486,7 @@ def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generat
 
 
 @EXERCISE.misconception(
-    "Where no generator is passed you take a seed of your own, and every text is the same. Hand None on: "
+    "Where no generator is passed, every text is the same, as with a seed of its own. Pass None on: "
     "torch.multinomial(p, 1, generator=None) draws from torch's own source."
 )
 def seeded_where_none_is_passed(
@@ -502,8 +505,8 @@ def seeded_where_none_is_passed(
 
 
 @EXERCISE.misconception(
-    "You multiply by the temperature, so that a hot model gets sure of itself. Divide the logits by it: "
-    "below 1 the likely tokens become likelier."
+    "The logits are multiplied by the temperature, so that a hot model gets sure of itself. Divide them by "
+    "it: below 1 the likely tokens become likelier."
 )
 def temperature_multiplied(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -519,8 +522,8 @@ def temperature_multiplied(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "Your temperature has no effect. Dividing the *probabilities* by it changes no proportion, and "
-    "multinomial normalises: divide the logits, before the softmax."
+    "The temperature has no effect, as when *probabilities* are divided by it: no proportion changes, and "
+    "multinomial normalises. Divide the logits, before the softmax."
 )
 def temperature_after_softmax(
     model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None
@@ -538,8 +541,7 @@ def temperature_after_softmax(
 
 
 @EXERCISE.misconception(
-    "You draw from the logits themselves, which can be negative and do not stand as the probabilities do. "
-    "Take the softmax first."
+    "multinomial gets logits, which can be negative and are no probabilities. Take the softmax first."
 )
 def draws_from_logits(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -554,7 +556,7 @@ def draws_from_logits(model, prompt, max_new_tokens, temperature=0.0, generator=
 
 
 @EXERCISE.misconception(
-    "Your softmax runs over the batch. The probabilities of all tokens of *one* sequence sum to 1: dim=-1."
+    "The softmax runs over the batch. The probabilities of all tokens of *one* sequence sum to 1: dim=-1."
 )
 def softmax_over_the_batch(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -570,8 +572,8 @@ def softmax_over_the_batch(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "You ignore `context_len`. A model with learned positions has no row for a longer text: let it read the "
-    "last ones alone, tokens[:, -context_len:]."
+    "The model reads more than `context_len` tokens. One with learned positions has no row for a longer "
+    "text: let it read the last ones alone, tokens[:, -context_len:]."
 )
 def context_not_cut(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -587,8 +589,8 @@ def context_not_cut(model, prompt, max_new_tokens, temperature=0.0, generator=No
 
 
 @EXERCISE.misconception(
-    "You keep the *first* context_len tokens, so the model never reads what it has just written. Keep the "
-    "last: tokens[:, -context_len:]."
+    "The model reads the *first* context_len tokens, so it never reads what it has just written. Let it read "
+    "the last: tokens[:, -context_len:]."
 )
 def first_tokens_kept(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -604,8 +606,8 @@ def first_tokens_kept(model, prompt, max_new_tokens, temperature=0.0, generator=
 
 
 @EXERCISE.misconception(
-    "You cut the text itself, and its beginning is lost from the result. Cut only what the model reads, and "
-    "append to the whole."
+    "The text itself is cut, and its beginning is missing from the result. Cut only what the model reads, "
+    "and append to the whole."
 )
 def text_cut(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -622,7 +624,8 @@ def text_cut(model, prompt, max_new_tokens, temperature=0.0, generator=None, con
 
 
 @EXERCISE.misconception(
-    "You return the new tokens alone. Asked for is the whole text, the prompt in front: (B, T + n)."
+    "You return the new tokens alone. Return the whole text, the prompt in front: (B, T + n).",
+    gravity="slip",
 )
 def new_tokens_alone(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -638,8 +641,9 @@ def new_tokens_alone(model, prompt, max_new_tokens, temperature=0.0, generator=N
 
 
 @EXERCISE.misconception(
-    "`max_new_tokens` counts the tokens that you add. You stop when the whole text is so long, prompt and "
-    "all: go round max_new_tokens times."
+    "You stop when the whole text, with the prompt, has max_new_tokens tokens. Append max_new_tokens tokens: "
+    "repeat the step so many times.",
+    gravity="slip",
 )
 def length_of_the_whole(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -655,8 +659,8 @@ def length_of_the_whole(model, prompt, max_new_tokens, temperature=0.0, generato
 
 
 @EXERCISE.misconception(
-    "You choose for the first sequence and give its token to all. Each sequence of the batch goes on by "
-    "itself: argmax and multinomial over (B, V)."
+    "The first sequence's token is appended to all. Let each sequence of the batch go on by itself: argmax "
+    "and multinomial over (B, V)."
 )
 def first_sequence_for_all(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -672,8 +676,8 @@ def first_sequence_for_all(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "tokens[:, -context_len:] is a view: moving it on in place overwrites the caller's prompt. Cut anew from "
-    "the whole text at each step."
+    "The caller's prompt is overwritten: tokens[:, -context_len:] is a view of it, and must not be written "
+    "into. Cut again from the whole text at each step."
 )
 def window_moved_in_place(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -695,8 +699,9 @@ def window_moved_in_place(model, prompt, max_new_tokens, temperature=0.0, genera
 
 
 @EXERCISE.misconception(
-    "argmax drops the axis it runs over: (B,) cannot be joined to (B, T). Keep it, argmax(dim=-1, "
-    "keepdim=True)."
+    "A choice of the shape (B,) cannot be joined to (B, T). argmax drops the axis it runs over: keep it, "
+    "argmax(dim=-1, keepdim=True).",
+    gravity="slip",
 )
 def keepdim_forgotten(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt

@@ -235,8 +235,8 @@ EXERCISE = Exercise(
     same=precise_enough,
     domain=tokens_in_the_vocabulary,
     criteria=(
-        Criterion("the mean loss of each token given those before", 1.5, ordinary),
-        Criterion("ignored tokens count neither above nor below the line", 0.75, ignored),
+        Criterion("the mean loss of each token given those before", 1.25, ordinary),
+        Criterion("ignored tokens count neither above nor below the line", 0.5, ignored),
         Criterion("0 where there is nothing to predict", 0.25, nothing),
         Criterion(
             "gradients flow through that 0 as well",
@@ -246,7 +246,7 @@ EXERCISE = Exercise(
             test=zeros_come_back,
         ),
         Criterion("as exact as the logits, be they as large as 10,000", 0.5, large),
-        Criterion("gradients reach the logits, and none is NaN", 0.25, differentiated(everything)),
+        Criterion("gradients reach the logits, and none is NaN", 0.75, differentiated(everything)),
         Criterion("works on any device", 0.25, elsewhere(soft), test=on_any_device),
         Criterion("logits and tokens are left as they were", 0.25, everything, observes="arguments"),
     ),
@@ -265,8 +265,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You compare the logits at t with the token at t, which the model has just read. They are about the "
-    "token at t + 1: drop the last logits and the first token."
+    "The logits at t are compared with the token at t, which the model has just read. Compare them with the "
+    "token at t + 1: drop the last logits and the first token.",
+    gravity="useless",
 )
 def no_shift(logits, tokens, ignore_index=-100):
     total = F.cross_entropy(
@@ -276,8 +277,9 @@ def no_shift(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You shift the wrong way: the logits at t + 1 are asked for the token at t, which lies behind. Pair "
-    "logits[:, :-1] with tokens[:, 1:]."
+    "The logits at t + 1 are compared with the token at t, which comes before them. Pair logits[:, :-1] with "
+    "tokens[:, 1:].",
+    gravity="useless",
 )
 def shifted_backwards(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, 1:].flatten(0, 1), tokens[:, :-1].flatten()
@@ -286,8 +288,8 @@ def shifted_backwards(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You roll the tokens, so the last position of each sequence has to predict its *first* token. Cut "
-    "instead of rolling: logits[:, :-1] and tokens[:, 1:]."
+    "The last place of each sequence has to predict its *first* token, as after a `roll`. Cut instead of "
+    "rolling: logits[:, :-1] and tokens[:, 1:]."
 )
 def rolled(logits, tokens, ignore_index=-100):
     targets = tokens.roll(-1, dims=1).flatten()
@@ -296,8 +298,8 @@ def rolled(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You divide by the number of all targets, the ignored ones too, so padding makes the loss look small. "
-    "Divide by how many targets are *not* ignored."
+    "The sum is divided by the number of all targets, the ignored ones too, so padding makes the loss look "
+    "small. Divide by how many targets are *not* ignored."
 )
 def mean_over_ignored_too(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:].flatten()
@@ -306,7 +308,7 @@ def mean_over_ignored_too(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "Where every target is ignored you divide 0 by 0, and one such batch turns all weights into NaN. Divide "
+    "Where every target is ignored, 0 is divided by 0, and one such batch turns all weights into NaN. Divide "
     "by at least 1: count.clamp(min=1)."
 )
 def zero_by_zero(logits, tokens, ignore_index=-100):
@@ -314,8 +316,8 @@ def zero_by_zero(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You always ignore -100. Use the `ignore_index` that was passed: other texts are padded with other "
-    "numbers."
+    "-100 is ignored, whatever `ignore_index` is. Ignore the number that was passed: other texts are padded "
+    "with other numbers."
 )
 def always_minus_100(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:].flatten()
@@ -324,8 +326,8 @@ def always_minus_100(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You use -100 as an index, or count padding as a target. Put a valid token in its place for the look-up "
-    "and leave these places out of the mean, or let F.cross_entropy do both."
+    "Ignored targets are looked up or counted like any other. Put a valid token in their place for the "
+    "look-up and leave them out of the mean, or let F.cross_entropy do both."
 )
 def nothing_ignored(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -336,8 +338,8 @@ def nothing_ignored(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You leave out places where the token that is *read* is ignored. What counts is the token that is "
-    "predicted: compare tokens[:, 1:] with ignore_index."
+    "Places are left out where the token that is *read* is ignored. Leave out those where the token that is "
+    "*predicted* is: compare tokens[:, 1:] with ignore_index."
 )
 def ignored_where_read(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -348,8 +350,8 @@ def ignored_where_read(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You average each sequence by itself, then the sequences. A token of a short sequence then weighs more "
-    "than one of a long sequence: add up over the batch, and divide once."
+    "Each sequence is averaged by itself, so a token of a short sequence weighs more than one of a long "
+    "sequence. Add up over the whole batch, and divide once."
 )
 def mean_of_means(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -360,8 +362,9 @@ def mean_of_means(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You return the sum. It grows with the length of the text: divide by the number of targets that are not "
-    "ignored."
+    "You return the sum, which grows with the length of the text. Divide by the number of targets that are "
+    "not ignored.",
+    gravity="slip",
 )
 def sum_for_mean(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
@@ -369,8 +372,9 @@ def sum_for_mean(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You divide by the batch size alone, so that the loss grows with the length of the text. Divide by the "
-    "number of targets."
+    "The sum is divided by the batch size alone, so that the loss grows with the length of the text. Divide "
+    "by the number of targets that are not ignored.",
+    gravity="slip",
 )
 def mean_over_the_batch(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
@@ -378,8 +382,8 @@ def mean_over_the_batch(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "The minus is missing: ln p is negative, and minimising it would make the right token ever less likely. "
-    "The loss is -ln p."
+    "The loss is negative, as ln p is, and minimising it would make the right token ever less likely. Return "
+    "-ln p."
 )
 def wrong_sign(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -390,8 +394,8 @@ def wrong_sign(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You pick the logits themselves. A logit is no log-probability before its row is normalised: take "
-    "log_softmax over the vocabulary first."
+    "The loss is the mean of the logits themselves. A logit is no log-probability before its row is "
+    "normalised: take log_softmax over the vocabulary first."
 )
 def logits_for_log_probabilities(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -401,8 +405,8 @@ def logits_for_log_probabilities(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You normalise over the positions. The probabilities of all *tokens* at one position sum to 1: softmax "
-    "over the last axis."
+    "The logits are normalised over the places. The probabilities of all *tokens* at one place sum to 1: "
+    "take log_softmax over the last axis."
 )
 def softmax_over_time(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -413,8 +417,8 @@ def softmax_over_time(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "F.cross_entropy takes logits and makes log-probabilities of them itself. You gave it probabilities: "
-    "leave the softmax out."
+    "Softmax is taken twice, once before the loss and once in it. F.cross_entropy makes log-probabilities of "
+    "logits itself: leave the softmax before it out."
 )
 def softmax_twice(logits, tokens, ignore_index=-100):
     p, targets = F.softmax(logits[:, :-1], dim=-1).flatten(0, 1), tokens[:, 1:].flatten()
@@ -423,8 +427,8 @@ def softmax_twice(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You take softmax first and the logarithm then. A probability of e^-1000 is 0 by then and its logarithm "
-    "-inf: use log_softmax, which goes there directly."
+    "A probability of e^-1000 has become 0 before its logarithm is taken, which is then -inf. Use "
+    "log_softmax, which gets there directly."
 )
 def log_of_softmax(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -435,7 +439,7 @@ def log_of_softmax(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "The small number in the logarithm hides how wrong a sure model is: no loss gets above 21. Use "
+    "No loss gets above 21: a small number inside the logarithm hides how wrong a sure model is. Use "
     "log_softmax, which needs no such number."
 )
 def epsilon_in_the_logarithm(logits, tokens, ignore_index=-100):
@@ -459,8 +463,8 @@ def log_sum_exp_overflows(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You subtract the largest logit of all places. At a place that lies far below it every exponential is "
-    "0, and its logarithm is minus infinity: each place needs its own maximum, dim=-1 with keepdim=True."
+    "One largest logit is subtracted at all places. At a place far below it every exponential is 0, and its "
+    "logarithm is minus infinity: subtract each place's own maximum, dim=-1 with keepdim=True."
 )
 def one_maximum_for_all(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1] - logits[:, :-1].max(), tokens[:, 1:]
@@ -471,8 +475,8 @@ def one_maximum_for_all(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "You return a number that knows nothing of the logits any more (`.item()`, `.detach()` or no_grad), so "
-    "no gradient flows and nothing is learned. Return the tensor."
+    "The loss is cut off from the logits, as by `.item()`, `.detach()` or no_grad, so no gradient flows and "
+    "nothing is learned. Return the tensor that was computed from them."
 )
 def cut_off_from_the_logits(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
@@ -481,8 +485,8 @@ def cut_off_from_the_logits(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "Where nothing is predicted you return a fresh 0, which knows nothing of the logits, and a training step "
-    "fails there. Divide the sum, which is 0, by at least 1, or return logits.sum() * 0."
+    "Where nothing is predicted, the 0 is not made of the logits, and a training step fails there. Divide "
+    "the sum, which is 0, by at least 1, or return logits.sum() * 0."
 )
 def fresh_zero(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
@@ -492,8 +496,8 @@ def fresh_zero(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "`tokens[...] = 0` writes into the caller's tokens, and tokens[:, 1:] is a view of them. Use masked_fill "
-    "or clone, which make a new tensor."
+    "The caller's tokens are overwritten, since tokens[:, 1:] is a view of them. Use masked_fill or clone, "
+    "which make a new tensor."
 )
 def tokens_overwritten(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -504,8 +508,9 @@ def tokens_overwritten(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "F.cross_entropy takes axis 1 for the classes, and yours is the time. Make one long list of predictions: "
-    "logits (N, V), tokens (N,), both by .flatten(0, 1)."
+    "F.cross_entropy takes axis 1 for the classes, and here it is the time. Make one long list of "
+    "predictions: logits (N, V), tokens (N,), both by .flatten(0, 1).",
+    gravity="slip",
 )
 def not_flattened(logits, tokens, ignore_index=-100):
     return F.cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index=ignore_index)

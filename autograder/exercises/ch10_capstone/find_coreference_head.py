@@ -316,7 +316,7 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You look for the head that attends most to the referent. A head may look there and do nothing with it: "
+    "You return the head that attends most to the referent. A head may look there and do nothing with it: "
     "silence each head and see what is lost."
 )
 def largest_weight(model, sentences):
@@ -327,7 +327,10 @@ def largest_weight(model, sentences):
     return divmod(int(weights.argmax()), model.num_heads)
 
 
-@EXERCISE.misconception("You return (head, layer). The layer comes first.")
+@EXERCISE.misconception(
+    "You return (head, layer). Return the layer first.",
+    gravity="slip",
+)
 def head_then_layer(model, sentences):
     costs = torch.zeros(model.num_heads, model.num_layers)
     for tokens, referent in sentences:
@@ -340,8 +343,9 @@ def head_then_layer(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You divide the place in the flat table by the number of layers. A row of the table has num_heads "
-    "entries: divmod(place, model.num_heads)."
+    "The place in the flat table is divided by the number of layers. A row of the table has num_heads "
+    "entries: divmod(place, model.num_heads).",
+    gravity="slip",
 )
 def rows_of_wrong_length(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -355,8 +359,8 @@ def rows_of_wrong_length(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You find the head whose silence helps most. The cost is the log-probability with all heads minus the "
-    "one without this head, and the largest cost wins."
+    "You return the head whose silence helps most. The cost is the log-probability with all heads minus the "
+    "one without this head: take the largest cost."
 )
 def the_one_that_helps(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -370,8 +374,8 @@ def the_one_that_helps(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You take the size of the change without its sign. A head whose silence makes the referent likelier "
-    "costs nothing: leave out abs."
+    "You return the head whose silence changes most, whichever way. A head without which the referent is "
+    "likelier does harm: take the largest fall, without abs()."
 )
 def any_change(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -385,7 +389,7 @@ def any_change(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You compare logits. Silencing a head may lower all logits alike, which changes no probability: take "
+    "Logits are compared. Silencing a head may lower all logits alike, which changes no probability: take "
     "log_softmax first."
 )
 def raw_logits(model, sentences):
@@ -399,7 +403,7 @@ def raw_logits(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You compare probabilities. From 0.05 to 0.001 hardly counts there, and is a factor of fifty: use the "
+    "Probabilities are compared. From 0.05 to 0.001 hardly counts there, and is a factor of fifty: take the "
     "log-probability, log_softmax."
 )
 def probabilities(model, sentences):
@@ -414,8 +418,8 @@ def probabilities(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You count how many answers become wrong. Several heads may change equally many, and one that nearly "
-    "changes all goes unseen: use the log-probability."
+    "The answers that become wrong are counted. Several heads may change equally many, and a head that "
+    "nearly changes all goes unseen: take the log-probability."
 )
 def wrong_answers(model, sentences):
     wrong = torch.zeros(model.num_layers, model.num_heads)
@@ -428,8 +432,8 @@ def wrong_answers(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You read the logits where the referent stands. There the model guesses the word after it. The answer is "
-    "guessed at the last place, [0, -1]."
+    "The logits are read where the referent is, and there the model predicts the word after it. Read them at "
+    "the last place, where the answer is predicted: [0, -1]."
 )
 def where_the_noun_stands(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -444,8 +448,8 @@ def where_the_noun_stands(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You take the mean over all places. The referent is asked for at the last place alone, [0, -1]; "
-    "elsewhere another word comes next."
+    "The mean over all places is taken. The referent is asked for at the last place alone, and elsewhere "
+    "another word comes next: read [0, -1]."
 )
 def all_places(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -459,8 +463,8 @@ def all_places(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You take the largest cost of any sentence. One odd sentence then decides: add up the costs of all "
-    "sentences, or take their mean."
+    "The largest cost of any sentence decides, so one odd sentence may. Add up the costs of all sentences, "
+    "or take their mean."
 )
 def one_odd_sentence(model, sentences):
     costs = torch.full((model.num_layers, model.num_heads), -torch.inf)
@@ -474,7 +478,7 @@ def one_odd_sentence(model, sentences):
     return divmod(int(costs.argmax()), model.num_heads)
 
 
-@EXERCISE.misconception("You use the first sentence alone. Go through all of them and add up their costs.")
+@EXERCISE.misconception("The first sentence alone decides. Go through all of them and add up their costs.")
 def first_sentence(model, sentences):
     tokens, referent = sentences[0]
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -487,8 +491,8 @@ def first_sentence(model, sentences):
 
 
 @EXERCISE.misconception(
-    "Each sentence overwrites the costs of the one before, so that only the last counts. Add them up: "
-    "costs[layer, head] += ..."
+    "The last sentence alone decides: each overwrites the costs of the one before. Add them up: costs[layer, "
+    "head] += ..."
 )
 def last_sentence(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -502,8 +506,8 @@ def last_sentence(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You silence all heads of the layer together, so that its heads cannot be told apart. Silence one head "
-    "at a time: silenced=[(layer, head)]."
+    "All heads of a layer are silenced together, so its heads cannot be told apart. Silence one head at a "
+    "time: silenced=[(layer, head)]."
 )
 def the_whole_layer(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -517,7 +521,7 @@ def the_whole_layer(model, sentences):
 
 
 @EXERCISE.misconception(
-    "Heads that you have silenced stay silent when the next one is tried. Start each run from all heads: "
+    "Heads that were silenced stay silent when the next one is tried. Start each run from all heads: "
     "silenced=[(layer, head)], one pair."
 )
 def more_and_more_silent(model, sentences):
