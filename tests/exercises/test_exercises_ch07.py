@@ -364,7 +364,7 @@ def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
 
         return generate
 
-    assert "generator decides" in str(report_on(name("generate"), seeded(everywhere=True)))
+    assert "Draw with the generator that is passed" in str(report_on(name("generate"), seeded(everywhere=True)))
     without = report_on(name("generate"), seeded(everywhere=False))
     assert [c.says for c in without.criteria if c.failure] == ["without one, another text each time"]
     assert "two calls without a generator" in str(without)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
 from autograder.exercises.draw import sizes
+from autograder.exercises.laws import elsewhere, on_any_device
 from autograder.values import differs
 from tfcore.testing import probes
 
@@ -264,9 +265,10 @@ EXERCISE = Exercise(
     reference=find_leaks,
     same=the_same_pairs,
     criteria=(
-        Criterion("names exactly the pairs that leak", 1.5, plain),
+        Criterion("names exactly the pairs that leak", 1.25, plain),
         Criterion("small, single and far-off leaks are found too", 0.75, hidden),
         Criterion("rounding is no leak", 0.5, none),
+        Criterion("works on any device", 0.25, elsewhere(plain), test=on_any_device),
         Criterion("the tokens are left as they were", 0.25, plain, observes="arguments"),
     ),
     properties=(

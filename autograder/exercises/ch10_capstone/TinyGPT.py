@@ -25,6 +25,7 @@ from autograder.exercises.ch10_capstone.lesson import SIZES, lesson
 from autograder.exercises.ch10_capstone.parts import PARTS, unused
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import on_any_device
+from autograder.exercises.library import LAYERS
 from tfcore.models import Decoder
 from tfcore.models.presets import gpt2
 
@@ -247,14 +248,7 @@ EXERCISE = Exercise(
         Criterion("it learns, and does not cheat", 5.5, lessons, test=learns, measure=examined),
     ),
     given=given,
-    forbidden=(
-        "torch.nn.Transformer",
-        "torch.nn.TransformerEncoder",
-        "torch.nn.TransformerEncoderLayer",
-        "torch.nn.TransformerDecoderLayer",
-        "torch.nn.MultiheadAttention",
-        "torch.nn.functional.multi_head_attention_forward",
-    ),
+    forbidden=LAYERS,
 )
 
 
