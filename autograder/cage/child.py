@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import contextlib
 import io
+import itertools
 import os
 import signal
 import socket
@@ -188,8 +190,7 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
     error: BaseException | None = None
     try:
         with _limited(limit):
-            result = shell.run_cell(source.tobytes().decode(), store_history=False)
-            error = result.error_before_exec or result.error_in_exec
+            error = _run_on(shell, source.tobytes().decode())
     except BaseException as raised:  # also IPython's own, of a cell that is too much for it
         error = raised
     finally:
@@ -206,6 +207,49 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
         "message": calling.tell(error) if error else "",
         "outputs": shown,
     }
+
+
+def _run_on(shell: InteractiveShell, source: str) -> BaseException | None:
+    """Runs a cell; where an import or a magic fails, as it may not elsewhere, what follows it runs too.
+
+    Returns:
+        The first error.
+    """
+    first: BaseException | None = None
+    rest: str | None = source
+    while rest is not None:
+        result = shell.run_cell(rest, store_history=False)
+        error = result.error_before_exec or result.error_in_exec
+        first = first or error
+        rest = _after_what_is_missing(shell, rest, error)
+    return first
+
+
+def _after_what_is_missing(shell: InteractiveShell, source: str, error: BaseException | None) -> str | None:
+    """What follows the top-level import or magic of a cell that raised the error; None if nothing does."""
+    place = error.__traceback__ if isinstance(error, Exception) else None
+    while place and place.tb_frame.f_globals is not shell.user_ns:
+        place = place.tb_next
+    if place is None:
+        return None
+    text = shell.transform_cell(source)
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for one, after in itertools.pairwise(statements):
+        if one.lineno <= place.tb_lineno <= (one.end_lineno or 0):
+            missing = isinstance(one, ast.Import | ast.ImportFrom) or "get_ipython().run_" in ast.unparse(one)
+            return _from(text, after) if missing else None
+    return None
+
+
+def _from(text: str, statement: ast.stmt) -> str:
+    """The text from a statement on, with its decorators."""
+    first = min([statement, *getattr(statement, "decorator_list", ())], key=lambda node: node.lineno)
+    start = 0 if first is not statement else statement.col_offset
+    lines = text.splitlines(keepends=True)[first.lineno - 1 :]
+    return "".join([lines[0].encode()[start:].decode(), *lines[1:]])
 
 
 def _cut(data: dict[str, Any]) -> dict[str, Any]:

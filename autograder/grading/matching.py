@@ -187,12 +187,12 @@ def _by_likeness(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cel
 def _by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
     """Finds a rewritten answer between the released cells that stood around it and still do.
 
-    Of several cells there, the longest is taken for the answer.
+    Of several cells there, the longest of the right type is taken for the answer.
     """
     for order, cell in enumerate(released):
         is_answer = cell["metadata"].get("nbgrader", {}).get("solution") and not _taken(cell, pairs)
         if is_answer and (between := _between(order, released, submitted, pairs)):
-            pairs[max(between, key=lambda i: len(submitted[i]["source"]))] = cell
+            pairs[_most_likely(between, submitted, cell)] = cell
 
 
 def _beside_an_empty_cell(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
@@ -205,7 +205,15 @@ def _beside_an_empty_cell(released: list[Cell], submitted: list[Cell], pairs: di
         between = _between(order, released, submitted, {k: v for k, v in pairs.items() if k != i})
         if texts := [k for k in between if k != i and not _is_given(submitted[k]["source"].strip(), given)]:
             del pairs[i]
-            pairs[max(texts, key=lambda k: len(submitted[k]["source"]))] = cell
+            pairs[_most_likely(texts, submitted, cell)] = cell
+
+
+def _most_likely(places: list[int], submitted: list[Cell], released: Cell) -> int:
+    """The place of the longest cell of the released cell's type; of any other type, where there is none."""
+    return max(
+        places,
+        key=lambda i: (submitted[i]["cell_type"] == released["cell_type"], len(submitted[i]["source"])),
+    )
 
 
 def _between(order: int, released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[int]:

@@ -235,6 +235,37 @@ def test_a_mistake_of_an_earlier_answer_is_not_told_as_anothers(grade_notebook):
     assert "rests on your `attention_scores`" in reports["scaled_dot_product_attention"].message
 
 
+MISSING = """
+from no_such_library import (
+    everything,
+)
+import no_such_library as nsl; import no_such_either; import numpy as np
+%no_such_magic
+%matplotlib no_such_backend
+from functools import wraps
+
+@wraps(np.exp)
+def exponential(x):
+    return np.exp(x)
+"""
+
+
+def test_what_this_machine_lacks_ends_no_cell(grade_notebook):
+    notebook = submission(MISSING + RIGHT.replace("np.exp(", "exponential("))
+    notebook["cells"][1]["source"] = "import pandas_or_so\nimport numpy as np"
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 3
+    assert verdict.remarks == ()
+    assert verdict.notebook["cells"][ANSWER]["outputs"][-1]["ename"] == "ModuleNotFoundError"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "score"), [("1 / 0\n", "", 0), ("", "\n1 / 0", 3), ("", "\nno (", 0)]
+)
+def test_an_error_keeps_what_came_before_it(grade_notebook, before, after, score):
+    assert scores(grade_notebook(submission(before + RIGHT + after)))["softmax"] == score
+
+
 ENVIRONMENT = """!pip install -q nothing-of-the-kind
 %pip install nothing-of-the-kind
 import torch

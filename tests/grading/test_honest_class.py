@@ -1,0 +1,107 @@
+"""Honest habits cost nothing: every point is kept, nothing is remarked, and `check` says what `grade` says."""
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from honest_cells import CELLS
+from scratch import ASSIGNMENT, SEED
+
+from autograder import exercises
+from autograder.grading.pair import notebook_task
+from autograder.grading.session import Limits
+from autograder.layout import Course
+from autograder.release import notebooks
+from autograder.samples.notebooks import marks
+
+LIMITS = Limits(cell_seconds=10.0, call_seconds=5.0)
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+def solved(assignment):
+    """The solved notebook of an assignment."""
+    return json.loads((SOLUTIONS / assignment / f"{assignment}.ipynb").read_bytes())
+
+
+def code(source):
+    return {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
+
+
+def full(assignment):
+    """Full marks of each exercise."""
+    return {e.function_name: e.points for e in exercises.of_assignment(assignment)}
+
+
+def in_front(notebook, cells):
+    """Puts cells behind the first code cell, which has the imports."""
+    first = next(i for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code")
+    notebook["cells"][first + 1 : first + 1] = map(code, cells)
+
+
+def between(notebook, cells):
+    """Puts cells in turn between each answer and its test."""
+    tests = [cell for cell in notebook["cells"] if marks(cell).get("grade") and cell["cell_type"] == "code"]
+    for number, test in enumerate(tests):
+        place = next(i for i, cell in enumerate(notebook["cells"]) if cell is test)
+        notebook["cells"][place:place] = map(code, cells[number :: len(tests)])
+
+
+def at_the_end(notebook, cells):
+    """Puts cells behind all others."""
+    notebook["cells"] += map(code, cells)
+
+
+@pytest.fixture(scope="module")
+def grade(pair, template):
+    """Grades a notebook of an assignment as a teacher would."""
+
+    def verdict(assignment, notebook):
+        (released,) = notebooks(Course.at(template), assignment).values()
+        return pair.grade(notebook_task(assignment, released, json.dumps(notebook).encode(), SEED, LIMITS))
+
+    return verdict
+
+
+def keeps_everything(assignment, verdict):
+    """Every exercise has full marks, the written answer waits for its reader, and nobody is remarked on."""
+    assert verdict.status == "graded", verdict.note
+    scores = {cell.grade_id: cell.score for cell in verdict.cells}
+    (written,) = scores.keys() - full(assignment).keys()
+    assert scores == {**full(assignment), written: None}
+    assert verdict.remarks == ()
+
+
+def checked(folder, named):
+    """The points that `check` gives to each notebook in its author's hands."""
+    for name, notebook in named.items():
+        (folder / f"{name}.ipynb").write_text(json.dumps(notebook))
+    paths = {name: str(folder / f"{name}.ipynb") for name in named}
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("as_student.py"), *paths.values()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    return {name: found[path] for name, path in paths.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("put", [in_front, between, at_the_end])
+def test_everyday_cells(grade, put):
+    notebook = solved(ASSIGNMENT)
+    put(notebook, CELLS)
+    keeps_everything(ASSIGNMENT, grade(ASSIGNMENT, notebook))
+
+
+@pytest.mark.slow
+def test_everyday_cells_are_no_matter_to_check(tmp_path):
+    notebook = solved(ASSIGNMENT)
+    for put in (in_front, between, at_the_end):
+        put(notebook, CELLS)
+    assert checked(tmp_path, {"all": notebook}) == {"all": full(ASSIGNMENT)}
