@@ -9,6 +9,11 @@ from exercise_bank import PUBLIC_SEED, report_on
 CHAPTER = "ch08_kv_cache"
 
 
+def converted(layer, *tensors):
+    """Tensors in the dtype and on the device of a layer: transformers leaves that to its models."""
+    return [x.to(layer.keys) for x in tensors]
+
+
 class StaticCache:
     """transformers' layer of a static cache, which hands back all its room."""
 
@@ -22,7 +27,7 @@ class StaticCache:
         if self.length + k.shape[2] > self.max_len:
             raise ValueError("the cache is full")
         self.length += k.shape[2]
-        keys, values = self.layer.update(k, v)
+        keys, values = self.layer.update(*converted(self.layer, k, v))
         return keys[:, :, : self.length], values[:, :, : self.length]
 
 
@@ -43,7 +48,7 @@ class DynamicCache:
     def update(self, k, v):
         if self.length + k.shape[2] > self.max_len:
             raise ValueError("the cache is full")
-        return self.layer.update(k, v)
+        return self.layer.update(*converted(self.layer, k, v))
 
 
 class DynamicWindow:
@@ -61,7 +66,7 @@ class DynamicWindow:
         return self.layer.cumulative_length
 
     def update(self, k, v):
-        keys, values = self.layer.update(k, v)
+        keys, values = self.layer.update(*converted(self.layer, k, v))
         return keys[:, :, -self.window :], values[:, :, -self.window :]
 
 
@@ -76,7 +81,7 @@ class StaticWindow:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        keys, values = self.layer.update(k, v)
+        keys, values = self.layer.update(*converted(self.layer, k, v))
         if self.length < self.window:
             return keys[:, :, : self.length], values[:, :, : self.length]
         return keys[:, :, -self.window :], values[:, :, -self.window :]
@@ -226,6 +231,7 @@ def cache(keep):
 
         def update(self, k, v):
             self.length += k.shape[2]
+            k, v = k.to(self.keys), v.to(self.values)
             joined = torch.cat([self.keys, k], dim=2), torch.cat([self.values, v], dim=2)
             self.keys, self.values = keep(*joined, self.room)
             return self.keys, self.values

@@ -11,8 +11,13 @@ from autograder.cage.tensors import strided
 from autograder.costs import unseen
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
+    as_it_is,
+    brought,
+    converted,
     counted,
     fitting,
+    in_the_dtype_asked,
+    keeps_no_memory_of_others,
     lengths,
     on_its_device,
     returns_a_pair,
@@ -38,8 +43,8 @@ class SlidingWindowCache:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k.to(self.keys.dtype)], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v.to(self.keys.dtype)], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
@@ -96,11 +101,13 @@ def in_other_dtypes(rng: np.random.Generator) -> Iterator[Case]:
         dtype = getattr(torch, name)
         init = {**room(1, 3, 2, 5), "dtype": dtype}
         yield used(f"dtype=torch.{name}", init, *updates(rng, init, 1, 1, dtype=dtype))
+    yield from converted(rng, room(2, 4, 3, 5))
 
 
 def on_a_card(rng: np.random.Generator) -> Iterator[Case]:
     init = {**room(1, 2, 4, 3), "device": "cpu"}
     yield used("a prompt, then tokens, on another device", init, *updates(rng, init, 3, 1, 1, 6))
+    yield brought(rng, init)
 
 
 def everything(rng: np.random.Generator) -> Iterator[Case]:
@@ -136,12 +143,19 @@ EXERCISE = Exercise(
             "`length` counts all tokens ever seen", 0.25, looked_at, measure=lengths, test=right_lengths
         ),
         Criterion("memory stays the same", 0.5, long_text, observes="cost", test=stays_small),
-        Criterion("the dtype that is asked for", 0.25, in_other_dtypes),
+        Criterion(
+            "the dtype that is asked for",
+            0.25,
+            in_other_dtypes,
+            measure=as_it_is,
+            test=in_the_dtype_asked,
+        ),
         Criterion("the device that is asked for", 0.25, elsewhere(on_a_card), test=on_its_device),
         Criterion("the tensors handed in are left as they were", 0.25, everything, observes="arguments"),
     ),
     properties=(
         Property("`update` returns keys and values", returns_a_pair),
+        Property("what is kept is a copy", keeps_no_memory_of_others),
         Property("the last tokens, in order", which_tokens),
         *FIRST,
         *LAST,
@@ -151,8 +165,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Your window is one token short: the new token counts as well, so a window of w holds it and the w - 1 "
-    "before."
+    "Your window is one token short. A window of w holds the new token and the w - 1 before it: keep the "
+    "last `window` tokens.",
+    gravity="slip",
 )
 class one_token_short:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -163,13 +178,15 @@ class one_token_short:
     def update(self, k, v):
         self.length += k.shape[2]
         keep = max(1, self.window - 1)
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -keep:]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -keep:]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -keep:]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -keep:]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "Your window is one token too wide: you keep `window` old tokens and add the new one. Cut after joining."
+    "Your window is too wide by the new tokens: it holds `window` old tokens beside them. Cut to the last "
+    "`window` after joining old and new.",
+    gravity="slip",
 )
 class one_token_more:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -179,15 +196,15 @@ class one_token_more:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        k, v = k[:, :, -self.window :], v[:, :, -self.window :]
+        k, v = (x[:, :, -self.window :].to(self.keys) for x in (k, v))
         self.keys = torch.cat([self.keys[:, :, -self.window :], k], dim=2)
         self.values = torch.cat([self.values[:, :, -self.window :], v], dim=2)
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "You write round and round, and return the ring as it lies in memory: after the first lap the newest "
-    "token stands before older ones. Return it from the oldest on, with torch.roll or two slices."
+    "Once the window is full, the newest token comes before older ones, as in a ring that is returned in the "
+    "order of its memory. Return the oldest token first, with torch.roll or two slices."
 )
 class ring_as_it_lies:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -206,7 +223,8 @@ class ring_as_it_lies:
 
 
 @EXERCISE.misconception(
-    "You put the newest token first. Attention counts on the order of the text: oldest first, newest last."
+    "You put the newest token first. Return the tokens in the order of the text, the oldest first.",
+    gravity="slip",
 )
 class newest_first:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -216,14 +234,15 @@ class newest_first:
 
     def update(self, k, v):
         self.length += k.shape[2]
+        k, v = k.to(self.keys), v.to(self.values)
         self.keys = torch.cat([k.flip(2), self.keys], dim=2)[:, :, : self.window]
         self.values = torch.cat([v.flip(2), self.values], dim=2)[:, :, : self.window]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "`length` stops at the window. It counts every token ever seen: the model reads the position of the next "
-    "token from it."
+    "`length` stops at the window, but the model reads the position of the next token from it. Add "
+    "k.shape[2] to it at every update."
 )
 class length_stops:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -232,13 +251,15 @@ class length_stops:
         self.length, self.window = 0, window
 
     def update(self, k, v):
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         self.length = self.keys.shape[2]
         return self.keys, self.values
 
 
-@EXERCISE.misconception("You count one token for each update. A chunk brings k.shape[2] of them.")
+@EXERCISE.misconception(
+    "You count one token for each update, but a chunk brings several. Add k.shape[2] to `length`."
+)
 class counts_updates:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.keys = torch.zeros(batch, num_kv_heads, 0, d_head, dtype=dtype, device=device)
@@ -246,15 +267,15 @@ class counts_updates:
         self.length, self.window = 0, window
 
     def update(self, k, v):
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         self.length += 1
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "A chunk longer than the window does not fit into your room. Of such a chunk only the last `window` "
-    "tokens will be seen again: cut it first, k[:, :, -window:]."
+    "A chunk longer than the window does not fit into your room. Cut such a chunk to its last `window` "
+    "tokens first: k[:, :, -window:]."
 )
 class chunk_longer_than_the_window:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -274,7 +295,7 @@ class chunk_longer_than_the_window:
 
 
 @EXERCISE.misconception(
-    "Of a chunk longer than the window you keep the beginning. What the next token sees is its end: "
+    "Of a chunk longer than the window you keep the beginning, but the next token sees its end. Keep "
     "k[:, :, -window:]."
 )
 class beginning_of_a_long_chunk:
@@ -286,13 +307,14 @@ class beginning_of_a_long_chunk:
     def update(self, k, v):
         self.length += k.shape[2]
         k, v = k[:, :, : self.window], v[:, :, : self.window]
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "You take a single token of each chunk. A prompt brings many at once, and all of them count."
+    "You take a single token of each chunk, but a prompt brings many at once. Keep all of them that fit into "
+    "the window."
 )
 class one_token_a_chunk:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -302,14 +324,13 @@ class one_token_a_chunk:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k[:, :, -1:]], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v[:, :, -1:]], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k[:, :, -1:].to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v[:, :, -1:].to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "You drop old tokens only at the next update: after a chunk you return more than `window`. Cut to the "
-    "last `window` before you return."
+    "After a chunk you return more than `window` tokens. Cut to the last `window` before you return."
 )
 class more_after_a_chunk:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -320,14 +341,14 @@ class more_after_a_chunk:
     def update(self, k, v):
         self.length += k.shape[2]
         old = max(0, self.keys.shape[2] - self.window + 1)
-        self.keys = torch.cat([self.keys[:, :, old:], k], dim=2)
-        self.values = torch.cat([self.values[:, :, old:], v], dim=2)
+        self.keys = torch.cat([self.keys[:, :, old:], k.to(self.keys)], dim=2)
+        self.values = torch.cat([self.values[:, :, old:], v.to(self.values)], dim=2)
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "Before the window is full you return its empty places as well. Zeros get weight in a softmax: return "
-    "only what has been written."
+    "Before the window is full you return its empty places as well, and zeros get weight in a softmax. "
+    "Return only what has been written."
 )
 class empty_places_too:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -337,14 +358,14 @@ class empty_places_too:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "When the window is full you keep the old tokens and leave out the new ones. It slides: the oldest goes, "
-    "the newest comes."
+    "When the window is full you keep the old tokens and leave out the new ones. Drop the oldest token for "
+    "each new one."
 )
 class keeps_the_first:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -354,14 +375,14 @@ class keeps_the_first:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, : self.window]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, : self.window]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, : self.window]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, : self.window]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "When the window is full you empty it and start anew. A query sees the last `window` tokens at any "
-    "moment: let the oldest go one by one."
+    "When the window is full you empty it and begin again, but a query sees the last `window` tokens at any "
+    "time. Drop the oldest tokens one by one."
 )
 class starts_anew:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -373,13 +394,13 @@ class starts_anew:
         self.length += k.shape[2]
         if self.keys.shape[2] + k.shape[2] > self.window:
             self.keys, self.values = self.keys[:, :, :0], self.values[:, :, :0]
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
-    "You raise an error when the window is full. This cache never fills: the oldest token makes way."
+    "You raise an error when the window is full, but this cache is never full. Drop the oldest token instead."
 )
 class refuses_when_full:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -398,8 +419,8 @@ class refuses_when_full:
 
 
 @EXERCISE.misconception(
-    "What you return is right, but you keep every token: a slice of a growing tensor frees nothing. Store "
-    "only the last `window`."
+    "What you return is right, but you hold every token: a slice of a growing tensor frees nothing. Store "
+    "only the last `window` tokens."
 )
 class keeps_everything:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -409,12 +430,12 @@ class keeps_everything:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k], dim=2)
-        self.values = torch.cat([self.values, v], dim=2)
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)
         return self.keys[:, :, -self.window :], self.values[:, :, -self.window :]
 
 
-@EXERCISE.misconception("You keep the keys under the name of the values as well. self.values gets v.")
+@EXERCISE.misconception("Your values are the keys a second time. Write v into the values.", gravity="slip")
 class keys_for_values:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.keys = torch.zeros(batch, num_kv_heads, 0, d_head, dtype=dtype, device=device)
@@ -423,14 +444,15 @@ class keys_for_values:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, k], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, k.to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
 @EXERCISE.misconception(
     "After a long chunk your room is the caller's own tensor, and later updates write into it. Copy what you "
-    "keep, with clone(), or write into room of your own."
+    "keep with clone(), or write into room of your own.",
+    gravity="slip",
 )
 class writes_into_the_callers_tensor:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -442,7 +464,8 @@ class writes_into_the_callers_tensor:
         new, filled = k.shape[2], min(self.length, self.window)
         self.length += new
         if new >= self.window:
-            self.keys, self.values = k[:, :, -self.window :], v[:, :, -self.window :]
+            self.keys = k[:, :, -self.window :].to(self.keys)
+            self.values = v[:, :, -self.window :].to(self.values)
             return self.keys, self.values
         stay = min(filled, self.window - new)
         for room, chunk in ((self.keys, k), (self.values, v)):
@@ -452,8 +475,8 @@ class writes_into_the_callers_tensor:
 
 
 @EXERCISE.misconception(
-    "Your room is always float32. Pass `dtype` on: half precision halves the memory, and keys of another "
-    "dtype cannot meet queries of theirs."
+    "Your room is always float32, and queries of another dtype cannot meet keys in float32. Pass `dtype` on "
+    "to the call that makes the room."
 )
 class dtype_ignored:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -473,8 +496,8 @@ class dtype_ignored:
 
 
 @EXERCISE.misconception(
-    "Your room is always on the cpu. Pass `device` on to torch.zeros: keys there and queries on a graphics "
-    "card cannot meet."
+    "Your room is always on the cpu, where queries on a graphics card cannot meet it. Pass `device` on to "
+    "the call that makes the room."
 )
 class device_ignored:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -484,9 +507,83 @@ class device_ignored:
 
     def update(self, k, v):
         self.length += k.shape[2]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
+        return self.keys, self.values
+
+
+@EXERCISE.misconception(
+    "Your cache holds the caller's own tensors of the first update: what the caller writes into them later "
+    "changes the cache. And they keep their own dtype and device. Begin with an empty tensor of the dtype "
+    "and on the device that are asked for, and join copies to it: torch.cat([self.keys, k.to(self.keys)], "
+    "dim=2).",
+    gravity="slip",
+)
+class keeps_what_it_was_given:
+    def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
+        self.window, self.length, self.kept = window, 0, None
+
+    def update(self, k, v):
+        self.length += k.shape[2]
+        if self.kept is None:
+            self.kept = k, v
+        else:
+            self.kept = torch.cat([self.kept[0], k], dim=2), torch.cat([self.kept[1], v], dim=2)
+        self.kept = tuple(x[:, :, -self.window :] for x in self.kept)
+        return self.kept
+
+
+@EXERCISE.misconception(
+    "Your cache holds the caller's own tensors of the first update: what the caller writes into them later "
+    "changes the cache. `k.to(dtype)` copies nothing where k has that dtype. Write k.to(dtype, copy=True), "
+    "or join k to an empty tensor of your own.",
+    gravity="slip",
+)
+class converted_without_a_copy:
+    def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
+        self.window, self.length, self.kept = window, 0, None
+        self.dtype, self.device = dtype, device
+
+    def update(self, k, v):
+        self.length += k.shape[2]
+        new = k.to(self.device, self.dtype), v.to(self.device, self.dtype)
+        if self.kept is None:
+            self.kept = new
+        else:
+            self.kept = tuple(torch.cat(both, dim=2) for both in zip(self.kept, new, strict=True))
+        self.kept = tuple(x[:, :, -self.window :] for x in self.kept)
+        return self.kept
+
+
+@EXERCISE.misconception(
+    "Keys of another dtype change the dtype of your cache, as torch.cat of two dtypes takes the wider one. "
+    "Convert them first: torch.cat([self.keys, k.to(self.keys)], dim=2)."
+)
+class joined_in_the_wider_dtype:
+    def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
+        self.keys = torch.zeros(batch, num_kv_heads, 0, d_head, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        self.length, self.window = 0, window
+
+    def update(self, k, v):
+        self.length += k.shape[2]
         self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
         self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
         return self.keys, self.values
+
+
+@EXERCISE.misconception("You return values first and keys second. Return keys, then values.", gravity="slip")
+class results_swapped:
+    def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
+        self.keys = torch.zeros(batch, num_kv_heads, 0, d_head, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        self.length, self.window = 0, window
+
+    def update(self, k, v):
+        self.length += k.shape[2]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
+        return self.values, self.keys
 
 
 @EXERCISE.style("join, and keep the last")
@@ -498,8 +595,8 @@ class join_and_cut:
 
     def update(self, k, v):
         self.length += k.shape[2]
-        self.keys = torch.cat([self.keys, k], dim=2)[:, :, -self.window :]
-        self.values = torch.cat([self.values, v], dim=2)[:, :, -self.window :]
+        self.keys = torch.cat([self.keys, k.to(self.keys)], dim=2)[:, :, -self.window :]
+        self.values = torch.cat([self.values, v.to(self.values)], dim=2)[:, :, -self.window :]
         return self.keys, self.values
 
 
@@ -515,9 +612,9 @@ class ring:
         self.length += k.shape[2]
         k, v = k[:, :, -self.window :], v[:, :, -self.window :]
         start = max(start, self.length - self.window)
-        places = torch.arange(start, self.length, device=k.device) % self.window
-        self.keys[:, :, places] = k
-        self.values[:, :, places] = v
+        places = torch.arange(start, self.length, device=self.keys.device) % self.window
+        self.keys[:, :, places] = k.to(self.keys)
+        self.values[:, :, places] = v.to(self.values)
         if self.length <= self.window:
             return self.keys[:, :, : self.length], self.values[:, :, : self.length]
         oldest = self.length % self.window
@@ -565,11 +662,11 @@ class two_windows:
 class list_of_tokens:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.window, self.length = window, 0
-        self.tokens = []
+        self.tokens, self.own = [], {"dtype": dtype, "device": device, "copy": True}
 
     def update(self, k, v):
         for one_k, one_v in zip(k.unbind(2), v.unbind(2), strict=True):
-            self.tokens.append((one_k.clone(), one_v.clone()))
+            self.tokens.append((one_k.to(**self.own), one_v.to(**self.own)))
             if len(self.tokens) > self.window:
                 self.tokens.pop(0)
             self.length += 1

@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from autograder.cage.probes import OVERWRITTEN
 from autograder.cage.tensors import is_tensor, numbers
 from autograder.exercise import Case, Outcome, Trial
 from autograder.exercises.draw import tensor
 from autograder.values import as_array, describe, differs
 
 Init = dict[str, Any]
+HANDED = "handed over"
+"""How `autograder.cage.devices` says that a tensor lies where the caller has it."""
 
 
 def used(says: str, init: Init, *moves: tuple[Any, ...], metered: bool = False) -> Case:
@@ -48,7 +51,7 @@ def counted(moves: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 
 def fitting(case: Case) -> bool:
     """Whether all tokens have the batch, the heads and the width that the cache was made for."""
-    init, moves = case.args
+    init, moves, *_ = case.args
     wanted = (init["batch"], init["num_kv_heads"], init["d_head"])
     given = [x.shape for _, *pair in moves for x in pair]
     return all(min(s) > 0 and (s[0], s[1], s[3]) == wanted for s in given) and all(
@@ -134,8 +137,10 @@ def _held(x: Tensor, own: np.ndarray, other: np.ndarray, other_kind: str) -> lis
         return None
     places = []
     for place in np.moveaxis(array, 2, 0):
-        found = [t for t in range(own.shape[2]) if np.allclose(place, own[:, :, t], rtol=1e-2, atol=1e-2)]
-        mixed = [t for t in range(own.shape[2]) if np.allclose(place, other[:, :, t], rtol=1e-2, atol=1e-2)]
+        found, mixed = (
+            [t for t in range(all_tokens.shape[2]) if np.allclose(place, all_tokens[:, :, t], 1e-2, 1e-2)]
+            for all_tokens in (own, other)
+        )
         if found:
             places.append(str(found[-1]))
         elif not place.any():
@@ -151,7 +156,59 @@ def _listed(places: list[str]) -> str:
 
 
 def on_its_device(trial: Trial) -> str | None:
-    """The room is made on the device that was asked for."""
+    """The room is made on the device that was asked for, and tensors from elsewhere are brought there."""
     if not trial.value:
         return None
-    return f"with a cache on a graphics card: {trial.value}; hand `device` on to what makes the room"
+    said = f"with a cache on a graphics card: {trial.value}"
+    if HANDED in said:
+        return f"{said}. Bring it to the device of the cache: k.to(self.keys)"
+    return f"{said}. Pass `device` on to the call that makes the room"
+
+
+def converted(rng: np.random.Generator, init: Init) -> Iterator[Case]:
+    """Caches of one dtype, with keys and values that come in another."""
+    for asked, handed in (("bfloat16", "float32"), ("float32", "float16"), ("float64", "bfloat16")):
+        moves = updates(rng, init, 2, 1, 1, dtype=getattr(torch, handed))
+        yield used(f"dtype=torch.{asked}, keys in {handed}", {**init, "dtype": getattr(torch, asked)}, *moves)
+
+
+def brought(rng: np.random.Generator, init: Init) -> Case:
+    """A cache that is asked for on a graphics card, and is handed tensors from the cpu."""
+    moves = updates(rng, init, 2, 1, 1)
+    return Case("keys from the cpu for a cache on a graphics card", (init, moves, "cpu"), probe="steps")
+
+
+def as_it_is(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """The call's outcome, whose dtype is judged by `in_the_dtype_asked` and not by the oracle's."""
+    return call(case)
+
+
+def in_the_dtype_asked(trial: Trial) -> str | None:
+    """What comes back has the dtype that the cache was made for, whatever the dtype of the new tokens."""
+    init, moves, *_ = trial.case.args
+    asked, got = init.get("dtype", torch.float32), trial.value
+    if not isinstance(got, list) or len(got) != len(moves):
+        return f"expected {len(moves)} results, got {describe(got)}"
+    for place, (pair, expected) in enumerate(zip(got, trial.expected, strict=True), 1):
+        if isinstance(expected, tuple):
+            given = moves[place - 1][1].dtype
+            for x in pair if isinstance(pair, tuple | list) else ():
+                if is_tensor(x) and x.dtype != asked:
+                    return f"a cache with dtype={asked} is given {given}, and `update` returns {x.dtype}"
+            expected = tuple(x.to(asked) for x in expected)
+        if why := differs(pair, expected, trial.case.tolerance):
+            return f"at step {place}: {why}"
+    return None
+
+
+def keeps_no_memory_of_others(trial: Trial) -> str | None:
+    """What a cache keeps is a copy: what the caller writes into the tensors later does not appear in it."""
+    for place, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True), 1):
+        for x in got if isinstance(expected, tuple) and isinstance(got, tuple | list) else ():
+            if is_tensor(x) and bool((x == OVERWRITTEN).any()):
+                return (
+                    f"after update {place} the cache holds {OVERWRITTEN:g}, which the caller wrote into the "
+                    "tensors of an earlier update after the call: they are still the caller's memory. Copy "
+                    "what you keep"
+                )
+    return None

@@ -12,12 +12,12 @@ from torch import Tensor
 from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.draw import sizes, tensor
-from autograder.exercises.laws import FIRST
+from autograder.exercises.laws import FIRST, elsewhere, on_any_device
 from tfcore import cache
 
 WIDEST = 127
-SCALE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2}
-NEAR_A_TIE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 1e-2}
+SCALE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+NEAR_A_TIE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """How near to the middle between two steps either of them is right."""
 
 
@@ -50,14 +50,22 @@ def zeros(rng: np.random.Generator) -> Iterator[Case]:
     x = channels(rng, 2, 3, 5, 4)
     x[:, :, :, rng.integers(4)] = 0
     yield Case("one channel of zeros", (x,))
+    half = whole_steps(rng, torch.float16)
+    half[:, :, :, rng.integers(4)] = 0
+    yield Case("one channel of zeros in float16", (half,))
+
+
+def whole_steps(rng: np.random.Generator, dtype: torch.dtype) -> Tensor:
+    """Keys of which nothing has to be rounded: whole numbers up to 127, times a power of two."""
+    steps = rng.integers(-126, 127, size=(2, 3, 5, 4))
+    steps[:, :, rng.integers(5)] = 127
+    return torch.from_numpy(steps * 2.0 ** rng.integers(-6, 3, size=(2, 3, 1, 4))).to(dtype)
 
 
 def dtypes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float64", (channels(rng, 2, 3, 5, 4, dtype=torch.float64),))
-    steps = rng.integers(-126, 127, size=(2, 3, 5, 4))
-    steps[:, :, rng.integers(5)] = 127  # with a power of two for the scale, nothing has to be rounded
-    x = torch.from_numpy(steps * 2.0 ** rng.integers(-6, 3, size=(2, 3, 1, 4)))
-    yield Case("bfloat16", (x.to(torch.bfloat16),))
+    yield Case("bfloat16", (whole_steps(rng, torch.bfloat16),))
+    yield Case("float16", (whole_steps(rng, torch.float16),))
 
 
 def awkward(rng: np.random.Generator) -> Tensor:
@@ -66,6 +74,16 @@ def awkward(rng: np.random.Generator) -> Tensor:
         x = channels(rng, 2, 3, 5, 4, dtype=torch.bfloat16)
         largest = x.abs().amax(dim=2)
         if (largest / (largest / WIDEST) > WIDEST).any():
+            return x
+
+
+def minute(rng: np.random.Generator) -> Tensor:
+    """Keys in float16 so small that a scale has few digits: by it the lowest comes out as -128."""
+    while True:
+        x = (5e-4 * channels(rng, 2, 3, 5, 4)).half()
+        scale = (x.abs().amax(dim=2, keepdim=True) / WIDEST).double()
+        x = torch.where(x.double() / scale > WIDEST + 0.5, -x, x)
+        if -WIDEST - 1.4 < (x.double() / scale).min() < -WIDEST - 0.6:
             return x
 
 
@@ -78,6 +96,7 @@ def hard_to_cast(rng: np.random.Generator) -> Iterator[Case]:
     for case in zeros(rng):
         yield Case(case.says, case.args, probe="casts")
     yield Case("keys in bfloat16", (awkward(rng),), probe="casts")
+    yield Case("very small keys in float16", (minute(rng),))
 
 
 def same(got: Any, expected: Any, case: Case) -> bool:
@@ -102,6 +121,8 @@ def same(got: Any, expected: Any, case: Case) -> bool:
 def with_a_scale_for_each_channel(call: Callable[[Case], Outcome], case: Case) -> Outcome:
     """The call's outcome; a scale of another shape says more than the numbers that come of it."""
     outcome, x = call(case), case.args[0]
+    if case.probe != "call":
+        return outcome
     wanted = (*x.shape[:2], 1, x.shape[3])
     if not (isinstance(outcome.value, tuple | list) and len(outcome.value) == 2):
         return outcome
@@ -161,14 +182,23 @@ def nearest_step(trial: Trial) -> str | None:
     )
 
 
-def casts_are_defined(trial: Trial) -> str | None:
+def stays_in_range(trial: Trial) -> str | None:
+    """Whole numbers go from -127 to 127; what is cast to them fits."""
+    if trial.case.probe == "call":
+        lowest = int(trial.value[0].min())
+        if lowest >= -WIDEST:
+            return None
+        return (
+            f"q holds {lowest}: in half precision the scale is rounded too, and x / scale comes out below "
+            "-127.5. Clamp to -127 ... 127, at both ends"
+        )
     if not trial.value:
         return None
     if trial.value.startswith("nan"):
-        cure = "A channel of zeros has scale 0: divide by something else there (torch.where)"
+        cure = "A channel of zeros has the scale 0: divide by something else there (torch.where)"
     else:
-        cure = "Rounded in half precision, 127 steps become 128: clamp to -127 ... 127"
-    return f"{trial.value}, which has no room for it, and what comes out is chance. {cure}"
+        cure = "In half precision 127 steps can become 128: clamp to -127 ... 127"
+    return f"{trial.value}, which has no room for it, and the result is undefined. {cure}"
 
 
 EXERCISE = Exercise(
@@ -178,11 +208,22 @@ EXERCISE = Exercise(
     reference=quantize_kv,
     criteria=(
         Criterion(
-            "each number to the nearest step of its channel", 1, soft, measure=with_a_scale_for_each_channel
+            "each number to the nearest step of its channel",
+            0.75,
+            soft,
+            measure=with_a_scale_for_each_channel,
         ),
-        Criterion("a channel of zeros stays zeros", 0.25, zeros),
-        Criterion("nothing undefined is cast to int8", 0.25, hard_to_cast, test=casts_are_defined),
-        Criterion("int8 for q, the dtype of x for the scale", 0.25, dtypes),
+        Criterion("a channel of zeros stays zeros", 0.25, zeros, measure=with_a_scale_for_each_channel),
+        Criterion(
+            "q stays from -127 to 127, and nothing undefined is cast to it",
+            0.25,
+            hard_to_cast,
+            test=stays_in_range,
+        ),
+        Criterion(
+            "int8 for q, the dtype of x for the scale", 0.25, dtypes, measure=with_a_scale_for_each_channel
+        ),
+        Criterion("works on any device", 0.25, elsewhere(soft), test=on_any_device),
         Criterion("the input is left as it was", 0.25, every, observes="arguments"),
     ),
     properties=(
@@ -197,7 +238,7 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "One scale serves all channels, so the largest of them sets the step and small channels become zeros. "
+    "One scale serves all channels, so the largest channel sets the step and small channels become zeros. "
     "Take the maximum over the tokens alone: amax(dim=2, keepdim=True)."
 )
 def one_scale_for_all(x):
@@ -207,8 +248,8 @@ def one_scale_for_all(x):
 
 
 @EXERCISE.misconception(
-    "You take the maximum over the channels: one scale for each token. Channels are what differs in size in "
-    "keys; take it over the tokens, dim=2."
+    "You have one scale for each token, from the maximum over the channels, but it is the channels of keys "
+    "that differ in size. Take the maximum over the tokens, dim=2."
 )
 def one_scale_for_each_token(x):
     scale = x.abs().amax(dim=-1, keepdim=True) / 127
@@ -217,8 +258,8 @@ def one_scale_for_each_token(x):
 
 
 @EXERCISE.misconception(
-    "All channels of a head share a scale: your maximum runs over tokens *and* channels. Take it over the "
-    "tokens alone, dim=2."
+    "All channels of a head share a scale, the maximum over tokens *and* channels. Take it over the tokens "
+    "alone, dim=2."
 )
 def one_scale_for_each_head(x):
     scale = x.abs().amax(dim=(2, 3), keepdim=True) / 127
@@ -227,8 +268,8 @@ def one_scale_for_each_head(x):
 
 
 @EXERCISE.misconception(
-    "Heads and sequences share their scales: your maximum runs over more than the tokens. Each head of each "
-    "sequence has scales of its own, (B, h, 1, d)."
+    "Heads and sequences share their scales. Take the maximum over the tokens alone, dim=2, so that the "
+    "scale has shape (B, h, 1, d)."
 )
 def one_scale_for_all_heads(x):
     scale = x.abs().amax(dim=(0, 1, 2), keepdim=True) / 127
@@ -237,8 +278,9 @@ def one_scale_for_all_heads(x):
 
 
 @EXERCISE.misconception(
-    "int8 ends at 127. With max / 128 as the step, the largest number becomes 128, which wraps round to "
-    "-128: divide by 127."
+    "Your step is max / 128, so the largest number becomes 128, which int8 turns into -128. Divide the "
+    "maximum by 127.",
+    gravity="slip",
 )
 def divided_by_128(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 128
@@ -247,8 +289,9 @@ def divided_by_128(x):
 
 
 @EXERCISE.misconception(
-    "int8 ends at 127. With max / 128 as the step, the largest number becomes 128, and your clamp makes it "
-    "smaller than it was: divide by 127."
+    "Your step is max / 128, so the largest number is 128 steps, and 127 is all that int8 can hold. Divide "
+    "the maximum by 127.",
+    gravity="slip",
 )
 def divided_by_128_and_clamped(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 128
@@ -257,8 +300,9 @@ def divided_by_128_and_clamped(x):
 
 
 @EXERCISE.misconception(
-    "`.to(torch.int8)` cuts the fraction off: 3.9 becomes 3, and the error twice as large. Round first, with "
-    "torch.round."
+    "Your numbers are cut off towards 0, as a cast to int8 does: 3.9 becomes 3, and errors are twice as "
+    "large. Round first, with torch.round.",
+    gravity="slip",
 )
 def truncated(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
@@ -266,7 +310,9 @@ def truncated(x):
     return (x / scale).clamp(-127, 127).to(torch.int8), scale
 
 
-@EXERCISE.misconception("You round down. The nearest step may lie above: torch.round, not torch.floor.")
+@EXERCISE.misconception(
+    "You round down, but the nearest step may be above. Write torch.round, not torch.floor.", gravity="slip"
+)
 def rounded_down(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
     scale = torch.where(scale == 0, 1.0, scale)
@@ -274,7 +320,8 @@ def rounded_down(x):
 
 
 @EXERCISE.misconception(
-    "You take the largest number, sign included. A channel may reach further below zero: x.abs().amax(...)."
+    "You take the largest number with its sign, but a channel may reach further below zero. Write "
+    "x.abs().amax(dim=2, keepdim=True)."
 )
 def signed_maximum(x):
     scale = x.amax(dim=2, keepdim=True) / 127
@@ -283,8 +330,8 @@ def signed_maximum(x):
 
 
 @EXERCISE.misconception(
-    "A channel of zeros has scale 0, and 0/0 is NaN, whose cast to int8 is undefined. Divide by something "
-    "else there: torch.where(scale == 0, 1, scale)."
+    "A channel of zeros has the scale 0, and 0/0 is NaN, whose cast to int8 is undefined. Divide by "
+    "something else there: torch.where(scale == 0, 1, scale)."
 )
 def divided_by_zero(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
@@ -292,8 +339,8 @@ def divided_by_zero(x):
 
 
 @EXERCISE.misconception(
-    "In half precision x / scale comes out as 127.5 now and then, rounds to 128 and wraps round to -128. "
-    "Clamp to -127 ... 127 before the cast, or divide in float32."
+    "In half precision x / scale comes out as 127.5 now and then, is rounded to 128, and int8 turns that "
+    "into -128. Clamp to -127 ... 127 before the cast."
 )
 def wraps_in_half_precision(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
@@ -303,7 +350,7 @@ def wraps_in_half_precision(x):
 
 @EXERCISE.misconception(
     "Two things that int8 cannot hold are cast to it: NaN, from 0/0 in a channel of zeros, and in half "
-    "precision 128, where 127.5 is rounded. Divide by 1 where the scale is 0, and clamp to -127 ... 127."
+    "precision 128. Divide by 1 where the scale is 0, and clamp to -127 ... 127."
 )
 def nothing_guarded(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
@@ -311,8 +358,8 @@ def nothing_guarded(x):
 
 
 @EXERCISE.misconception(
-    "You guard against zeros by a small number that is added to the scale, which bends all other channels. "
-    "Use torch.where, or clamp(min=1e-12): they change nothing where there is something."
+    "Something is added to every scale, which makes all channels wrong by a little. Change only scales that "
+    "are 0: torch.where(scale == 0, 1, scale)."
 )
 def epsilon_added(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127 + 1e-3
@@ -320,7 +367,8 @@ def epsilon_added(x):
 
 
 @EXERCISE.misconception(
-    "You return the largest number as the scale, not the size of a step: divide it by 127."
+    "Your scale is the largest number of the channel, not the size of a step. Divide it by 127.",
+    gravity="slip",
 )
 def maximum_for_scale(x):
     largest = x.abs().amax(dim=2, keepdim=True)
@@ -329,8 +377,9 @@ def maximum_for_scale(x):
 
 
 @EXERCISE.misconception(
-    "Your scale is upside down: 127 / max says how many steps a unit has. Asked for is the size of a step, "
-    "max / 127."
+    "Your scale is upside down: 127 / max is the number of steps in a unit. Return the size of a step, "
+    "max / 127.",
+    gravity="slip",
 )
 def inverted_scale(x):
     scale = 127 / x.abs().amax(dim=2, keepdim=True).clamp(min=1e-12)
@@ -338,7 +387,9 @@ def inverted_scale(x):
 
 
 @EXERCISE.misconception(
-    "Your q holds whole numbers as floats, which take as much memory as before. Cast them: .to(torch.int8)."
+    "Your q holds whole numbers in the dtype of x, which take as much memory as before. Cast them: "
+    ".to(torch.int8).",
+    gravity="slip",
 )
 def never_cast(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
@@ -347,8 +398,9 @@ def never_cast(x):
 
 
 @EXERCISE.misconception(
-    "Without keepdim=True the scale loses the axis of the tokens, and the division fails or pairs the wrong "
-    "numbers. The scale is (B, h, 1, d)."
+    "Your scale has lost the axis of the tokens, so the division fails or pairs the wrong numbers. Keep it, "
+    "with keepdim=True: the scale has shape (B, h, 1, d).",
+    gravity="slip",
 )
 def keepdim_forgotten(x):
     scale = x.abs().amax(dim=2) / 127
@@ -357,7 +409,8 @@ def keepdim_forgotten(x):
 
 
 @EXERCISE.misconception(
-    "Your scale is always float32. It has the dtype of x, so that what is restored from it has too."
+    "Your scale is always float32. Return it in the dtype of x, so that numbers restored with it have that "
+    "dtype too."
 )
 def scale_in_float32(x):
     x = x.float()
@@ -367,8 +420,8 @@ def scale_in_float32(x):
 
 
 @EXERCISE.misconception(
-    "You stretch each channel from its smallest to its largest number, which moves the zero and would take a "
-    "second number to undo. Asked for are steps alone: max |x| / 127, and 0 stays 0."
+    "You stretch each channel from its smallest to its largest number, which moves the zero and needs a "
+    "second number to undo. Take steps of max |x| / 127, so that 0 stays 0."
 )
 def from_minimum_to_maximum(x):
     low, high = x.amin(dim=2, keepdim=True), x.amax(dim=2, keepdim=True)
@@ -378,13 +431,50 @@ def from_minimum_to_maximum(x):
 
 
 @EXERCISE.misconception(
-    "`x /= scale` writes into the caller's keys. Write x / scale, which makes a new tensor."
+    "You write into the caller's keys, as `x /= scale` does. Write x / scale, which makes a new tensor."
 )
 def changed_in_place(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127
     scale = torch.where(scale == 0, 1.0, scale)
     x /= scale
     return x.round().clamp(-127, 127).to(torch.int8), scale
+
+
+@EXERCISE.misconception(
+    "Your q holds -128: in half precision the scale is rounded too, and x / scale comes out below -127.5. "
+    "Clamp at both ends, to -127 ... 127.",
+    gravity="slip",
+)
+def lower_end_open(x):
+    scale = x.abs().amax(dim=2, keepdim=True) / 127
+    return torch.nan_to_num(x.float() / scale.float(), nan=0.0).round().clamp(max=127).char(), scale
+
+
+@EXERCISE.misconception(
+    "In float16 a channel of zeros still gives NaN: a smallest scale such as 1e-12 is 0 there. Take "
+    "torch.finfo(x.dtype).tiny, or torch.where(scale == 0, 1, scale)."
+)
+def guard_too_small_for_float16(x):
+    scale = (x.abs().amax(dim=2, keepdim=True) / 127).clamp(min=1e-12)
+    return (x / scale).round().clamp(-127, 127).to(torch.int8), scale
+
+
+@EXERCISE.misconception(
+    "Your q is on the cpu, wherever x is. Make new tensors on the device of x, with device=x.device.",
+    gravity="slip",
+)
+def left_on_the_cpu(x):
+    scale = x.abs().amax(dim=2, keepdim=True) / 127
+    q = torch.zeros(x.shape, dtype=torch.int8, device="cpu")
+    q[:] = (x / torch.where(scale == 0, 1.0, scale)).round().clamp(-127, 127)
+    return q, scale
+
+
+@EXERCISE.misconception("You return the scale first. Return q, then the scale.", gravity="slip")
+def results_swapped(x):
+    scale = x.abs().amax(dim=2, keepdim=True) / 127
+    step = torch.where(scale == 0, 1.0, scale)
+    return scale, (x / step).round().clamp(-127, 127).to(torch.int8)
 
 
 @EXERCISE.style("a step of 1 where the channel is zero")
@@ -400,11 +490,11 @@ def clamped(x):
     return torch.clamp(torch.round(x / scale), -127, 127).to(torch.int8), scale
 
 
-@EXERCISE.style("NaN put right before the cast")
+@EXERCISE.style("NaN put right before the cast, both ends clamped")
 def nan_to_num(x):
     largest = torch.maximum(x.amax(dim=2, keepdim=True), -x.amin(dim=2, keepdim=True))
     scale = largest / 127
-    return torch.nan_to_num(x.float() / scale.float(), nan=0.0).round().clamp(max=127).char(), scale
+    return torch.nan_to_num(x.float() / scale.float(), nan=0.0).round().clamp(-127, 127).char(), scale
 
 
 @EXERCISE.style("half a step added, then cut off")
