@@ -277,8 +277,10 @@ def test_no_query_and_a_tanh_of_each_part_are_one_mistake():
 
 
 def over_axis_0(scores, mask):
+    mask = np.ones(scores.shape, bool) if mask is None else mask
+    scores = np.where(mask, scores, -1e30)
     e = np.exp(scores - scores.max(axis=0))
-    return e / e.sum(axis=0)
+    return mask * e / e.sum(axis=0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -334,3 +336,85 @@ class TestWhatTheNotebookSays:
         W_hh = 3 * solved["random_W"]
         h = solved["rnn_forward"](solved["x"], np.zeros((1, 32)), solved["W_xh"], W_hh, np.zeros(32))
         assert (1 - h**2).mean() == pytest.approx(0.37, abs=5e-3)
+
+
+def written_after_softmax(fill):
+    def softmax(scores, mask):
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = e / e.sum(axis=-1, keepdims=True)
+        return weights if mask is None else np.where(mask, weights, fill)
+
+    return attention(softmax=softmax)
+
+
+@pytest.mark.parametrize("fill", [-np.inf, np.nan, -1e9, -1.0, 0.0])
+def test_a_mask_after_softmax_is_seen_whatever_it_writes(fill):
+    report = report_on("additive_attention", written_after_softmax(fill), shrinking=True)
+    assert 0 < report.score < 3
+    assert "the mask comes after softmax" in report.failures[0].broken
+
+
+def last_norm_in_empty(h, W_hh):
+    norms, total = np.empty_like(h[:, 0]), np.identity(len(W_hh))
+    for back, state in enumerate(h[:0:-1], 2):
+        total = total @ factor(state, W_hh)
+        norms[-back] = np.linalg.svd(total, compute_uv=False)[0]
+    return norms
+
+
+def weights_in_empty(scores, mask):
+    weights = np.empty(scores.shape)
+    for row, out, allowed in zip(
+        scores, weights, np.ones(scores.shape, bool) if mask is None else mask, strict=True
+    ):
+        if allowed.any():
+            e = np.exp(row[allowed] - row[allowed].max())
+            out[allowed] = e / e.sum()
+    return weights
+
+
+def states_in_empty(x, h0, W_xh, W_hh, b_h):
+    h = np.empty((*x.shape[:2], len(b_h)))
+    for t in range(1, x.shape[1]):
+        h[:, t] = np.tanh(x[:, t] @ W_xh + (h[:, t - 1] if t > 1 else h0) @ W_hh + b_h)
+    return h
+
+
+UNWRITTEN = {
+    "the last norm": ("gradient_norms", last_norm_in_empty, "memory from np.empty"),
+    "weights of forbidden keys": ("additive_attention", attention(softmax=weights_in_empty), "np.empty"),
+    "state 0": ("rnn_forward", states_in_empty, "memory that was never written"),
+}
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), UNWRITTEN.values(), ids=UNWRITTEN.keys())
+def test_memory_that_was_never_written_is_named(name, answer, words):
+    report = report_on(name, answer)
+    assert not report.passed
+    assert words in str(report)
+
+
+SLIPS = {
+    "weights first": ("additive_attention", lambda *args, **mask: attention()(*args, **mask)[::-1]),
+    "another norm": ("gradient_norms", norms_of(factor, np.linalg.norm)),
+    "T + L": ("critical_path", paths(lambda T, L: T + L)),
+    "time in front": ("rnn_forward", lambda *args: read_in_columns(*args).swapaxes(0, 1)),
+}
+
+
+@pytest.mark.parametrize(("name", "answer"), SLIPS.values(), ids=SLIPS.keys())
+def test_one_slip_keeps_more_than_half_and_is_named(name, answer):
+    report = report_on(name, answer)
+    assert not report.passed
+    assert report.diagnosis
+    assert report.score > report.max_score / 2
+
+
+@pytest.mark.parametrize("masked", [lambda mask: None, lambda mask: None if mask is None else ~mask])
+def test_without_its_mask_attention_stays_under_half(masked):
+    def additive_attention(query, keys, values, W_q, W_k, v, mask=None):
+        return attention()(query, keys, values, W_q, W_k, v, masked(mask))
+
+    report = report_on("additive_attention", additive_attention)
+    assert report.diagnosis in ("mask_ignored", "mask_inverted")
+    assert report.score < 3

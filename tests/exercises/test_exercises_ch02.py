@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from exercise_bank import PUBLIC_SEED, report_on
+from exercise_bank import PUBLIC_SEED, cases, report_on
 
 
 def tensors(*arrays):
@@ -150,3 +150,188 @@ def test_the_softmax_of_a_library_is_told_as_such(family):
     report = report_on("ch02_qkv/scaled_dot_product_attention", scaled_dot_product_attention)
     assert report.status == "forbidden"
     assert "softmax" in report.message
+
+
+def axis_by_rank(x, axis=-1):
+    """Two faults: one maximum for the whole array, and an axis chosen by the number of axes."""
+    e = np.exp(x - x.max())
+    return e / e.sum(axis=0) if x.ndim == 1 else e / e.sum(axis=1, keepdims=True)
+
+
+def test_two_faults_make_no_third():
+    report = report_on("softmax", axis_by_rank, shrinking=True)
+    assert not report.passed
+    assert report.diagnosis is None
+    assert "single row" not in str(report)
+    assert "sum to 1 along axis" in report.failures[0].broken
+    assert "comes out right by itself" in str(report)
+
+
+def filled_after_softmax(fill):
+    def scaled_dot_product_attention(query, key, value, mask=None):
+        weights = own_weights(query, key)
+        if mask is not None:
+            weights = np.where(mask, weights, fill)
+        return weights @ value, weights
+
+    return scaled_dot_product_attention
+
+
+def own_weights(query, key, mask=True):
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def multiplied_after_softmax(query, key, value, mask=None):
+    weights = own_weights(query, key)
+    kept = weights if mask is None else weights * mask
+    return kept @ value, weights
+
+
+AFTER_SOFTMAX = {
+    "minus infinity": filled_after_softmax(-np.inf),
+    "NaN": filled_after_softmax(np.nan),
+    "-1e9": filled_after_softmax(-1e9),
+    "-1": filled_after_softmax(-1.0),
+    "0": filled_after_softmax(0.0),
+    "half": filled_after_softmax(0.5),
+}
+
+
+@pytest.mark.parametrize("answer", AFTER_SOFTMAX.values(), ids=AFTER_SOFTMAX.keys())
+def test_a_mask_after_softmax_is_seen_whatever_it_writes(answer):
+    report = report_on("scaled_dot_product_attention", answer, shrinking=True)
+    assert 0 < report.score < 3
+    assert "the mask comes after softmax" in report.failures[0].broken
+    assert report.diagnosis in (None, "infinity_after_softmax", "mask_after_softmax")
+
+
+def test_weights_without_a_mask_beside_a_right_output_are_no_mask_after_softmax():
+    def scaled_dot_product_attention(query, key, value, mask=None):
+        masked = own_weights(query, key, True if mask is None else mask)
+        masked = masked if mask is None else masked * mask
+        return masked @ value, own_weights(query, key)
+
+    report = report_on("scaled_dot_product_attention", scaled_dot_product_attention)
+    assert "after softmax" not in str(report)
+    assert "the weights that you return are not those that made it" in str(report)
+
+
+def test_returned_weights_alone_do_not_hide_a_mask_after_softmax():
+    report = report_on("scaled_dot_product_attention", multiplied_after_softmax)
+    assert "your mask changes nothing" in report.failures[0].broken
+
+
+def divided_without_out(query, key, value, mask=None):
+    mask = True if mask is None else mask
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True, where=mask, initial=-1e30)) * mask
+    total = e.sum(axis=-1, keepdims=True)
+    weights = np.divide(e, total, where=np.broadcast_to(total > 0, e.shape))
+    return weights @ value, weights
+
+
+def weights_in_empty(query, key, value, mask=None):
+    right = own_weights(query, key, True if mask is None else mask)
+    allowed = np.broadcast_to(True if mask is None else mask, right.shape)
+    weights = np.empty(right.shape)
+    weights[allowed] = right[allowed]
+    return np.where(allowed, right, 0) @ value, weights
+
+
+def accumulated_in_empty(x, W_q, W_k, W_v):
+    results = []
+    for W in (W_q, W_k, W_v):
+        result = np.empty((*x.shape[:-1], W.shape[1]))
+        for i in range(x.shape[-1]):
+            result += x[..., i, None] * W[i]
+        results.append(result)
+    return results
+
+
+UNWRITTEN = {
+    "a division without out": ("scaled_dot_product_attention", divided_without_out, "without `out`"),
+    "weights in np.empty": ("scaled_dot_product_attention", weights_in_empty, "np.empty"),
+    "a sum in np.empty": ("project_qkv", accumulated_in_empty, "memory that was never written"),
+}
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), UNWRITTEN.values(), ids=UNWRITTEN.keys())
+def test_memory_that_was_never_written_is_named(name, answer, words):
+    report = report_on(name, answer)
+    assert not report.passed
+    assert words in str(report)
+
+
+def three_sizes(query, key, value, mask=None):
+    B, T_k, _ = key.shape
+    weights = own_weights(query, key, True if mask is None else mask)
+    allowed = np.broadcast_to(True if mask is None else mask, (B, query.shape[1], T_k))
+    return (weights * allowed) @ value, weights * allowed
+
+
+FIXED_AXES = {
+    "unpacks_three_sizes": ("scaled_dot_product_attention", three_sizes),
+    "transposed_as_four_axes": (
+        "attention_scores",
+        lambda query, key: np.matmul(query / query.shape[-1] ** 0.5, key.transpose(0, 1, 3, 2)),
+    ),
+    "transposed_as_three_axes": (
+        "attention_scores",
+        lambda query, key: np.matmul(query, key.transpose(0, 2, 1)) * query.shape[-1] ** -0.5,
+    ),
+    "einsum_of_three_axes": (
+        "attention_scores",
+        lambda query, key: np.einsum("nid,njd->nij", query, key) / query.shape[-1] ** 0.5,
+    ),
+    "einsum_without_batch": (
+        "project_qkv",
+        lambda x, W_q, W_k, W_v: [np.einsum("ij,jk->ik", x, W) for W in (W_q, W_k, W_v)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "answer"), [(k, *v) for k, v in FIXED_AXES.items()])
+def test_code_for_a_fixed_number_of_axes_is_named(kind, name, answer):
+    assert report_on(name, answer).diagnosis == kind
+
+
+def test_every_form_of_a_mask_is_drawn():
+    """Right-aligned: which axes of (B, h, T_q, T_k) a mask has, and which of them are of size 1."""
+    drawn = set()
+    for _, case in cases("ch02_qkv/scaled_dot_product_attention"):
+        mask = (*case.args, case.kwargs.get("mask"))[3]
+        if mask is not None:
+            drawn.add(tuple(n > 1 for n in mask.shape))
+    T, F_ = True, False
+    for form in [(T,), (F_, T), (T, F_), (T, T), (T, F_, T), (T, T, T), (T, T, F_, T), (T, F_, T, T)]:
+        assert form in drawn, form
+    assert (T, F_, T, T, T) in drawn, "one of several leading axes"
+
+
+def empty_rows_squeezed(query, key, value, mask=None):
+    """Right but for masks with fewer axes than the scores."""
+    weights = own_weights(query, key, True if mask is None else mask)
+    if mask is not None:
+        weights[~mask.any(axis=-1)] = 0
+    return weights @ value, weights
+
+
+def test_a_mask_with_fewer_axes_shows_an_index():
+    report = report_on("scaled_dot_product_attention", empty_rows_squeezed)
+    assert not report.passed
+
+
+def of_whole_numbers(x, axis=-1):
+    """Right for fractions; the room for the result takes the dtype of the scores."""
+    result = np.empty_like(x)
+    np.copyto(result, cs231n(x, axis), casting="unsafe")
+    return result
+
+
+def test_whole_scores_need_room_for_fractions():
+    report = report_on("softmax", of_whole_numbers)
+    assert report.diagnosis == "room_of_whole_numbers"
+    assert report.score > 1.5

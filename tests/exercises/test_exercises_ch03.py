@@ -78,3 +78,77 @@ def test_the_derivative_of_a_library_is_told_as_such():
         return torch.autograd.functional.jacobian(torch.exp, torch.from_numpy(p)).numpy()
 
     assert report_on("ch03_scaling/softmax_jacobian", softmax_jacobian).status == "forbidden"
+
+
+def logarithm_without_out(weights, axis=-1):
+    return -(weights * np.log(weights, where=weights > 0)).sum(axis=axis)
+
+
+def logarithm_in_empty(weights, axis=-1):
+    log = np.empty_like(weights)
+    log[weights > 0] = np.log(weights[weights > 0])
+    return -(weights * log).sum(axis=axis)
+
+
+@pytest.mark.parametrize("answer", [logarithm_without_out, logarithm_in_empty])
+def test_a_logarithm_that_was_never_written_is_named(answer):
+    report = report_on("ch03_scaling/attention_entropy", answer, shrinking=True)
+    assert report.diagnosis == "nan_at_zero"
+    assert "without `out`" in report.message
+    assert "for each row that holds a zero" in report.failures[0].broken
+
+
+def bits(weights, axis=-1):
+    return -xlogy(weights, axis) / np.log(0.5)
+
+
+SLIPS = {
+    "bits": ("attention_entropy", bits),
+    "a default of 0": ("attention_entropy", lambda weights, axis=0: scipys_entr(weights, axis)),
+    "a default of None": ("attention_entropy", lambda weights, axis=None: scipys_entr(weights, axis)),
+    "an axis kept": (
+        "attention_entropy",
+        lambda weights, axis=-1: np.expand_dims(scipys_entr(weights, axis), axis),
+    ),
+    "no root": ("scale_for_unit_variance", lambda d_k, var_q=1.0, var_k=1.0: (d_k * var_q * var_k) ** -1.0),
+    "a root too many": (
+        "dot_product_variance",
+        lambda d_k, var_q, var_k, mean_q=0.0, mean_k=0.0: goodman(d_k, var_q, var_k, mean_q, mean_k) ** 0.5,
+    ),
+    "the sign": ("softmax_jacobian", lambda p: -einsum(p)),
+}
+
+
+@pytest.mark.parametrize(("name", "answer"), SLIPS.values(), ids=SLIPS.keys())
+def test_one_slip_keeps_more_than_half_and_is_named(name, answer):
+    report = report_on(f"ch03_scaling/{name}", answer)
+    assert not report.passed
+    assert report.diagnosis
+    assert report.score > report.max_score / 2
+
+
+def for_a_matrix(p):
+    rows, n = p.shape
+    return np.stack([diagflat(p[i]) for i in range(rows)]).reshape(rows, n, n)
+
+
+def for_one_row(p):
+    (n,) = p.shape
+    return diagflat(p).reshape(n, n)
+
+
+FIXED_AXES = {
+    "unpacks_two_sizes": for_a_matrix,
+    "unpacks_one_size": for_one_row,
+    "einsum_of_one_row": lambda p: np.diag(p) - np.einsum("a,b->ab", p, p),
+}
+
+
+@pytest.mark.parametrize(("kind", "answer"), FIXED_AXES.items(), ids=FIXED_AXES.keys())
+def test_code_for_a_fixed_number_of_axes_is_named(kind, answer):
+    assert report_on("ch03_scaling/softmax_jacobian", answer).diagnosis == kind
+
+
+def test_a_variance_is_explained_by_its_components():
+    report = report_on("ch03_scaling/dot_product_variance", lambda *args, **means: 0.0)
+    assert "each component adds var_q * var_k" in report.failures[0].broken

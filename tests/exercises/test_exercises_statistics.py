@@ -1,6 +1,7 @@
 """`dot_product_stats` is judged by chance: the tests must allow what chance does, and no more."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -128,3 +129,66 @@ def test_numpy_s_own_state_is_left_alone():
     before = np.random.get_state()[1].copy()
     report_on("ch03_scaling/dot_product_stats", lambda d_k, num_samples, rng: (0.0, float(d_k)))
     assert np.array_equal(before, np.random.get_state()[1])
+
+
+def measured(spread):
+    """An answer whose variance is `spread` of the dot products."""
+
+    def answer(d_k, num_samples, rng):
+        dots = rng.normal(size=(2, num_samples, d_k)).prod(axis=0).sum(axis=-1)
+        return float(dots.mean()), spread(dots)
+
+    return answer
+
+
+WITHOUT_THE_MEAN = {
+    "over n": lambda dots: (dots**2).mean(),
+    "over n - 1": lambda dots: (dots**2).sum() / max(len(dots) - 1, 0.5),
+}
+AROUND_THE_MEAN = {
+    "ddof=1": lambda dots: dots.var(ddof=1),
+    "statistics": lambda dots: statistics.variance(dots.tolist()),
+    "by hand": lambda dots: sum((x - dots.mean()) ** 2 for x in dots.tolist()) / (len(dots) - 1),
+    "two means": lambda dots: (dots**2).mean() - dots.mean() ** 2,
+}
+
+
+@pytest.mark.parametrize("spread", WITHOUT_THE_MEAN.values(), ids=WITHOUT_THE_MEAN.keys())
+@pytest.mark.parametrize("seed", range(4))
+def test_a_variance_without_the_mean_is_seen_at_few_samples(spread, seed):
+    report = report_on("ch03_scaling/dot_product_stats", measured(spread), seed)
+    assert report.score >= 3.5
+    assert "subtract the mean" in report.message.lower()
+
+
+@pytest.mark.parametrize("spread", AROUND_THE_MEAN.values(), ids=AROUND_THE_MEAN.keys())
+@pytest.mark.parametrize("seed", range(4))
+def test_either_ddof_is_right_whatever_one_sample_gives(spread, seed):
+    report = report_on("ch03_scaling/dot_product_stats", measured(spread), seed)
+    assert report.passed, report
+
+
+def test_a_right_variance_is_often_below_the_squared_mean_of_two_samples():
+    """So none of `PAIRS` is, once in 1e40; the limit for the smallest ratio is far above what is wrong."""
+    drawn = np.random.default_rng(4).standard_normal((2, 200_000, 3)).prod(axis=0).sum(axis=1).reshape(-1, 2)
+    below = (drawn.var(axis=1, ddof=1) < drawn.mean(axis=1) ** 2).mean()
+    assert (1 - below) ** declared.PAIRS < 1e-40
+
+
+def one_sample_missing(d_k, num_samples, rng):
+    dots = rng.normal(size=(2, num_samples - 1, d_k)).prod(axis=0).sum(axis=-1)
+    mean = dots.sum() / num_samples
+    return mean, ((dots - mean) ** 2).sum() / num_samples
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_sample_missing_is_seen_at_two_samples(seed):
+    report = report_on("ch03_scaling/dot_product_stats", one_sample_missing, seed)
+    assert not report.passed
+    assert "with 2 samples of d_k = 5 your means scatter by" in str(report)
+
+
+def test_theory_without_a_sample_earns_nothing():
+    report = report_on("ch03_scaling/dot_product_stats", lambda d_k, num_samples, rng: (0.0, float(d_k)))
+    assert report.diagnosis == "theory_returned"
+    assert report.score == 0

@@ -33,7 +33,7 @@ MOST = 600
 
 PAIRS = 200
 """Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
-in 4 of 10 at least, whatever its ddof, so that none of 200 is once in 1e44."""
+in 39 of 100 at least, whatever its ddof, so that none of 200 is once in 1e40."""
 
 FLAT = 0.7715
 """The flatness (see `flatness`) above which two products of two normal numbers are none: with `MOST`
@@ -237,11 +237,13 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
     """Whether two candidates' results over several generators differ no more than by the draw.
 
     Equal are: whether the results vary at all, and, where there are enough of them, their averages within
-    six standard errors and their spreads within a factor.
+    six standard errors and their spreads within a factor. A variance may have been divided by n or by n - 1,
+    which makes 0 or NaN of a single number.
     """
+    got, expected = (np.where(np.isnan(x) & [False, True], 0.0, x) for x in (got, expected))
     if not (np.isfinite(got).all() and np.isfinite(expected).all()):
         return False
-    d_k = case.args[0]
+    d_k, n = case.args[:2]
     theory = np.array([0.0, d_k])
     if _constant(got) or _constant(expected):
         return _constant(got) == _constant(expected) and (
@@ -251,6 +253,15 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
         return True
     if _few(got) != _few(expected):
         return False
+    counts = (d_k, n)  # of samples, and of what is taken for samples where the two are exchanged
+    factors = [1.0, *((count - 1) / count for count in counts if count > 1)]
+    return any(
+        _same_spread(got, expected * [1.0, factor]) or _same_spread(got, expected / [1.0, factor])
+        for factor in factors
+    )
+
+
+def _same_spread(got: Array, expected: Array) -> bool:
     errors = np.sqrt((got.var(axis=0) + expected.var(axis=0)) / (len(got) - 1))
     if (np.abs(got.mean(axis=0) - expected.mean(axis=0)) > 6 * errors + 1e-12).any():
         return False
