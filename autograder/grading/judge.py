@@ -199,7 +199,8 @@ def grade_notebook(
     for cell in released["cells"]:
         cell["source"] = matching.joined(cell["source"])
     matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])
-    sources: list[str] = []
+    sources = [matching.imports(released["cells"])]
+    session.run(sources[0])
     troubles: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:
@@ -322,6 +323,11 @@ def _inherited(report: Report, sources: list[str], before: dict[str, CellVerdict
     return dataclasses.replace(report, note=f"{RESTS_ON} {names}, which is not right yet: mend that first.")
 
 
+def _lacks_a_name(report: Report) -> bool:
+    """Whether the function, or something that it calls, may be defined further down."""
+    return report.status == "missing" or any("NameError" in one.fault for one in report.failures)
+
+
 def _examine_the_undefined(
     session: Session,
     declared: dict[str, Exercise],
@@ -331,9 +337,10 @@ def _examine_the_undefined(
 ) -> None:
     """Looks again, at the end, for functions that were defined after their test cell."""
     for grade_id, verdict in verdicts.items():
-        if verdict.report and verdict.report.status == "missing" and not session.dead:
+        if verdict.report and _lacks_a_name(verdict.report) and not session.dead:
             report = judge_exercise(session, declared[grade_id], sources, seed, [])
-            if report.status != "missing":
+            found = verdict.report.status == "missing" != report.status
+            if found or report.score > verdict.report.score:
                 verdicts[grade_id] = CellVerdict(grade_id, report.score, report.max_score, report)
 
 

@@ -152,6 +152,13 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     return Matched(cells, notes)
 
 
+def imports(released: list[Cell]) -> str:
+    """Return the imports of the given cells, which answers need although a student broke such a cell."""
+    given = [c["source"] for c in released if c["cell_type"] == "code" and "nbgrader" not in c["metadata"]]
+    found = [one for source in given for one in forbidden.statements(source)]
+    return "\n".join(ast.unparse(one) for one in found if isinstance(one, ast.Import | ast.ImportFrom))
+
+
 def _by_grade_id(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell], notes: list[str]) -> None:
     for cell in wanted:
         holders = [

@@ -235,6 +235,25 @@ def test_a_mistake_of_an_earlier_answer_is_not_told_as_anothers(grade_notebook):
     assert "rests on your `attention_scores`" in reports["scaled_dot_product_attention"].message
 
 
+@pytest.mark.parametrize("broken", ["", "import numpy as", "import numpy as np\nTODO tidy up"])
+def test_a_broken_cell_of_imports_costs_nothing(grade_notebook, broken):
+    notebook = submission(RIGHT.replace("import numpy as np\n", ""))
+    notebook["cells"][1]["source"] = broken
+    assert scores(grade_notebook(notebook))["softmax"] == 3
+    del notebook["cells"][1]
+    assert scores(grade_notebook(notebook))["softmax"] == 3
+
+
+def test_a_helper_may_stand_further_down(grade_notebook):
+    notebook = submission(RIGHT.replace("np.exp(", "exponential("))
+    notebook["cells"].append(cell("code", "exponential = np.exp"))
+    assert scores(grade_notebook(notebook))["softmax"] == 3
+    notebook["cells"][-1]["source"] = "exponential = np.sin"
+    report = grade_notebook(notebook).cells[0].report
+    assert report.score == 0
+    assert "name 'exponential' is not defined" in report.message
+
+
 MISSING = """
 from no_such_library import (
     everything,
