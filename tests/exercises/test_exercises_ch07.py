@@ -213,7 +213,96 @@ def drawn(logits, temperature, generator):
     return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator)
 
 
+def gathered(places, divisor=lambda count: count.clamp(min=1), normalise=lambda x: x.logsumexp(-1, True)):
+    """The loss over some of the places, with a divisor and a normaliser of its own."""
+
+    def next_token_loss(logits, tokens, ignore_index=-100):
+        ahead, targets = logits[:, :-1][:, places], tokens[:, 1:][:, places]
+        keep = targets != ignore_index
+        log_p = ahead - normalise(ahead)
+        picked = log_p.gather(-1, targets.masked_fill(~keep, 0)[..., None])[..., 0]
+        return -(picked * keep).sum() / divisor(keep.sum())
+
+    return next_token_loss
+
+
+def two_axes_only(logits, top_k=None, top_p=None):
+    B, V = logits.shape
+    return right_filter(logits, top_k, top_p).reshape(B, V)
+
+
+def made_on_the_cpu(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+    right = exercises.find(name("generate")).styles[0].function
+    tokens = right(model, prompt, max_new_tokens, temperature, generator, context_len)
+    return torch.zeros(tokens.shape, dtype=tokens.dtype).copy_(tokens)
+
+
+def read_from_the_cpu(model, tokens, vocab_size):
+    before, leaks = model(tokens[None])[0], set()
+    for j in range(1, len(tokens)):
+        other = torch.tensor([(int(t) + (i == j)) % vocab_size for i, t in enumerate(tokens)])
+        moved = (model(other[None])[0] - before).abs().amax(dim=-1) > 1e-4
+        leaks |= {(i, j) for i in range(j) if moved[i]}
+    return leaks
+
+
+def cut_by(more, when=lambda temperature: True):
+    """Reads as many tokens more than context_len."""
+
+    def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
+        tokens = prompt
+        for _ in range(max_new_tokens):
+            length = context_len and (context_len + more if when(temperature) else context_len)
+            logits = model(tokens if context_len is None else tokens[:, -length:])[:, -1]
+            tokens = torch.cat([tokens, drawn(logits, temperature, generator)], dim=1)
+        return tokens
+
+    return generate
+
+
 WRONG = {
+    "a divisor of 2 at least": (
+        "next_token_loss",
+        gathered(slice(None), divisor=lambda count: count.clamp(min=2)),
+        "divided by 2; tokens that are predicted and not ignored: 1",
+    ),
+    "the first prediction left out": (
+        "next_token_loss",
+        gathered(slice(1, None)),
+        "does not change with the logits at place 0 of sequence 0",
+    ),
+    "one normaliser for all places": (
+        "next_token_loss",
+        gathered(slice(None), normalise=lambda x: x[:, :1].logsumexp(-1, True)),
+        "each place is normalised by itself",
+    ),
+    "a threshold of 1.2e-3": (
+        "find_leaks",
+        leaks_by(other, lambda d: d.abs().max() > 1.2e-3),
+        "more than 1e-4 is a leak",
+    ),
+    "numpy's allclose": (
+        "find_leaks",
+        lambda model, tokens, vocab_size: {
+            (i, j)
+            for j in range(1, len(tokens))
+            for i in range(j)
+            if not np.allclose(
+                model(other(tokens.clone(), j, vocab_size)[None])[0, i], model(tokens[None])[0, i]
+            )
+        },
+        "the output at 0 moves by 0.00015; more than 1e-4 is a leak",
+    ),
+    "tokens made on the cpu": ("find_leaks", read_from_the_cpu, "with inputs on another device than the cpu"),
+    "a text made on the cpu": ("generate", made_on_the_cpu, "with inputs on another device than the cpu"),
+    "one token more of the context": ("generate", cut_by(1), "the model has positions for 3 tokens"),
+    "one token less of the context": ("generate", cut_by(-1), "the last 3 tokens of the text"),
+    "a context that is cut for the likeliest alone": (
+        "generate",
+        cut_by(9, when=lambda temperature: temperature > 0),
+        "the model has positions for 3 tokens",
+    ),
+    "two axes, whatever comes": ("filter_logits", two_axes_only, "not enough values to unpack"),
     "a window": (
         "causal_mask",
         lambda q_len, k_len=None: (
@@ -352,6 +441,15 @@ def test_a_wrong_answer_beyond_the_bank_is_explained(wrong):
     assert told in str(report), report
 
 
+@pytest.mark.parametrize("exercise", exercises.names_of(CHAPTER))
+def test_what_could_never_be_used_stays_under_half_and_a_slip_above(exercise):
+    declared = exercises.find(exercise)
+    for answer in declared.misconceptions:
+        if answer.gravity != "fault":
+            report = report_on(exercise, answer.function)
+            assert (report.score < declared.points / 2) == (answer.gravity == "useless"), report
+
+
 def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
     def seeded(everywhere):
         def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -364,7 +462,9 @@ def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
 
         return generate
 
-    assert "Draw with the generator that is passed" in str(report_on(name("generate"), seeded(everywhere=True)))
+    assert "Draw with the generator that is passed" in str(
+        report_on(name("generate"), seeded(everywhere=True))
+    )
     without = report_on(name("generate"), seeded(everywhere=False))
     assert [c.says for c in without.criteria if c.failure] == ["without one, another text each time"]
     assert "two calls without a generator" in str(without)

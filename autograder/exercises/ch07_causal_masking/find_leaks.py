@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
+from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Test, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import elsewhere, on_any_device
 from autograder.values import differs
@@ -141,7 +141,7 @@ def hidden(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("every later token moves one logit a little", lent(rng, V, small, in_one_logit))
     over = 1.5e-4 * np.ones((T, T))
     yield Case("a leak of 1.5e-4 in one logit", lent(rng, V, over, in_one_logit, around=0.0))
-    yield Case("a leak of 1.5e-4 in one logit of about 20", lent(rng, V, over, in_one_logit))
+    yield Case("a leak of 1.5e-4 in one logit of about 20", lent(rng, 2, over, in_one_logit))
     yield Case("one pair leaks 1e-3", lent(rng, 2, 1e-3 * np.eye(T, k=T - 1), in_one_logit))
     yield Case("one logit rises by as much as another falls", lent(rng, V, 0.1 * np.eye(T, k=1), up_and_down))
     yield Case("a leak moves all logits alike", lent(rng, V, 0.02 * np.eye(T, k=2), all_alike))
@@ -192,8 +192,8 @@ def repeatable(trial: Trial) -> str | None:
     if trial.call(trial.case).value == trial.value:
         return None
     return (
-        "the same call gives other pairs each time; is the other token drawn at random? Then it may be the "
-        "very one that stands there already"
+        "the same call gives other pairs each time. If the other token is drawn at random, it may be the "
+        "very one that is there already"
     )
 
 
@@ -239,7 +239,7 @@ def asked_about_every_token(trial: Trial) -> str | None:
         return None
     for j in range(1, len(tokens)):
         if not any(one[j] != tokens[j] for one in asked):
-            return f"the model was never shown another token at {j}, so nobody can tell whether it leaks"
+            return f"the model was never shown another token at {j}, so it is not known whether it leaks"
     alone = [
         {j for j, (a, b) in enumerate(zip(one, tokens, strict=True)) if a != b}
         for one in asked
@@ -247,10 +247,15 @@ def asked_about_every_token(trial: Trial) -> str | None:
     ]
     if alone and min(map(len, alone)) > 1:
         return (
-            f"you change {min(map(len, alone))} tokens or more at once; then nobody can tell which of them "
+            f"you change {min(map(len, alone))} tokens or more at once; then it is not known which of them "
             "the output depends on"
         )
     return None
+
+
+def of_sets(law: Test) -> Test:
+    """The law, asked only where a set of pairs is expected."""
+    return lambda trial: law(trial) if isinstance(trial.expected, set) else None
 
 
 def the_same_pairs(got: Any, expected: Any, case: Case) -> bool:
@@ -271,13 +276,16 @@ EXERCISE = Exercise(
         Criterion("works on any device", 0.25, elsewhere(plain), test=on_any_device),
         Criterion("the tokens are left as they were", 0.25, plain, observes="arguments"),
     ),
-    properties=(
-        Property("pairs of plain numbers", pairs_of_numbers),
-        Property("leaks come from later tokens", later_tokens_only),
-        Property("the same call gives the same pairs", repeatable),
-        Property("each token is changed, by itself", asked_about_every_token),
-        Property("every leak is found", every_leak),
-        Property("nothing else is reported", no_other),
+    properties=tuple(
+        Property(says, of_sets(law))
+        for says, law in (
+            ("pairs of plain numbers", pairs_of_numbers),
+            ("leaks come from later tokens", later_tokens_only),
+            ("the same call gives the same pairs", repeatable),
+            ("each token is changed, by itself", asked_about_every_token),
+            ("every leak is found", every_leak),
+            ("nothing else is reported", no_other),
+        )
     ),
 )
 
