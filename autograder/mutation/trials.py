@@ -136,12 +136,12 @@ def as_dict(tried: list[Tried]) -> dict[str, Any]:
 @cache
 def equivalent() -> dict[tuple[str, str, str], str]:
     """Read the reviewed list: the reason for each (exercise, style, change)."""
+    rows = tomllib.loads(EQUIVALENT.read_text("utf-8"))
+    reasons = rows.pop("reasons")
     return {
-        (exercise, style, change): row["reason"]
-        for exercise, rows in tomllib.loads(EQUIVALENT.read_text("utf-8")).items()
-        for row in rows
-        for style, changes in row["changes"].items()
-        for change in changes
+        (exercise, *row.split(": ", 1)): reasons.get(reason, reason)
+        for exercise, own in rows.items()
+        for row, reason in own.items()
     }
 
 
