@@ -188,7 +188,7 @@ def put_together(q_shards, k_shards, v_shards):
 def fading(w, u, k, v, bonus=1.0, age=lambda t, i: t - 1 - i):
     rows = []
     for t in range(k.shape[1]):
-        steps = torch.tensor([age(t, i) for i in range(t)], dtype=k.dtype)
+        steps = torch.tensor([age(t, i) for i in range(t)], dtype=k.dtype, device=k.device)
         exponents = torch.cat([k[:, :t] - steps[:, None] * w, (k[:, t] + bonus * u)[:, None]], 1)
         rows.append((torch.softmax(exponents, 1) * v[:, : t + 1]).sum(1))
     return torch.stack(rows, 1)

@@ -6,6 +6,7 @@ import math
 import re
 import types
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -145,6 +146,14 @@ def test_calls_are_counted_and_results_untouched():
     assert counter.calls["cat"] == 2
     assert dict(counter.by_operator) == {"mm": 2 * 4 * 6 * 4, "exp": 24}
     assert meter.largest_elements == 24
+
+
+def test_tensors_made_of_other_numbers_are_allocated_too():
+    with AllocationMeter() as meter:
+        made = torch.tensor([[1.0] * 5] * 3), torch.from_numpy(np.zeros((7, 2)))[1:]
+    assert len(made) == 2
+    assert meter.total_bytes == 15 * 4 + 14 * 8
+    assert meter.largest_shape == (3, 5)
 
 
 # --- probes
