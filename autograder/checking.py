@@ -562,13 +562,25 @@ class _Bank:
         return self._agrees(mistake, mistaken, trial, criterion, exactly=False)
 
     def _fails(self, mistake: Answer, one: _Examined) -> bool:
-        """Whether the mistake fails too; what passes a lenient test explains no failure of it."""
+        """Whether the mistake fails too; what passes a lenient test explains no failure of it.
+
+        It pays too much in the same way: its faults are the candidate's but for numbers, and so is the shape
+        of its largest tensor.
+        """
         call = one.criterion.through(local(mistake.function))
-        tried = (
+        tried = [
             replace(trial, outcome=self._outcome(mistake, one.criterion, trial.case), call=call)
             for trial in one.trials
+        ]
+        faults = [_fault(self.exercise, one.criterion, trial) for trial in tried]
+        if one.kind != "cost":
+            return any(faults)
+        return any(faults) and all(
+            in_words(fault or "") == in_words(other or "")
+            and trial.outcome.cost.get("largest_shape") == ours.outcome.cost.get("largest_shape")
+            for fault, other, trial, ours in zip(faults, one.faults, tried, one.trials, strict=True)
+            if other
         )
-        return any(_fault(self.exercise, one.criterion, trial) for trial in tried)
 
     def _agreement(self, mistake: Answer, one: _Examined, exactly: bool = False) -> Iterator[bool]:
         """Case by case, lazily: most mistakes are ruled out by the first."""

@@ -157,7 +157,7 @@ WRONG = {
             (x := rng.uniform(-1, 1, (2, num_samples, d_k)).prod(0).sum(1)).mean(),
             x.var(),
         ),
-        "that of q . k is",
+        "the variance of q . k is",
     ),
     "stats: NaN": (
         "dot_product_stats",
