@@ -48,7 +48,8 @@ def other_head_counts(rng: np.random.Generator) -> Iterator[Case]:
     yield bias(3, 2, 2)
     yield bias(6, 4, 4)
     yield bias(12, 5, 5)
-    yield bias(int(rng.choice([5, 7, 9, 10, 11, 13, 14, 15, 20, 24])), 2, 4)
+    yield bias(15, 2, 3)
+    yield bias(int(rng.choice([5, 7, 9, 10, 11, 13, 14, 20, 24])), 2, 4)
 
 
 def any_float(got: Any, expected: Any, case: Case) -> bool:
@@ -100,6 +101,24 @@ def grows_by_the_slope(trial: Trial) -> str | None:
     )
 
 
+def same_distance_same_cost(trial: Trial) -> str | None:
+    """Two pairs of a query and a key that are equally far apart have the same bias."""
+    _, q_len, k_len = trial.case.args
+    distance = (torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)).abs()
+    for far in range(k_len):
+        pairs = (distance == far).nonzero().tolist()
+        found = trial.value[:, distance == far].double()
+        off = (found - found[:, :1]).abs() > 1e-4 * found.abs() + 1e-9
+        if off.any():
+            head, other = off.nonzero()[0].tolist()
+            (q0, k0), (q1, k1) = pairs[0], pairs[other]
+            return (
+                f"head {head} adds {float(found[head, 0]):.4g} for query {q0} and key {k0}, and "
+                f"{float(found[head, other]):.4g} for query {q1} and key {k1}; both are {far} apart"
+            )
+    return None
+
+
 def right_slopes(trial: Trial) -> str | None:
     """The slope of each head, read off the last query's two last keys."""
     num_heads = trial.case.args[0]
@@ -126,6 +145,7 @@ EXERCISE = Exercise(
         Property("the own key costs nothing", nothing_on_the_own_key),
         Property("no bias is above zero", nothing_above_zero),
         Property("the cost grows evenly", grows_by_the_slope),
+        Property("the same distance costs the same", same_distance_same_cost),
         Property("the slopes are right", right_slopes),
         *LAST,
     ),

@@ -77,13 +77,13 @@ def depends_on_the_position_alone(trial: Trial) -> str | None:
 
 def on_the_circle(trial: Trial) -> str | None:
     squares = trial.value[:, 0::2] ** 2 + trial.value[:, 1::2] ** 2
-    wrong = np.argwhere(~(np.abs(squares - 1) < 1e-3))
+    wrong = np.argwhere(~(np.abs(squares - 1) < 1e-5))
     if not wrong.size:
         return None
     position, pair = (int(n) for n in wrong[0])
     return (
         f"at position {position} the squares of channels {2 * pair} and {2 * pair + 1} sum to "
-        f"{squares[position, pair]:.4g}; the sine and the cosine of one angle give 1"
+        f"{squares[position, pair]:.6g}; the sine and the cosine of one angle give 1"
     )
 
 
