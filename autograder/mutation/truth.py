@@ -8,6 +8,7 @@ import numpy as np
 
 from autograder import checking
 from autograder.cage import tensors
+from autograder.cage.probes import NONE
 from autograder.checking import Candidate, Examination, local
 from autograder.exercise import Case, Criterion, Exercise, Outcome, Trial
 
@@ -55,8 +56,8 @@ def _the_same(exercise: Exercise, case: Case, one: Outcome, other: Outcome) -> b
 
 
 def _is_no_gradient(one: Any, other: Any) -> bool:
-    """Return whether one value is None and the other a gradient of zeros, which mean the same."""
-    given = [value for value in (one, other) if value is not None]
+    """Return whether one value is no gradient and the other a gradient of zeros, which mean the same."""
+    given = [value for value in (one, other) if not (isinstance(value, str) and value == NONE)]
     return len(given) == 1 and tensors.is_array(given[0]) and not tensors.numbers(given[0]).any()
 
 
