@@ -62,6 +62,12 @@ def self_masked(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "a causal self_mask (T, T)", *small(rng), self_mask=causal)
     x, memory = tokens(rng, 2, 4, 6), tokens(rng, 2, 4, 6)
     yield block(rng, "a self_mask (B, 1, T, T)", 3, 9, x, memory, self_mask=mask(rng, 2, 1, 4, 4))
+    yield block(rng, "a self_mask (1, T, T)", 3, 8, x, memory, self_mask=mask(rng, 1, 4, 4))
+    full = strided(mask(rng, 2, 3, 4, 4))
+    yield block(rng, "a self_mask (B, h, T, T), not contiguous", 3, 7, x, memory, self_mask=full)
+    x, memory = tokens(rng, 3, 4, 8), tokens(rng, 3, 5, 8)
+    both = {"self_mask": torch.ones(4, 4, dtype=torch.bool).tril(), "memory_mask": mask(rng, 3, 1, 1, 5)}
+    yield block(rng, "a causal self_mask, a padded memory", 2, 9, x, memory, **both)
 
 
 def memory_masked(rng: np.random.Generator) -> Iterator[Case]:
@@ -71,6 +77,11 @@ def memory_masked(rng: np.random.Generator) -> Iterator[Case]:
     x, memory = tokens(rng, 3, 4, 8), tokens(rng, 3, 4, 8)
     both = {"self_mask": torch.ones(4, 4, dtype=torch.bool).tril(), "memory_mask": mask(rng, 3, 1, 1, 4)}
     yield block(rng, "both masks", 2, 9, x, memory, **both)
+    x, memory = tokens(rng, 2, 3, 8), tokens(rng, 2, 5, 8)
+    yield block(rng, "a memory_mask (1, T_q, T_k)", 4, 9, x, memory, memory_mask=mask(rng, 1, 3, 5))
+    yield block(rng, "a memory_mask (1, h, T_q, T_k)", 4, 9, x, memory, memory_mask=mask(rng, 1, 4, 3, 5))
+    full = strided(mask(rng, 2, 4, 3, 5))
+    yield block(rng, "in full, (B, h, T_q, T_k), not contiguous", 4, 7, x, memory, memory_mask=full)
 
 
 def other_types(rng: np.random.Generator) -> Iterator[Case]:
@@ -78,6 +89,9 @@ def other_types(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "float64", 2, 7, x, memory)
     x, memory = tokens(rng, 2, 3, 6, dtype=torch.bfloat16), tokens(rng, 2, 4, 6, dtype=torch.bfloat16)
     yield block(rng, "bfloat16", 3, 7, x, memory)
+    x, memory = tokens(rng, 2, 4, 6, dtype=torch.float64), tokens(rng, 2, 5, 6, dtype=torch.float64)
+    both = {"self_mask": torch.ones(4, 4, dtype=torch.bool).tril(), "memory_mask": mask(rng, 2, 1, 1, 5)}
+    yield block(rng, "float64, both masks", 3, 8, x, memory, **both)
 
 
 def one_of_each(rng: np.random.Generator) -> Iterator[Case]:
@@ -94,10 +108,10 @@ EXERCISE = Exercise(
     reference=reference.DecoderBlock,
     criteria=(
         Criterion(
-            "self-attention, cross-attention, ffn, each added to the stream", 2, unmasked, tolerance=5e-3
+            "self-attention, cross-attention, ffn, each added to the stream", 1.25, unmasked, tolerance=5e-3
         ),
-        Criterion("self_mask says who of x may be seen", 0.5, self_masked, tolerance=5e-3),
-        Criterion("memory_mask says who of the memory may be seen", 0.5, memory_masked, tolerance=5e-3),
+        Criterion("self_mask says who of x may be seen", 1, self_masked, tolerance=5e-3),
+        Criterion("memory_mask says who of the memory may be seen", 0.75, memory_masked, tolerance=5e-3),
         Criterion(
             "gradients reach x, memory and parameters", 0.25, differentiated(one_of_each), tolerance=2e-2
         ),
@@ -120,8 +134,9 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "Queries come from the memory and keys from x. It is the other way round: x asks, the memory answers, "
-    "cross_attention(norm_cross(x), memory)."
+    "Queries come from the memory and keys from x. Exchange them, so that x asks and the memory answers: "
+    "cross_attention(norm_cross(x), memory).",
+    gravity="slip",
 )
 class queries_from_the_memory(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -157,7 +172,8 @@ class memory_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "norm_cross is for the queries. The memory comes normed from the encoder's end: pass it as it is."
+    "You norm the memory with norm_cross too. Pass the memory as it is: it comes normed from the encoder's "
+    "end, and norm_cross is for the queries."
 )
 class memory_normed(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -176,8 +192,8 @@ class memory_normed(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You norm the memory and not the stream. norm_cross is for what cross_attention reads from x; the memory "
-    "goes in as it is."
+    "You norm the memory and not the stream. Use norm_cross for what cross_attention reads from x, and pass "
+    "the memory as it is."
 )
 class memory_normed_for_the_queries(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -196,7 +212,7 @@ class memory_normed_for_the_queries(nn.Module):
 
 
 @EXERCISE.misconception(
-    "cross_attention reads the stream as it is. Pre-norm, its queries come from self.norm_cross(x)."
+    "cross_attention reads the stream as it is. Make its queries from self.norm_cross(x)."
 )
 class cross_not_normed(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -215,7 +231,8 @@ class cross_not_normed(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The two masks are exchanged: self_mask belongs to attention, memory_mask to cross_attention."
+    "The two masks are exchanged. Pass self_mask to attention and memory_mask to cross_attention.",
+    gravity="slip",
 )
 class masks_exchanged(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -234,7 +251,8 @@ class masks_exchanged(nn.Module):
 
 
 @EXERCISE.misconception(
-    "self_mask does not reach attention, so tokens see the future they should write. Pass mask=self_mask."
+    "self_mask does not reach attention, so tokens see the future they should write. Pass mask=self_mask.",
+    gravity="useless",
 )
 class self_mask_ignored(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -253,7 +271,9 @@ class self_mask_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "memory_mask does not reach cross_attention, so the padding of the memory is read. Pass mask=memory_mask."
+    "memory_mask does not reach cross_attention, so the padding of the memory is read. Pass "
+    "mask=memory_mask.",
+    gravity="slip",
 )
 class memory_mask_ignored(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -272,7 +292,8 @@ class memory_mask_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The second argument of attention is the memory, not the mask. Name it: mask=self_mask."
+    "The second argument of attention is the memory, not the mask. Name it: mask=self_mask.",
+    gravity="slip",
 )
 class self_mask_as_memory(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -291,8 +312,8 @@ class self_mask_as_memory(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`attention` reads the memory, as cross_attention does after it. The tokens of x attend to each other "
-    "first: self.attention(normed, mask=self_mask)."
+    "`attention` reads the memory, as cross_attention does after it. Let the tokens of x attend to each "
+    "other first: self.attention(normed, mask=self_mask)."
 )
 class self_attention_reads_the_memory(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -311,7 +332,8 @@ class self_attention_reads_the_memory(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You pass self_mask to both. cross_attention looks at the memory, and its mask is memory_mask."
+    "You pass self_mask to both. Pass memory_mask to cross_attention, which looks at the memory.",
+    gravity="slip",
 )
 class self_mask_for_both(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -330,7 +352,8 @@ class self_mask_for_both(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The order is wrong: x attends to itself first, then to the memory, then comes the ffn."
+    "The order is wrong: cross_attention comes before attention. Let x attend to itself first, then to the "
+    "memory; then comes the ffn."
 )
 class cross_before_self(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -349,7 +372,7 @@ class cross_before_self(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The ffn comes last, after cross_attention, so that it can work on what was read from the memory."
+    "The ffn comes before cross_attention. Put it last, so that it can work on what was read from the memory."
 )
 class ffn_before_cross(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -368,7 +391,7 @@ class ffn_before_cross(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Both attentions read the x that came in. The queries to the memory come from the stream after "
+    "Both attentions read the x that came in. Make the queries to the memory from the stream after "
     "self-attention."
 )
 class cross_beside_self(nn.Module):
@@ -388,8 +411,8 @@ class cross_beside_self(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You attend to the memory with `attention`, and cross_attention never learns. Each has projections of "
-    "its own."
+    "You attend to the memory with `attention`, and cross_attention never learns. Use self.cross_attention "
+    "for the memory."
 )
 class one_attention_for_both(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -408,7 +431,8 @@ class one_attention_for_both(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Both attentions use norm_attention, and norm_cross never learns. Each sublayer has a norm of its own."
+    "Both attentions use norm_attention, and norm_cross never learns. Use self.norm_cross for "
+    "cross_attention."
 )
 class one_norm_for_both(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -427,7 +451,7 @@ class one_norm_for_both(nn.Module):
 
 
 @EXERCISE.misconception(
-    "What the memory says replaces the stream. Add it: x = x + self.cross_attention(...)."
+    "What cross_attention returns replaces the stream. Add it: x = x + self.cross_attention(...)."
 )
 class no_residual_around_cross(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -445,7 +469,10 @@ class no_residual_around_cross(nn.Module):
         return x + self.ffn(self.norm_ffn(x))
 
 
-@EXERCISE.misconception("Each sublayer replaces what came in. It should be added to it: x + f(norm(x)).")
+@EXERCISE.misconception(
+    "Each sublayer replaces what came in. Add it to the stream instead: x + f(norm(x)).",
+    gravity="useless",
+)
 class no_residual(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
@@ -463,8 +490,8 @@ class no_residual(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You overwrite x by its norm and add to that. The stream itself is never normed here: only what a "
-    "sublayer reads is."
+    "You overwrite x by its norm and add to that. Norm only what a sublayer reads: the stream itself is "
+    "never normed here."
 )
 class residual_from_the_normed(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -486,7 +513,7 @@ class residual_from_the_normed(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You norm after each sum, as the paper of 2017 does. This block is pre-norm: x + f(norm(x))."
+    "You norm after each sum, as the paper of 2017 does. Write this block pre-norm: x + f(norm(x))."
 )
 class post_norm(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -505,8 +532,8 @@ class post_norm(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`x += ...` writes into the caller's tensor, and autograd finds it changed. Write x = x + ..., which "
-    "makes a new one."
+    "You write into the caller's tensor, as `x += ...` does, and autograd finds it changed. Write x = x + "
+    "..., which makes a new one."
 )
 class changed_in_place(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -525,7 +552,8 @@ class changed_in_place(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You forbid the future though nobody asked. The caller passes a causal self_mask where one is wanted."
+    "You forbid the future though nobody asked. Without a self_mask let every token of x see every other; "
+    "the caller passes a causal one where it is wanted."
 )
 class causal_unasked(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -546,8 +574,8 @@ class causal_unasked(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You append the memory to the keys of self-attention, one softmax for both. Here two attentions follow "
-    "each other, each with its own sum."
+    "You append the memory to the keys of self-attention, one softmax for both. Let two attentions follow "
+    "each other, each with its own softmax."
 )
 class memory_appended(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -566,7 +594,8 @@ class memory_appended(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your ffn bends by ReLU. The original transformer does; here GELU is asked, nn.GELU()."
+    "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
+    gravity="slip",
 )
 class relu(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
@@ -579,6 +608,211 @@ class relu(nn.Module):
         self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
 
     def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "You invert self_mask. True means may attend, here and in attention: pass it on as it is.",
+    gravity="useless",
+)
+class self_mask_inverted(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        self_mask = None if self_mask is None else ~self_mask
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "You invert memory_mask. True means may attend, here and in attention: pass it on as it is.",
+    gravity="useless",
+)
+class memory_mask_inverted(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        memory_mask = None if memory_mask is None else ~memory_mask
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "Neither mask reaches its attention. Pass mask=self_mask to attention and mask=memory_mask to "
+    "cross_attention.",
+    gravity="useless",
+)
+class no_masks(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_attention(x))
+        x = x + self.cross_attention(self.norm_cross(x), memory)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "The norms of the two attentions are exchanged. Use norm_attention for attention and norm_cross for "
+    "cross_attention.",
+    gravity="slip",
+)
+class norms_exchanged(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_cross(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_attention(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception("Attention to itself reads x as it is. Let it read self.norm_attention(x).")
+class attention_not_normed(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(x, mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception("The ffn reads the stream as it is. Let it read self.norm_ffn(x).")
+class ffn_not_normed(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(x)
+
+
+@EXERCISE.misconception(
+    "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "nn.Linear(d_ff, d_model).",
+    gravity="slip",
+)
+class four_times_as_wide(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "nn.Linear(d_ff, d_model).",
+    gravity="slip",
+)
+class as_wide_as_the_stream(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.Linear(d_model, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "Both attentions have one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
+    gravity="slip",
+)
+class one_head(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, 1)
+        self.cross_attention = MultiHeadAttention(d_model, 1)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        x = x + self.attention(self.norm_attention(x), mask=self_mask)
+        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
+        return x + self.ffn(self.norm_ffn(x))
+
+
+@EXERCISE.misconception(
+    "You use the masks of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each: pass it on as it "
+    "is.",
+    gravity="slip",
+)
+class first_head_s_masks(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_cross = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, memory, self_mask=None, memory_mask=None):
+        if self_mask is not None and self_mask.ndim == 4:
+            self_mask = self_mask[:, :1]
+        if memory_mask is not None and memory_mask.ndim == 4:
+            memory_mask = memory_mask[:, :1]
         x = x + self.attention(self.norm_attention(x), mask=self_mask)
         x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
         return x + self.ffn(self.norm_ffn(x))

@@ -47,14 +47,22 @@ def post_norm(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "norm='post', 3 tokens, d_model = 4", 2, 7, tokens(rng, 1, 3, 4), norm="post")
     yield block(rng, "norm='post', any sizes", *any_size(rng), norm="post")
     yield block(rng, "norm='post', a single token", 3, 5, tokens(rng, 2, 1, 6), norm="post")
+    x = tokens(rng, 3, 4, 8)
+    yield block(rng, "norm='post', (B, 1, T, T)", 2, 9, x, norm="post", mask=mask(rng, 3, 1, 4, 4))
+    x = strided(tokens(rng, 2, 5, 6))
+    yield block(rng, "norm='post', x not contiguous", 3, 8, x, norm="post")
 
 
 def masked(rng: np.random.Generator) -> Iterator[Case]:
     causal = torch.ones(3, 3, dtype=torch.bool).tril()
     yield block(rng, "a causal mask (T, T)", 2, 7, tokens(rng, 1, 3, 4), mask=causal)
     yield block(rng, "padding, (B, 1, 1, T)", 3, 7, tokens(rng, 2, 5, 6), mask=mask(rng, 2, 1, 1, 5))
-    x = tokens(rng, 3, 4, 8)
-    yield block(rng, "norm='post', (B, 1, T, T)", 2, 9, x, norm="post", mask=mask(rng, 3, 1, 4, 4))
+    x = tokens(rng, 2, 4, 6)
+    yield block(rng, "one mask for all, (1, T, T)", 3, 8, x, mask=mask(rng, 1, 4, 4))
+    yield block(rng, "one mask a sequence, (B, 1, T, T)", 3, 8, x, mask=mask(rng, 2, 1, 4, 4))
+    yield block(rng, "one mask a head, (1, h, T, T)", 3, 8, x, mask=mask(rng, 1, 3, 4, 4))
+    x = tokens(rng, 2, 5, 12)
+    yield block(rng, "in full, (B, h, T, T), not contiguous", 4, 9, x, mask=strided(mask(rng, 2, 4, 5, 5)))
 
 
 def exact(rng: np.random.Generator) -> Iterator[Case]:
@@ -66,6 +74,8 @@ def other_types(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "float64", 2, 7, tokens(rng, 1, 3, 4, dtype=torch.float64))
     x = tokens(rng, 2, 3, 6, dtype=torch.bfloat16)
     yield block(rng, "bfloat16, norm='post'", 3, 7, x, norm="post")
+    x, causal = tokens(rng, 2, 5, 6, dtype=torch.float64), torch.ones(5, 5, dtype=torch.bool).tril()
+    yield block(rng, "float64, a causal mask", 3, 8, x, mask=causal)
 
 
 def one_of_each(rng: np.random.Generator) -> Iterator[Case]:
@@ -81,11 +91,16 @@ EXERCISE = Exercise(
     reference=reference.TransformerBlock,
     criteria=(
         Criterion(
-            "pre-norm: each sublayer reads a normed stream and adds to it", 2, pre_norm, tolerance=5e-3
+            "pre-norm: each sublayer reads a normed stream and adds to it", 1.5, pre_norm, tolerance=5e-3
         ),
-        Criterion("post-norm: the sum of stream and sublayer is normed", 1, post_norm, tolerance=5e-3),
-        Criterion("the mask is kept: True means may attend", 0.5, masked, tolerance=5e-3),
-        Criterion("gradients reach x and all parameters", 0.5, differentiated(one_of_each), tolerance=2e-2),
+        Criterion(
+            "post-norm: the sum of stream and sublayer is normed, with a mask too",
+            0.75,
+            post_norm,
+            tolerance=5e-3,
+        ),
+        Criterion("the mask is kept: True means may attend", 1.5, masked, tolerance=5e-3),
+        Criterion("gradients reach x and all parameters", 0.25, differentiated(one_of_each), tolerance=2e-2),
         Criterion("the exact GELU", 0.25, exact, tolerance=1e-4),
         Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.2),
         Criterion("works on any device", 0.25, elsewhere(one_of_each), test=on_any_device),
@@ -100,7 +115,8 @@ EXERCISE = Exercise(
 
 @EXERCISE.misconception(
     "You have pre and post exchanged. Pre-norm norms what a sublayer reads, x + f(norm(x)); post-norm norms "
-    "the sum, norm(x + f(x))."
+    "the sum, norm(x + f(x)).",
+    gravity="slip",
 )
 class pre_and_post_exchanged(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -138,8 +154,8 @@ class always_pre_norm(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your block is post-norm whatever `norm` says. Pre-norm, the default, norms what a sublayer reads and "
-    "leaves the sum alone: x + f(norm(x))."
+    "Your block is post-norm whatever `norm` says. For pre-norm, the default, norm what a sublayer reads "
+    "and leave the sum alone: x + f(norm(x))."
 )
 class always_post_norm(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -156,8 +172,9 @@ class always_post_norm(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Each sublayer replaces what came in. It should be added to it: x + f(norm(x)). That sum is the road on "
-    "which gradients get through deep stacks."
+    "Each sublayer replaces what came in. Add it instead, x + f(norm(x)): that sum is the path on which "
+    "gradients get through deep stacks.",
+    gravity="useless",
 )
 class no_residual(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -177,7 +194,7 @@ class no_residual(nn.Module):
 
 
 @EXERCISE.misconception(
-    "What attention says replaces x, so a token forgets itself. Add it: x = x + self.attention(...)."
+    "The result of attention replaces x, so a token forgets itself. Add it: x = x + self.attention(...)."
 )
 class no_residual_around_attention(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -197,7 +214,8 @@ class no_residual_around_attention(nn.Module):
 
 
 @EXERCISE.misconception(
-    "What the ffn says replaces the stream, and what attention brought is lost. Add it: x + self.ffn(...)."
+    "The result of the ffn replaces the stream, and what attention brought is lost. Add it: x + "
+    "self.ffn(...)."
 )
 class no_residual_around_ffn(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -217,8 +235,8 @@ class no_residual_around_ffn(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You overwrite x by its norm and add to that. The stream itself is never normed in a pre-norm block: "
-    "only what the sublayer reads is."
+    "You overwrite x by its norm and add to that. Norm only what a sublayer reads: in a pre-norm block the "
+    "stream itself is never normed."
 )
 class residual_from_the_normed(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -240,7 +258,7 @@ class residual_from_the_normed(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You use norm_attention twice, and norm_ffn never learns. Each sublayer has a norm of its own."
+    "You use norm_attention twice, and norm_ffn never learns. Give each sublayer its own norm."
 )
 class one_norm_for_both(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -260,8 +278,8 @@ class one_norm_for_both(nn.Module):
 
 
 @EXERCISE.misconception(
-    "norm_ffn and norm_attention are one module here, so they share one weight. Make two: "
-    "nn.LayerNorm(d_model) for each."
+    "norm_ffn and norm_attention are one module, so they share one weight. Make two: nn.LayerNorm(d_model) "
+    "for each."
 )
 class one_module_under_two_names(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -281,7 +299,8 @@ class one_module_under_two_names(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The two norms are exchanged: norm_attention belongs to attention, norm_ffn to the ffn."
+    "The two norms are exchanged. Use norm_attention for attention and norm_ffn for the ffn.",
+    gravity="slip",
 )
 class norms_exchanged(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -301,7 +320,7 @@ class norms_exchanged(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Attention reads x as it is. In a pre-norm block it reads self.norm_attention(x), or large tokens "
+    "Attention reads x as it is. In a pre-norm block let it read self.norm_attention(x), or large tokens "
     "saturate its softmax."
 )
 class attention_not_normed(nn.Module):
@@ -321,7 +340,9 @@ class attention_not_normed(nn.Module):
         return self.norm_ffn(x + self.ffn(x))
 
 
-@EXERCISE.misconception("The ffn reads the stream as it is. In a pre-norm block it reads self.norm_ffn(x).")
+@EXERCISE.misconception(
+    "The ffn reads the stream as it is. In a pre-norm block let it read self.norm_ffn(x)."
+)
 class ffn_not_normed(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
         super().__init__()
@@ -340,8 +361,8 @@ class ffn_not_normed(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Queries come from the normed x, keys and values from x itself. For attention to itself pass the normed "
-    "x alone; it is the memory as well."
+    "Queries come from the normed x, keys and values from x itself. Pass the normed x alone; for attention "
+    "to itself it is the memory as well."
 )
 class only_queries_normed(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -361,8 +382,8 @@ class only_queries_normed(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Both sublayers read x. (GPT-NeoX does that, side by side.) Here the ffn reads what attention has left: "
-    "x + attention first, then the ffn of that."
+    "Both sublayers read x, side by side as in GPT-NeoX. Let the ffn read what attention has left: x + "
+    "attention first, then the ffn of that."
 )
 class ffn_beside_attention(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -382,8 +403,8 @@ class ffn_beside_attention(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The ffn reads the x that came in and is added to it, so nothing of attention is left. Keep the sum, h = "
-    "x + attention; the ffn reads h and is added to h."
+    "The ffn reads the x that came in and is added to it, so nothing of attention is left. Keep the sum, h "
+    "= x + attention; the ffn reads h and is added to h."
 )
 class attention_lost(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -405,8 +426,8 @@ class attention_lost(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You add the ffn to the x that came in, and what attention said is lost on the way. Add it to the stream "
-    "after attention."
+    "You add the ffn to the x that came in, and what attention brought is lost on the way. Add it to the "
+    "stream after attention."
 )
 class ffn_added_to_the_old_x(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -426,8 +447,8 @@ class ffn_added_to_the_old_x(nn.Module):
 
 
 @EXERCISE.misconception(
-    'Attention is pre-norm and the ffn post-norm. With norm="pre" nothing is normed after the last sum: x '
-    "+ self.ffn(self.norm_ffn(x))."
+    'Attention is pre-norm and the ffn post-norm. With norm="pre" norm nothing after the last sum: x + '
+    "self.ffn(self.norm_ffn(x))."
 )
 class pre_norm_that_ends_in_a_norm(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -447,7 +468,7 @@ class pre_norm_that_ends_in_a_norm(nn.Module):
 
 
 @EXERCISE.misconception(
-    'For "post" you norm what the sublayer says and then add. The norm comes after the sum: norm(x + f(x)).'
+    'For "post" you norm the result of the sublayer and then add. Norm the sum: norm(x + f(x)).'
 )
 class norm_of_what_is_added(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -467,7 +488,7 @@ class norm_of_what_is_added(nn.Module):
 
 
 @EXERCISE.misconception(
-    'For "post" the ffn reads a normed sum but is added to the sum before the norm. The normed sum *is* '
+    'For "post" the ffn reads a normed sum but is added to the sum before the norm. Let the normed sum *be* '
     "the stream from there on."
 )
 class post_norm_beside_the_stream(nn.Module):
@@ -488,7 +509,8 @@ class post_norm_beside_the_stream(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Your ffn bends by ReLU. The original transformer does; here GELU is asked, nn.GELU()."
+    "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
+    gravity="slip",
 )
 class relu(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -508,8 +530,8 @@ class relu(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You take the tanh approximation of GELU, as GPT-2 does: off by up to 0.0005. nn.GELU() without an "
-    "argument is exact."
+    "You take the tanh approximation of GELU, as GPT-2 does: it is off by up to 0.0005. Write nn.GELU() "
+    "without an argument, which is exact."
 )
 class gelu_by_tanh(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -531,8 +553,8 @@ class gelu_by_tanh(nn.Module):
 
 
 @EXERCISE.misconception(
-    "Nothing bends between your two linear layers, so they are one linear layer in disguise. Put nn.GELU() "
-    "between them; ffn.2 is then the second Linear."
+    "No activation stands between your two linear layers, so they are one linear layer in disguise. Put "
+    "nn.GELU() between them; ffn.2 is then the second Linear."
 )
 class nothing_bends(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -552,7 +574,7 @@ class nothing_bends(nn.Module):
 
 
 @EXERCISE.misconception(
-    "A second GELU at the end keeps the ffn from saying anything below -0.17. Its last layer is linear."
+    "A second GELU at the end keeps what the ffn adds above -0.17. Let its last layer be linear."
 )
 class bends_at_the_end(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -571,7 +593,10 @@ class bends_at_the_end(nn.Module):
         return self.norm_ffn(x + self.ffn(x))
 
 
-@EXERCISE.misconception("The mask does not reach attention. Pass it on: self.attention(..., mask=mask).")
+@EXERCISE.misconception(
+    "The mask does not reach attention. Pass it on: self.attention(..., mask=mask).",
+    gravity="useless",
+)
 class mask_ignored(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
         super().__init__()
@@ -590,7 +615,8 @@ class mask_ignored(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You invert the mask. True means may attend, here and in attention: pass it on as it is."
+    "You invert the mask. True means may attend, here and in attention: pass it on as it is.",
+    gravity="useless",
 )
 class mask_inverted(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -610,7 +636,8 @@ class mask_inverted(nn.Module):
 
 
 @EXERCISE.misconception(
-    "The second argument of attention is the memory, not the mask. Name it: self.attention(..., mask=mask)."
+    "The second argument of attention is the memory, not the mask. Name it: self.attention(..., mask=mask).",
+    gravity="slip",
 )
 class mask_as_memory(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -630,7 +657,7 @@ class mask_as_memory(nn.Module):
 
 
 @EXERCISE.misconception(
-    "You forbid the future though nobody asked. Without a mask every token sees every other; the caller "
+    "You forbid the future though nobody asked. Without a mask let every token see every other; the caller "
     "passes a causal mask where one is wanted."
 )
 class causal_unasked(nn.Module):
@@ -653,8 +680,8 @@ class causal_unasked(nn.Module):
 
 
 @EXERCISE.misconception(
-    "`x += ...` writes into the caller's tensor, and autograd finds it changed. Write x = x + ..., which "
-    "makes a new one."
+    "You write into the caller's tensor, as `x += ...` does, and autograd finds it changed. Write x = x + "
+    "..., which makes a new one."
 )
 class changed_in_place(nn.Module):
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
@@ -672,6 +699,137 @@ class changed_in_place(nn.Module):
             return x
         x += self.attention(x, mask=mask)
         x = self.norm_attention(x)
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "nn.Linear(d_ff, d_model).",
+    gravity="slip",
+)
+class four_times_as_wide(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "nn.Linear(d_ff, d_model).",
+    gravity="slip",
+)
+class as_wide_as_the_stream(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.Linear(d_model, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Your attention has one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
+    gravity="slip",
+)
+class one_head(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, 1)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    'Your block is post-norm where `norm` is left out. Write norm="pre" as the default.', gravity="slip"
+)
+class post_norm_by_default(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="post"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "You use the mask of head 0 for all heads. A mask (B, h, T, T) has one for each: pass it on as it is.",
+    gravity="slip",
+)
+class first_head_s_mask(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        if mask is not None and mask.ndim == 4:
+            mask = mask[:, :1]
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
+        return self.norm_ffn(x + self.ffn(x))
+
+
+@EXERCISE.misconception(
+    "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that has its own for "
+    "the heads. Pass it on as it is: attention lets it broadcast.",
+    gravity="slip",
+)
+class head_axis_added(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, norm="pre"):
+        super().__init__()
+        self.norm = norm
+        self.attention = MultiHeadAttention(d_model, num_heads)
+        self.norm_attention = nn.LayerNorm(d_model)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x, mask=None):
+        mask = None if mask is None else mask.unsqueeze(1)
+        if self.norm == "pre":
+            x = x + self.attention(self.norm_attention(x), mask=mask)
+            return x + self.ffn(self.norm_ffn(x))
+        x = self.norm_attention(x + self.attention(x, mask=mask))
         return self.norm_ffn(x + self.ffn(x))
 
 

@@ -159,7 +159,7 @@ def the_mask_is_kept(trial: Trial) -> str | None:
     mask = trial.case.kwargs.get("mask", trial.case.kwargs.get("self_mask"))
     if mask is None:
         return None
-    seen = mask.expand(np.broadcast_shapes(mask.shape, (len(x), 1, x.shape[1], x.shape[1])))[:, 0]
+    seen = mask.expand(np.broadcast_shapes(mask.shape, (len(x), 1, x.shape[1], x.shape[1]))).any(dim=1)
     return _obeyed(trial, seen, "x", "token")
 
 
@@ -168,7 +168,7 @@ def the_memory_mask_is_kept(trial: Trial) -> str | None:
     mask = trial.case.kwargs.get("memory_mask")
     if mask is None:
         return None
-    seen = mask.expand(np.broadcast_shapes(mask.shape, (len(x), 1, x.shape[1], memory.shape[1])))[:, 0]
+    seen = mask.expand(np.broadcast_shapes(mask.shape, (len(x), 1, x.shape[1], memory.shape[1]))).any(dim=1)
     return _obeyed(trial, seen, "memory", "memory token")
 
 
