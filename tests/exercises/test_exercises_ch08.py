@@ -296,12 +296,12 @@ WRONG = {
     "speculative_accept: the other end of u": (
         "speculative_accept",
         accepted(stands=lambda p, q, u: 1 - u < p / q),
-        "so it stands",
+        "so it is accepted",
     ),
     "speculative_accept: half the ratio": (
         "speculative_accept",
         accepted(stands=lambda p, q, u: u < 0.5 * p / q),
-        "so it stands",
+        "so it is accepted",
     ),
     "speculative_accept: squares": (
         "speculative_accept",
@@ -311,7 +311,7 @@ WRONG = {
     "generate_cached: the second best": (
         "generate_cached",
         greedy(lambda logits: logits[:, -1].topk(2).indices[:, 1:]),
-        "where a model that has read the whole prompt says",
+        "where a model that has read the whole prompt predicts",
     ),
     "kv_cache_bytes: a triangle of tokens": (
         "kv_cache_bytes",

@@ -11,7 +11,7 @@ from torch import Tensor
 from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
-from autograder.exercises.laws import FIRST, LAST, as_close, differentiated
+from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device
 from tfcore import cache
 
 
@@ -43,7 +43,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def dtypes(rng: np.random.Generator) -> Iterator[Case]:
-    for name in ("float64", "bfloat16"):
+    for name in ("float64", "bfloat16", "float16"):
         yield Case(f"a scale in {name}", steps(rng, 2, 3, 5, 4, dtype=getattr(torch, name)))
 
 
@@ -58,7 +58,7 @@ def quotient(trial: Trial) -> str | None:
     b, h, _, c = place
     step = scale[b, h, 0, c]
     return (
-        f"at {list(place)} stands q = {int(q[place])}, and channel {c} has steps of {step:.4g}: that makes "
+        f"at {list(place)} q is {int(q[place])}, and channel {c} has steps of {step:.4g}: together "
         f"{q[place] * step:.4g}; yours is {got[place]:.4g}"
     )
 
@@ -70,99 +70,105 @@ EXERCISE = Exercise(
     reference=dequantize_kv,
     same=as_close,
     criteria=(
-        Criterion("each number times the step of its channel", 0.5, ordinary),
-        Criterion("the dtype of the scale", 0.25, dtypes),
-        Criterion("gradients reach the scale", 0.25, differentiated(ordinary)),
+        Criterion("each number times the step of its channel", 0.4, ordinary),
+        Criterion("the dtype of the scale", 0.2, dtypes),
+        Criterion("works on any device", 0.2, elsewhere(ordinary), test=on_any_device),
+        Criterion("gradients reach the scale", 0.2, differentiated(ordinary)),
     ),
     properties=(*FIRST, Property("q times the step", quotient), *LAST),
     forbidden=("torch.*dequantize*",),
 )
 
 
-@EXERCISE.misconception("You divide by the scale. It is the size of a step, and q counts steps: multiply.")
+@EXERCISE.misconception(
+    "You divide by the scale, which is the size of a step, while q counts steps. Multiply q by it.",
+    gravity="slip",
+)
 def divided(q, scale):
     return q / scale
 
 
 @EXERCISE.misconception(
-    "You return the whole numbers as they are. They count steps: multiply by the scale of the channel."
+    "You return the whole numbers as they are, but they count steps. Multiply them by the scale of the "
+    "channel."
 )
 def scale_left_out(q, scale):
     return q.to(scale.dtype)
 
 
 @EXERCISE.misconception(
-    "You divide by 127 once more. The scale is the size of a step already, the maximum divided by 127."
+    "Your result is 127 times too small, but the scale is the size of a step already. Return q * scale, and "
+    "do not divide by 127.",
+    gravity="slip",
 )
 def divided_by_127_again(q, scale):
     return q / 127 * scale
 
 
 @EXERCISE.misconception(
-    "You cast the result back to int8, which cuts off all that the scale has brought back. Leave it in the "
-    "dtype of the scale."
+    "Your result is int8, in which fractions are lost. Return it in the dtype of the scale."
 )
 def back_to_int8(q, scale):
     return (q * scale).to(q.dtype)
 
 
 @EXERCISE.misconception(
-    "You cast the *scale* to int8, where 0.07 becomes 0. Cast q instead, or neither: int8 times float is "
-    "a float."
+    "The steps are cut off to whole numbers, as a cast of the *scale* to int8 does: 0.07 becomes 0. "
+    "Multiply q by the scale as it is: int8 times float is a float."
 )
 def scale_to_int8(q, scale):
     return (q * scale.to(torch.int8)).to(scale.dtype)
 
 
 @EXERCISE.misconception(
-    "You cast the *scale* to int8, where 0.07 becomes 0, and so the result is whole numbers too. Leave the "
-    "scale as it is: int8 times float is a float."
+    "Your result is int8, made with steps that are cut off to whole numbers: 0.07 becomes 0. Multiply q by "
+    "the scale as it is: int8 times float is a float."
 )
 def all_in_int8(q, scale):
     return q * scale.to(torch.int8)
 
 
 @EXERCISE.misconception(
-    "All channels get the scale of the first. Keep the last axis of the scale and let it broadcast: q * "
-    "scale."
+    "All channels get the scale of the first. Multiply by the whole scale, which broadcasts over the tokens: "
+    "q * scale."
 )
 def first_scale_for_all(q, scale):
     return q * scale[..., :1]
 
 
 @EXERCISE.misconception(
-    "You take the mean of the scales. Each channel has one of its own: q * scale broadcasts it over the "
-    "tokens."
+    "All channels get the mean of the scales. Multiply by the scale of each channel: q * scale broadcasts it "
+    "over the tokens."
 )
 def mean_scale(q, scale):
     return q * scale.mean()
 
 
 @EXERCISE.misconception(
-    "The result is always float32. Take the dtype from the scale: q.to(scale.dtype) * scale, or q * scale."
+    "Your result is always float32. Take the dtype from the scale: q.to(scale.dtype) * scale, or q * scale."
 )
 def always_float32(q, scale):
     return q.float() * scale.float()
 
 
 @EXERCISE.misconception(
-    "`q.float()` is float32, and a scale in half precision is widened to it. Take the dtype from the scale: "
-    "q.to(scale.dtype) * scale, or q * scale."
+    "With a scale in half precision the result is float32, as `q.float() * scale` is. Take the dtype from "
+    "the scale: q.to(scale.dtype) * scale, or q * scale."
 )
 def at_least_float32(q, scale):
     return q.float() * scale
 
 
 @EXERCISE.misconception(
-    "The result is always float64, twice or four times the memory that was asked for. Take the dtype from "
-    "the scale."
+    "Your result is always float64. Take the dtype from the scale: q * scale.", gravity="slip"
 )
 def always_float64(q, scale):
     return q.double() * scale.double()
 
 
 @EXERCISE.misconception(
-    "`q *= scale` writes into int8, which has no fractions. Write q * scale, which makes a new tensor."
+    "torch cannot write a product with fractions into q, which is int8. Write q * scale, which makes a new "
+    "tensor."
 )
 def into_int8(q, scale):
     q *= scale
@@ -170,11 +176,28 @@ def into_int8(q, scale):
 
 
 @EXERCISE.misconception(
-    "`detach` and numpy cut the result off from the scale, so no gradient reaches it. Stay with tensors: q * "
-    "scale."
+    "No gradient reaches the scale, and the inputs must be on the cpu: numpy has neither gradients nor "
+    "devices. Stay with tensors: q * scale."
 )
 def through_numpy(q, scale):
     return torch.tensor(q.numpy() * scale.detach().float().numpy()).to(scale.dtype)
+
+
+@EXERCISE.misconception(
+    "No gradient reaches the scale, as after `detach` or under `torch.no_grad`. Leave both out: q * scale."
+)
+def cut_off_from_the_scale(q, scale):
+    return q * scale.detach()
+
+
+@EXERCISE.misconception(
+    "Your result is on the cpu, wherever the scale is. Make new tensors on the device of the scale, with "
+    "device=scale.device."
+)
+def left_on_the_cpu(q, scale):
+    x = torch.zeros(q.shape, dtype=scale.dtype)
+    x[:] = q * scale
+    return x
 
 
 @EXERCISE.style("the product; torch finds the dtype")

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autograder.cage.tensors import numbers
+from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Lent, Outcome, Property, Trial
 from autograder.exercises.draw import sizes
-from autograder.exercises.laws import repeatable
+from autograder.exercises.laws import elsewhere, on_any_device, repeatable
 from tfcore.generate import generate
 
 STATES = 97
@@ -97,6 +97,9 @@ def texts(rng: np.random.Generator) -> Iterator[Case]:
     yield story(rng, f"a prompt of {T} tokens, {n} more", 1, T, n, V)
     B, T, n, V = sizes(rng, (2, 3), (4, 6), (7, 9), (10, 14))
     yield story(rng, f"{B} prompts of {T} tokens, {n} more each", B, T, n, V)
+    case = story(rng, "a prompt that is not contiguous", 2, 3, 4, 7)
+    model, prompt, _ = case.args
+    yield replace(case, args=(model, strided(prompt), 4))
 
 
 def counted(rng: np.random.Generator) -> Iterator[Case]:
@@ -132,7 +135,7 @@ def remembering(call: Callable[[Case], Outcome], case: Case) -> Outcome:
     length, found = prompt.shape[1] + n, rooms(outcome)
     if len(found) != 1:
         return replace(outcome, value="several" if found else "none")
-    fits = "too small" if found[0] < length - 1 else "too large" if found[0] > 2 * length else "fits"
+    fits = "too small" if found[0] < length - 1 else "too large" if found[0] > length else "fits"
     return replace(outcome, value=fits)
 
 
@@ -200,7 +203,7 @@ def first_wrong_token(trial: Trial) -> str | None:
     read = "the whole prompt" if which == 1 else "all tokens before it, once each,"
     return (
         f"new token {which} of sequence {row} is {int(trial.value[row, place])}, where a model that has read "
-        f"{read} says {int(trial.expected[row, place])}; yours comes after calls with these numbers of "
+        f"{read} predicts {int(trial.expected[row, place])}; yours comes after calls with these numbers of "
         f"tokens: {_listed(fed)}"
     )
 
@@ -211,7 +214,7 @@ EXERCISE = Exercise(
     goal="Go on with a text greedily, so that the model reads every token once.",
     reference=generate_cached,
     criteria=(
-        Criterion("the tokens that the model says, each after all before it", 1.5, texts),
+        Criterion("the tokens that the model predicts, each after all before it", 1.5, texts),
         Criterion("no token is read twice", 1, counted, measure=reading, test=reads_each_token_once),
         Criterion(
             "the prompt is read in one call", 0.5, counted, measure=reading, test=reads_the_prompt_at_once
@@ -219,7 +222,8 @@ EXERCISE = Exercise(
         Criterion(
             "one cache, with room for the text", 0.5, counted, measure=remembering, test=asks_for_fitting_room
         ),
-        Criterion("the prompt is left as it was", 0.5, texts, observes="arguments"),
+        Criterion("works on any device", 0.25, elsewhere(texts), test=on_any_device),
+        Criterion("the prompt is left as it was", 0.25, texts, observes="arguments"),
     ),
     properties=(
         Property("the same call gives the same text", repeatable),
@@ -230,8 +234,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You hand the whole text to the model at each step, though the cache holds most of it: those tokens are "
-    "read twice. Hand over the newest token alone."
+    "The model reads the whole text at each step, though the cache holds most of it, so those tokens are "
+    "read twice. Pass the newest token alone."
 )
 def whole_text_into_the_cache(model, prompt, max_new_tokens):
     tokens = prompt
@@ -243,8 +247,8 @@ def whole_text_into_the_cache(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "The tokens are right, but the whole text is read anew at each step, without a cache. Make one with "
-    "model.new_cache, and pass it along."
+    "The tokens are right, but the model reads the whole text again at each step, without a cache. Make one "
+    "with model.new_cache, and pass it in every call."
 )
 def without_a_cache(model, prompt, max_new_tokens):
     tokens = prompt
@@ -255,8 +259,8 @@ def without_a_cache(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You make a new cache in every step, so the whole text has to be read into it again. Make one before the "
-    "loop."
+    "You make a new cache in every step, so the model has to read the whole text again. Make one cache "
+    "before the loop."
 )
 def new_cache_each_step(model, prompt, max_new_tokens):
     tokens = prompt
@@ -268,8 +272,8 @@ def new_cache_each_step(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "After the prompt you call the model without its cache, so it sees a single token and knows nothing of "
-    "the text. Pass the cache in every call."
+    "After the prompt the model is called without its cache, so it sees a single token and nothing of the "
+    "text. Pass the cache in every call."
 )
 def cache_forgotten_in_the_loop(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -283,8 +287,8 @@ def cache_forgotten_in_the_loop(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You read the prompt and throw its logits away; then the loop hands the last token of the prompt over a "
-    "second time. The logits of the prompt's last token already say the first new one."
+    "The model reads the last token of the prompt twice. Take the first new token from the logits of the "
+    "call that reads the prompt."
 )
 def last_prompt_token_twice(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -297,8 +301,8 @@ def last_prompt_token_twice(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "The prompt never gets into the cache: only its last token is read. Hand over the whole prompt in the "
-    "first call."
+    "The model reads only the last token of the prompt. Pass the whole prompt in the first call.",
+    gravity="useless",
 )
 def prompt_not_read(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -310,7 +314,8 @@ def prompt_not_read(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "Every step reads the last token of the *prompt* again. The token to hand over is the one just chosen."
+    "Every step reads the last token of the *prompt* again. Pass the token that was just chosen.",
+    gravity="useless",
 )
 def same_token_each_step(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -324,8 +329,8 @@ def same_token_each_step(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "The prompt is read token by token, one call for each. One call can read all of it: model(prompt, "
-    "cache), and the last logits say what comes next."
+    "The model reads the prompt token by token, in one call for each. Read all of it in one call, "
+    "model(prompt, cache), and take the next token from the last logits."
 )
 def prompt_token_by_token(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -340,8 +345,9 @@ def prompt_token_by_token(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "The last token is chosen and never appended, so the text is one token short. Append first, then decide "
-    "whether to read on."
+    "The text is one token short: the last token that is chosen is never appended. Append each token as soon "
+    "as it is chosen.",
+    gravity="slip",
 )
 def last_token_forgotten(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -354,8 +360,9 @@ def last_token_forgotten(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You append one token too many: the prompt's logits give the first new token, so the loop has "
-    "max_new_tokens - 1 left to choose."
+    "You append one token too many. The prompt's logits give the first new token, so choose "
+    "max_new_tokens - 1 more after it.",
+    gravity="slip",
 )
 def one_token_too_many(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -368,7 +375,7 @@ def one_token_too_many(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You read the logits of the *first* token. What comes next stands at the last one: logits[:, -1]."
+    "You take the logits of the *first* token that was read. Take those of the last: logits[:, -1]."
 )
 def logits_of_the_first_token(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -380,8 +387,8 @@ def logits_of_the_first_token(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You return the new tokens without the prompt. Asked for is the whole text: torch.cat([prompt, new], "
-    "dim=1)."
+    "You return the new tokens without the prompt. Return the whole text: torch.cat([prompt, new], dim=1).",
+    gravity="slip",
 )
 def prompt_left_out(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -393,8 +400,9 @@ def prompt_left_out(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "Your cache has room for the new tokens alone, but the prompt is read into it too: max_len is "
-    "prompt.shape[1] + max_new_tokens."
+    "Your cache has room for the new tokens alone, but the model reads the prompt into it too. Ask for "
+    "prompt.shape[1] + max_new_tokens places.",
+    gravity="slip",
 )
 def no_room_for_the_prompt(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), max_new_tokens)
@@ -406,7 +414,7 @@ def no_room_for_the_prompt(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You ask for more room than the text will fill. The memory of a cache is reserved in full: ask for "
+    "You ask for more room than the text will fill, and a cache reserves its memory in full. Ask for "
     "prompt.shape[1] + max_new_tokens places."
 )
 def too_much_room(model, prompt, max_new_tokens):
@@ -419,7 +427,9 @@ def too_much_room(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "Your cache is made for a single sequence. The prompts come as a batch: new_cache(prompt.shape[0], ...)."
+    "Your cache is made for a single sequence, but the prompts come as a batch. Write "
+    "model.new_cache(prompt.shape[0], ...).",
+    gravity="slip",
 )
 def batch_of_one(model, prompt, max_new_tokens):
     cache = model.new_cache(1, prompt.shape[1] + max_new_tokens)
@@ -431,7 +441,8 @@ def batch_of_one(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "`prompt[:, -1] = ...` writes into the caller's prompt. Keep the new tokens in a tensor of their own."
+    "You write into the caller's prompt, as `prompt[:, -1] = ...` does. Keep the new tokens in a tensor of "
+    "their own."
 )
 def prompt_overwritten(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)
@@ -442,6 +453,35 @@ def prompt_overwritten(model, prompt, max_new_tokens):
         tokens = torch.cat([tokens, prompt[:, -1:]], dim=1)
         if step < max_new_tokens - 1:
             logits = model(prompt[:, -1:], cache)
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You make a tensor on the cpu, wherever the prompt is. Make it on the device of the prompt, with "
+    "device=prompt.device.",
+    gravity="slip",
+)
+def left_on_the_cpu(model, prompt, max_new_tokens):
+    B, T = prompt.shape
+    tokens = torch.zeros(B, T + max_new_tokens, dtype=torch.long)
+    tokens[:, :T] = prompt
+    cache = model.new_cache(B, T + max_new_tokens)
+    new = prompt
+    for t in range(T, T + max_new_tokens):
+        new = model(new, cache)[:, -1].argmax(dim=-1, keepdim=True)
+        tokens[:, t : t + 1] = new
+    return tokens
+
+
+@EXERCISE.misconception(
+    "You choose the least likely token. Take the largest logit: logits[:, -1].argmax(dim=-1, keepdim=True).",
+)
+def least_likely(model, prompt, max_new_tokens):
+    cache = model.new_cache(prompt.shape[0], prompt.shape[1] + max_new_tokens)
+    tokens, new = prompt, prompt
+    for _ in range(max_new_tokens):
+        new = model(new, cache)[:, -1].argmin(dim=-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
     return tokens
 
 

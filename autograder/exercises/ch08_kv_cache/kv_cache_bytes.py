@@ -42,16 +42,38 @@ def given(trial: Trial) -> dict[str, int]:
 
 
 def which_factor(trial: Trial) -> str | None:
-    """Names the factor by which the result is off, where it is one of the numbers that went in."""
-    ratio = float(trial.value) / float(trial.expected)
-    for name, size in given(trial).items():
-        if size > 2 and math.isclose(ratio, 1 / size, rel_tol=1e-9):
-            return f"your result is {size} times too small: `{name}` = {size} does not count in it"
-        if size > 2 and math.isclose(ratio, size, rel_tol=1e-9):
-            return f"your result is {size} times too large: `{name}` = {size} counts twice"
-    if math.isclose(ratio, 0.5, rel_tol=1e-9):
-        return "your result is half of what it should be: a cache holds keys *and* values"
-    return None
+    """By what factor the result is off, and what may explain it."""
+    got, expected = float(trial.value), float(trial.expected)
+    if not math.isfinite(got) or got == expected:
+        return None
+    if got <= 0:
+        return f"your result is {got:,.0f} bytes, and a cache has more than none"
+    causes = [says for factor, says in _factors(trial) if math.isclose(got, factor * expected, rel_tol=1e-9)]
+    if len(causes) == 1:
+        return causes[0]
+    return f"your result is {got / expected:.6g} times what it should be: a factor is missing, or too much"
+
+
+def _factors(trial: Trial) -> Iterator[tuple[float, str]]:
+    """By what a wrong factor changes the result, with the sentence that says so."""
+    sizes = given(trial)
+    told = {*PARAMETERS[: len(trial.case.args)], *trial.case.kwargs}
+    yield 0.5, "your result is half of what it should be: a cache holds keys *and* values"
+    yield 2, "your result is twice what it should be: keys and values make a factor of 2, and no more"
+    for name, size in sizes.items():
+        if name in told and size > 2:
+            yield 1 / size, f"your result is {size} times too small: `{name}` = {size} does not count in it"
+            yield size, f"your result is {size} times too large: `{name}` = {size} counts twice"
+            for wrong in (size - 1, size + 1):
+                yield wrong / size, f"your result counts {wrong} for `{name}` = {size}"
+        for other, another in sizes.items():
+            if other != name and name in told and other in told and another != size:
+                yield another / size, f"your result has `{other}` = {another} where `{name}` = {size} belongs"
+    for name in sorted({"batch", "bytes_per_element"} - told):
+        for wrong in (1, 2, 4, 8):
+            if wrong != sizes[name]:
+                says = f"without `{name}` your result counts {wrong} for it; its default is {sizes[name]}"
+                yield wrong / sizes[name], says
 
 
 def whole(trial: Trial) -> str | None:
@@ -83,78 +105,89 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("bytes are whole", whole),
-        Property("a number that went in is missing, or counts twice", which_factor),
         Property("twice the tokens, twice the bytes", doubled),
+        Property("the factors are those that went in", which_factor),
     ),
 )
 
 
-@EXERCISE.misconception("You count the keys alone. The values are kept as well, just as many: times 2.")
+@EXERCISE.misconception(
+    "You count the keys alone, but the values are kept as well. Multiply by 2.", gravity="slip"
+)
 def keys_alone(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return num_layers * num_kv_heads * d_head * seq_len * batch * bytes_per_element
 
 
 @EXERCISE.misconception(
-    "You count a single layer. Every layer has keys and values of its own: times num_layers."
+    "You count a single layer, but every layer has keys and values of its own. Multiply by num_layers."
 )
 def layers_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_kv_heads * d_head * seq_len * batch * bytes_per_element
 
 
-@EXERCISE.misconception("You count a single head. Each key head keeps keys and values: times num_kv_heads.")
+@EXERCISE.misconception(
+    "You count a single head, but each key head keeps keys and values. Multiply by num_kv_heads."
+)
 def heads_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * d_head * seq_len * batch * bytes_per_element
 
 
-@EXERCISE.misconception("You count one number for each head. A key has d_head of them: times d_head.")
+@EXERCISE.misconception(
+    "You count one number for each head, but a key has d_head of them. Multiply by d_head."
+)
 def width_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * seq_len * batch * bytes_per_element
 
 
-@EXERCISE.misconception("You count the bytes of one token. The cache keeps all of them: times seq_len.")
+@EXERCISE.misconception(
+    "You count the bytes of one token, but the cache keeps all tokens. Multiply by seq_len."
+)
 def tokens_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * batch * bytes_per_element
 
 
-@EXERCISE.misconception("`batch` is ignored. Each sequence has a cache of its own: times batch.")
+@EXERCISE.misconception(
+    "Your result does not depend on `batch`, but each sequence has keys and values of its own. Multiply by "
+    "batch."
+)
 def batch_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * seq_len * bytes_per_element
 
 
 @EXERCISE.misconception(
-    "You always take 2 bytes for an element. Use `bytes_per_element`: int8 has 1, float32 has 4."
+    "You always count 2 bytes for an element. Multiply by `bytes_per_element`: int8 has 1, float32 has 4."
 )
 def always_two_bytes(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * seq_len * batch * 2
 
 
-@EXERCISE.misconception("You count numbers, not bytes. Each takes `bytes_per_element` of them.")
+@EXERCISE.misconception("You count numbers, not bytes. Multiply by `bytes_per_element`.")
 def elements_for_bytes(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * seq_len * batch
 
 
-@EXERCISE.misconception("You count bits: a byte has 8 of them. Leave the factor 8 out.")
+@EXERCISE.misconception("You count bits. Return bytes, and leave the factor 8 out.", gravity="slip")
 def bits_for_bytes(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * seq_len * batch * bytes_per_element * 8
 
 
 @EXERCISE.misconception(
-    "You count the scores, seq_len squared. They are made and dropped in every step; what is kept grows with "
-    "seq_len, not with its square."
+    "Your result grows with the square of seq_len, as the scores do, but scores are not kept. Multiply by "
+    "seq_len once."
 )
 def squared_length(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * seq_len**2 * batch * bytes_per_element
 
 
 @EXERCISE.misconception(
-    "You count three tensors, with the queries. A query is used once and forgotten; only keys and values are "
-    "read again: times 2."
+    "You count three tensors, as many as queries, keys and values together, but queries are not kept. "
+    "Multiply by 2."
 )
 def queries_too(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 3 * num_layers * num_kv_heads * d_head * seq_len * batch * bytes_per_element
 
 
-@EXERCISE.misconception("You return gibibytes. Asked for are bytes: do not divide by 1024.")
+@EXERCISE.misconception("You return gibibytes. Return bytes; do not divide by 1024.", gravity="slip")
 def gibibytes(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * num_kv_heads * d_head * seq_len * batch * bytes_per_element / 1024**3
 

@@ -41,6 +41,9 @@ def soft(rng: np.random.Generator) -> Iterator[Case]:
     B, h, T, d = sizes(rng, (2, 3), (2, 5), (6, 9), (10, 14))
     yield Case(f"B = {B}, {h} heads, T = {T}, d = {d}", (channels(rng, B, h, T, d),))
     yield Case("60 tokens", (channels(rng, 2, 1, 60, 5),))
+    x = channels(rng, 2, 3, 6, 5)
+    x[:, :, rng.integers(6)] = 0
+    yield Case("a token of zeros among others", (x,))
     yield Case("a single token", (channels(rng, 2, 3, 1, 4),))
     yield Case("a tensor that is not contiguous", (strided(channels(rng, 3, 2, 5, 4)),))
 
@@ -177,7 +180,7 @@ def nearest_step(trial: Trial) -> str | None:
         return None
     place = first_channel(trial, wrong)
     return (
-        f"at {list(place)} stands {x[place]:.4g}, which is {steps[place]:.2f} steps; the nearest whole "
+        f"at {list(place)} x is {x[place]:.4g}, which is {steps[place]:.2f} steps; the nearest whole "
         f"number is {round(steps[place])}, yours is {int(numbers(q)[place])}"
     )
 

@@ -1,4 +1,4 @@
-"""ch08_kv_cache/speculative_accept: which guesses of a small model stand, and what follows them."""
+"""ch08_kv_cache/speculative_accept: which guesses of a small model are accepted, and what follows them."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def distributions(rng: np.random.Generator, n: int, V: int) -> np.ndarray:
 
 
 def guesses(
-    rng: np.random.Generator, says: str, V: int, stand: list[bool], dtype: torch.dtype = torch.float32
+    rng: np.random.Generator, says: str, V: int, accept: list[bool], dtype: torch.dtype = torch.float32
 ) -> Case:
-    """A case in which guess i by itself stands or falls as asked, far from the limit."""
-    n = len(stand)
+    """A case in which guess i by itself is accepted or rejected as asked, far from the limit."""
+    n = len(accept)
     while True:
         p, q = distributions(rng, n + 1, V), distributions(rng, n, V)
         if ((p[:n] / q).min(axis=1) < 0.9).all():
             break
     tokens, u = np.zeros(n, dtype=np.int64), np.zeros(n)
-    for i, stands in enumerate(stand):
+    for i, passes in enumerate(accept):
         ratio = p[i] / q[i]
         tokens[i] = rng.choice(np.flatnonzero(ratio < 0.9))
         limit = ratio[tokens[i]]
-        u[i] = limit * rng.uniform(0.1, 0.9) if stands else limit + (1 - limit) * rng.uniform(0.1, 0.9)
+        u[i] = limit * rng.uniform(0.1, 0.9) if passes else limit + (1 - limit) * rng.uniform(0.1, 0.9)
     drawn = [torch.from_numpy(x).to(dtype) for x in (p, q, u)]
     return Case(says, (drawn[0], drawn[1], torch.from_numpy(tokens), drawn[2]))
 
 
-def with_certain(rng: np.random.Generator, says: str, V: int, place: int, *stand: bool) -> Case:
+def with_certain(rng: np.random.Generator, says: str, V: int, place: int, *accept: bool) -> Case:
     """Guesses, one of them a token that the large model likes better than the small one, if not much."""
-    case = guesses(rng, says, V, list(stand))
+    case = guesses(rng, says, V, list(accept))
     p, q, tokens, u = (x.clone() for x in case.args)
     ratio = p[place] / q[place]
     tokens[place] = int(torch.where(ratio >= ratio.max().clamp(max=1.1), p[place], torch.inf).argmin())
@@ -58,18 +58,18 @@ def with_certain(rng: np.random.Generator, says: str, V: int, place: int, *stand
     return replace(case, args=(p, q, tokens, u))
 
 
-def some_fall(rng: np.random.Generator) -> Iterator[Case]:
-    yield guesses(rng, "one guess, which falls", 3, [False])
-    yield guesses(rng, "the second of 3 guesses falls", 5, [True, False, True])
-    yield guesses(rng, "the first of 4 guesses falls, and others stand", 6, [False, True, True, True])
-    for n in rng.permutation(np.arange(5, 9)):  # so many that by another rule another one falls
+def some_rejected(rng: np.random.Generator) -> Iterator[Case]:
+    yield guesses(rng, "one guess, which is rejected", 3, [False])
+    yield guesses(rng, "the second of 3 guesses is rejected", 5, [True, False, True])
+    yield guesses(rng, "the first of 4 guesses is rejected, and others pass", 6, [False, True, True, True])
+    for n in rng.permutation(np.arange(5, 9)):  # so many that by another rule another one is rejected
         first = int(rng.integers(2, n - 1))
-        fallen = [i < first or (i > first and bool(rng.random() < 0.5)) for i in range(n)]
-        yield guesses(rng, f"of {n} guesses, number {first} (counted from 0) falls first", 12, fallen)
-    yield guesses(rng, "the last of 4 guesses falls", 7, [True, True, True, False])
-    yield with_certain(rng, "a certain guess, then one that falls", 9, 0, True, False)
+        accept = [i < first or (i > first and bool(rng.random() < 0.5)) for i in range(n)]
+        yield guesses(rng, f"of {n} guesses, number {first} (counted from 0) is rejected first", 12, accept)
+    yield guesses(rng, "the last of 4 guesses is rejected", 7, [True, True, True, False])
+    yield with_certain(rng, "a certain guess, then one that is rejected", 9, 0, True, False)
     yield with_certain(
-        rng, "a certain guess between two others, of which the last falls", 8, 1, True, True, False
+        rng, "a certain guess between two others, of which the last is rejected", 8, 1, True, True, False
     )
     p, q = (torch.from_numpy(distributions(rng, rows, 4)).float() for rows in (2, 1))
     p[0, 2], q[0, 2] = 0, 0.5
@@ -78,19 +78,19 @@ def some_fall(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a guess that the large model excludes", (p, q, torch.tensor([2]), torch.tensor([0.01])))
 
 
-def all_stand(rng: np.random.Generator) -> Iterator[Case]:
-    yield guesses(rng, "one guess, which stands", 4, [True])
-    yield guesses(rng, "3 guesses, which all stand", 6, [True] * 3)
+def all_accepted(rng: np.random.Generator) -> Iterator[Case]:
+    yield guesses(rng, "one guess, which is accepted", 4, [True])
+    yield guesses(rng, "3 guesses, which are all accepted", 6, [True] * 3)
     yield with_certain(rng, "the large model likes the first guess even better", 5, 0, True, True)
     yield with_certain(rng, "the large model likes the last guess even better", 7, 1, True, True)
-    case = guesses(rng, "both models say the same", 5, [True] * 2)
+    case = guesses(rng, "both models agree", 5, [True] * 2)
     p, _, tokens, _ = case.args
     yield replace(case, args=(p, p[:2].clone(), tokens, torch.tensor([0.97, 0.99])))
 
 
 def every(rng: np.random.Generator) -> Iterator[Case]:
-    yield from some_fall(rng)
-    yield from all_stand(rng)
+    yield from some_rejected(rng)
+    yield from all_accepted(rng)
     yield guesses(rng, "float64", 7, [True, False, True], dtype=torch.float64)
     case = guesses(rng, "tensors that are not contiguous", 6, [True, False])
     p, q, tokens, u = case.args
@@ -126,8 +126,8 @@ def clear_cut(case: Case) -> bool:
 def marginal(call: Callable[[Case], Outcome], case: Case) -> Outcome:
     """The distribution of the first token that comes out, (V,): an exact sum over guesses and u.
 
-    The small model guesses x with probability q(x), u is uniform. Where the guess stands it comes out, where
-    it falls the next distribution decides.
+    The small model guesses x with probability q(x), u is uniform. An accepted guess comes
+    out; after a rejection the next distribution decides.
     """
     p, q = case.args[:2]
     V = q.shape[1]
@@ -171,7 +171,7 @@ def as_the_large_model(trial: Trial) -> str | None:
 
 
 def right_count(trial: Trial) -> str | None:
-    """How many guesses stood, and at which the count went wrong."""
+    """How many guesses were accepted, and at which the count went wrong."""
     if not isinstance(trial.value, tuple | list):
         return None
     p, q, tokens, u = (numbers(x) for x in trial.case.args)
@@ -180,11 +180,12 @@ def right_count(trial: Trial) -> str | None:
         return None
     i = int(min(max(got, 0), wanted, len(u) - 1))
     x = tokens[i]
-    stands = "stands" if u[i] * q[i, x] < p[i, x] else "falls"
-    after = " and nothing behind it counts" if stands == "falls" and got > wanted else ""
+    verdict = "accepted" if u[i] * q[i, x] < p[i, x] else "rejected"
+    after = ", and nothing behind it counts" if verdict == "rejected" and got > wanted else ""
     return (
-        f"you accept {got:g} of {len(u)}, right is {wanted}. Guess {i} (counted from 0) is token {x}: p/q = "
-        f"{p[i, x]:.3f}/{q[i, x]:.3f} = {p[i, x] / q[i, x]:.3f} and u = {u[i]:.3f}, so it {stands}{after}"
+        f"you accept {got:g} guesses of {len(u)} where {wanted} are right. Guess {i} (counted from 0) is "
+        f"token {x}: p/q = {p[i, x]:.3f}/{q[i, x]:.3f} = {p[i, x] / q[i, x]:.3f} and u = {u[i]:.3f}, so it "
+        f"is {verdict}{after}"
     )
 
 
@@ -213,13 +214,13 @@ def right_residual(trial: Trial) -> str | None:
     x = int(np.flatnonzero(wrong)[0])
     if count == len(u):
         return (
-            f"all {count} guesses stand, so the next token follows p_target[{count}]: token {x} has "
+            f"all {count} guesses are accepted, so return p_target[{count}]: token {x} has "
             f"{p[count, x]:.3f} there, yours has {got[x]:.3f}"
         )
     rest = np.maximum(p[count] - q[count], 0)
     return (
-        f"guess {count} falls. Token {x} has max(p - q, 0) = max({p[count, x]:.3f} - {q[count, x]:.3f}, 0) = "
-        f"{rest[x]:.3f} there; divided by their sum over all tokens, {rest.sum():.3f}, that is "
+        f"guess {count} is rejected. Token {x} has the residual max({p[count, x]:.3f} - {q[count, x]:.3f}, 0)"
+        f" = {rest[x]:.3f} there; divided by their sum over all tokens, {rest.sum():.3f}, that is "
         f"{wanted[x]:.3f}; yours is {got[x]:.3f}"
     )
 
@@ -242,13 +243,15 @@ def counts_right(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch08_kv_cache/speculative_accept",
     signature="speculative_accept(p_target, p_draft, draft_tokens, u)",
-    goal="Decide how many guesses of the small model stand, and which distribution the next token has.",
+    goal="Decide how many guesses of the small model to accept, and which distribution the next token has.",
     reference=speculative_accept,
     same=as_close,
     criteria=(
-        Criterion("guesses stand up to the first that falls", 1, every, measure=counts, test=counts_right),
-        Criterion("after a guess that falls: what the small model left over", 0.5, some_fall),
-        Criterion("after guesses that all stand: p_target behind the last", 0.5, all_stand),
+        Criterion(
+            "guesses are accepted up to the first rejection", 1, every, measure=counts, test=counts_right
+        ),
+        Criterion("after a rejection: the residual distribution", 0.5, some_rejected),
+        Criterion("where all are accepted: p_target behind the last", 0.5, all_accepted),
         Criterion(
             "what comes out has the distribution of the large model",
             0.5,
@@ -256,22 +259,22 @@ EXERCISE = Exercise(
             measure=marginal,
             test=as_the_large_model,
         ),
-        Criterion("works on any device", 0.25, elsewhere(some_fall), test=on_any_device),
+        Criterion("works on any device", 0.25, elsewhere(some_rejected), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, every, observes="arguments"),
     ),
     properties=(
         *FIRST,
-        Property("the number of guesses that stand", right_count),
+        Property("the number of accepted guesses", right_count),
         Property("the next distribution is one", is_a_distribution),
-        Property("what is left over", right_residual),
+        Property("the residual distribution", right_residual),
     ),
     domain=clear_cut,
 )
 
 
 @EXERCISE.misconception(
-    "Your ratio is upside down. A guess stands with probability p_target/p_draft: the small model may be too "
-    "fond of a token, and then it is often turned down."
+    "Your ratio is upside down. Accept a guess with probability p_target/p_draft, so that a token which the "
+    "small model prefers too much is often rejected."
 )
 def ratio_inverted(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -285,8 +288,8 @@ def ratio_inverted(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You compare u with p_target alone. A guess was made with probability p_draft already; what is left to "
-    "decide is the ratio p_target/p_draft."
+    "You compare u with p_target alone, but the guess was made with probability p_draft already. Compare u "
+    "with the ratio p_target/p_draft."
 )
 def draft_forgotten(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -299,10 +302,10 @@ def draft_forgotten(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "Your comparison is the wrong way round: a guess stands while u is *below* the ratio, so that a ratio of "
-    "0.9 lets it stand nine times out of ten."
+    "Your comparison is the wrong way round. Accept a guess where u is *below* the ratio, so that a ratio of "
+    "0.9 accepts it nine times out of ten."
 )
-def stands_above_the_ratio(p_target, p_draft, draft_tokens, u):
+def accepts_above_the_ratio(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
     rows = torch.arange(n, device=u.device)
     ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
@@ -314,8 +317,8 @@ def stands_above_the_ratio(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You count every guess that passes its own test. Behind the first one that falls the text is another, so "
-    "nothing there counts: stop at the first rejection."
+    "You count every guess that passes its own test, but behind a rejected token the text is another. Stop "
+    "at the first rejection."
 )
 def goes_on_after_a_rejection(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -329,8 +332,8 @@ def goes_on_after_a_rejection(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "argmax finds the first rejection, but says 0 as well when there is none. Treat the case that all "
-    "guesses stand apart: `.all()`."
+    "Where all guesses are accepted you count 0, as argmax gives 0 where there is no rejection. Handle that "
+    "case by itself."
 )
 def argmax_of_no_rejection(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -344,9 +347,10 @@ def argmax_of_no_rejection(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You count the guess that fell as accepted. The count is that of the guesses before it."
+    "You count the rejected guess as accepted. Count only the guesses before it.",
+    gravity="slip",
 )
-def counts_the_fallen(p_target, p_draft, draft_tokens, u):
+def counts_the_rejected(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
     for i in range(n):
         x = draft_tokens[i]
@@ -357,8 +361,8 @@ def counts_the_fallen(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You let a guess stand only if it is the likeliest token of the large model. That is right for greedy "
-    "decoding; a sampled token stands with probability p_target/p_draft."
+    "You accept a guess only if it is the likeliest token of the large model, which is right for greedy "
+    "decoding alone. Accept it with probability p_target/p_draft."
 )
 def greedy_test(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -370,8 +374,8 @@ def greedy_test(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "p_target - p_draft is negative where the small model was too fond of a token. Such a token has had its "
-    "share: clamp at 0 before you normalise."
+    "Your next distribution is p_target - p_draft, which is negative for some tokens and sums to 0. Clamp "
+    "it at 0, and divide by its sum."
 )
 def not_clamped(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -384,8 +388,8 @@ def not_clamped(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You take the size of the difference without its sign. A token of which the small model offers too much "
-    "has had its share: clamp at 0, no abs."
+    "You take the difference without its sign, which gives weight to tokens that the small model offers too "
+    "often already. Clamp the difference at 0."
 )
 def absolute_difference(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -399,7 +403,8 @@ def absolute_difference(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "What is left over sums to less than 1. Divide it by its sum, and it is a distribution."
+    "Your residual sums to less than 1. Divide it by its sum.",
+    gravity="slip",
 )
 def not_renormalised(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -412,7 +417,7 @@ def not_renormalised(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You normalise with a softmax, which gives weight to tokens that have nothing left. Divide by the sum."
+    "You normalise with a softmax, which gives weight to tokens whose residual is 0. Divide by the sum."
 )
 def softmax_of_the_rest(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -425,7 +430,8 @@ def softmax_of_the_rest(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "The difference is turned round. What the large model still has to give is p_target - p_draft."
+    "Your difference is the wrong way round. Write p_target - p_draft.",
+    gravity="slip",
 )
 def draft_minus_target(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -439,8 +445,8 @@ def draft_minus_target(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "After a rejection you draw from p_target itself. Tokens that the small model likes have had a chance "
-    "already, and would come out too often: draw from what is left, max(p - q, 0)."
+    "After a rejection you return p_target itself, and tokens that the small model prefers come out too "
+    "often. Return the residual distribution: max(p - q, 0), divided by its sum."
 )
 def target_after_a_rejection(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -451,8 +457,8 @@ def target_after_a_rejection(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You only take the rejected token out of p_target. Other tokens that the small model likes too much "
-    "would still come out too often: subtract all of p_draft, and clamp."
+    "You only take the rejected token out of p_target, and other tokens that the small model prefers come "
+    "out too often. Subtract all of p_draft, and clamp at 0."
 )
 def rejected_token_taken_out(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -467,8 +473,9 @@ def rejected_token_taken_out(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You look at the place behind the guess that fell. What replaces it stands at its own place: p_target "
-    "and p_draft at num_accepted."
+    "You take the distributions behind the rejected guess. Take those at its own place: "
+    "p_target[num_accepted] and p_draft[num_accepted].",
+    gravity="slip",
 )
 def one_place_too_late(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -482,10 +489,10 @@ def one_place_too_late(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "When all guesses stand you give back what was left over at the last of them. The large model has looked "
-    "one place further: return p_target[n], a token for free."
+    "Where all guesses are accepted you return the residual of the last. The large model has looked one "
+    "place further: return p_target[n]."
 )
-def no_token_for_free(p_target, p_draft, draft_tokens, u):
+def no_token_after_all_accepted(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
     rows = torch.arange(n, device=u.device)
     ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
@@ -496,8 +503,9 @@ def no_token_for_free(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "When all guesses stand you give back p_target at the last guess, p_target[n - 1]. The next token "
-    "follows it: p_target[n]."
+    "Where all guesses are accepted you return p_target at the last guess, p_target[n - 1]. Return that of "
+    "the token behind it: p_target[n].",
+    gravity="slip",
 )
 def last_guess_again(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -511,8 +519,8 @@ def last_guess_again(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "`sub_`, `clamp_` and `-=` write into the caller's p_target. Write p_target[i] - p_draft[i], which "
-    "makes a new tensor."
+    "You write the next distribution into the caller's p_target, as `-=` and `clamp_` do. Write "
+    "p_target[i] - p_draft[i], which makes a new tensor."
 )
 def changed_in_place(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -528,8 +536,8 @@ def changed_in_place(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You do not look at `u`: a guess falls whenever the large model likes it less. It should fall only "
-    "sometimes, with probability 1 - p_target/p_draft: while u is below the ratio, it stands."
+    "Your count does not depend on `u`: a guess is rejected whenever p_target is below p_draft. Accept it "
+    "where u is below p_target/p_draft."
 )
 def u_ignored(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -542,8 +550,9 @@ def u_ignored(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "When all guesses stand your loop runs past the last of them. Stop after n guesses, `while i < n "
-    "and ...`, and return p_target[n] then."
+    "Where all guesses are accepted you read past the last of them. Stop after n guesses, and return "
+    "p_target[n] then.",
+    gravity="slip",
 )
 def past_the_end(p_target, p_draft, draft_tokens, u):
     i = 0
@@ -554,8 +563,8 @@ def past_the_end(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "`p_target[i] -= ...` writes into the caller's p_target. Write p_target[i] - p_draft[i], which makes a "
-    "new tensor."
+    "You write the difference into the caller's p_target, as `p_target[i] -= ...` does. Write "
+    "p_target[i] - p_draft[i], which makes a new tensor."
 )
 def subtracted_in_place(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -567,6 +576,37 @@ def subtracted_in_place(p_target, p_draft, draft_tokens, u):
     p_target[count] -= p_draft[count]
     rest = p_target[count].clamp(min=0)
     return count, rest / rest.sum()
+
+
+@EXERCISE.misconception(
+    "You return the distribution first. Return the number of accepted guesses, then the distribution.",
+    gravity="slip",
+)
+def results_swapped(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return p_target[n], count
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return rest / rest.sum(), count
+
+
+@EXERCISE.misconception(
+    "Your next distribution is on the cpu, wherever p_target is. Make it on the device of p_target, for "
+    "example with p_target.new_tensor(...).",
+    gravity="slip",
+)
+def left_on_the_cpu(p_target, p_draft, draft_tokens, u):
+    n = len(draft_tokens)
+    rows = torch.arange(n, device=u.device)
+    ratio = p_target[rows, draft_tokens] / p_draft[rows, draft_tokens]
+    count = int((u < ratio).int().cumprod(dim=0).sum())
+    if count == n:
+        return count, p_target[n]
+    rest = (p_target[count] - p_draft[count]).clamp(min=0)
+    return count, torch.tensor((rest / rest.sum()).tolist(), dtype=p_target.dtype)
 
 
 @EXERCISE.style("guess by guess, with an early return")
