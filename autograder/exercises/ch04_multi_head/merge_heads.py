@@ -53,8 +53,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "A reshape straight to (B, T, d) joins what lies side by side in memory, which are tokens of one head. "
-    "Exchange axes 1 and 2 first, then join the last two."
+    "Your tokens mix: a reshape straight to (B, T, d) joins what lies side by side in memory, which are "
+    "tokens of one head. Exchange axes 1 and 2 first, then join the last two."
 )
 def reshape_without_transpose(x):
     B, h, T, d_head = x.shape
@@ -62,8 +62,9 @@ def reshape_without_transpose(x):
 
 
 @EXERCISE.misconception(
-    "After a transpose the numbers do not lie in memory in that order, and `view` cannot join axes. Use "
-    ".reshape or .flatten, or .contiguous() in between."
+    "`view` cannot join axes whose numbers do not lie in memory in that order, as after a transpose. Use "
+    ".reshape or .flatten, or .contiguous() in between.",
+    gravity="slip",
 )
 def view_after_transpose(x):
     B, h, T, d_head = x.shape
@@ -71,8 +72,8 @@ def view_after_transpose(x):
 
 
 @EXERCISE.misconception(
-    "You weave the heads together: channel 0 of every head, then channel 1 of every head. A head's channels "
-    "stay neighbours: bring the axes into the order (B, T, h, d/h)."
+    "You weave the heads together: channel 0 of every head, then channel 1 of every head. Keep a head's "
+    "channels neighbours: bring the axes into the order (B, T, h, d/h)."
 )
 def heads_interleaved(x):
     B, h, T, d_head = x.shape
@@ -95,28 +96,28 @@ def left_apart(x):
 
 
 @EXERCISE.misconception(
-    "You string the heads together in time, (B, h*T, d/h). They belong side by side in the width: "
-    "concatenate along the last axis."
+    "You string the heads together in time, (B, h*T, d/h). Put them side by side in the width: concatenate "
+    "along the last axis."
 )
 def joined_in_time(x):
     return torch.cat(x.unbind(dim=1), dim=1)
 
 
 @EXERCISE.misconception(
-    "You add the heads up. What two heads found would be one sum, from which neither can be read; put them "
-    "side by side, and leave the mixing to W_o."
+    "You add the heads up, so that none of them can be read any more. Put them side by side, and leave the "
+    "mixing to W_o."
 )
 def added_up(x):
     return x.sum(dim=1)
 
 
-@EXERCISE.misconception("You return head 0 alone. Each token gets the channels of all h heads.")
+@EXERCISE.misconception("You return head 0 alone. Give each token the channels of all h heads.")
 def first_head_alone(x):
     return x[:, 0]
 
 
 @EXERCISE.misconception(
-    "You join the batch into the width as well. Sequences stay apart: the result has the shape (B, T, d)."
+    "You join the batch into the width as well. Keep sequences apart: the result has the shape (B, T, d)."
 )
 def batch_joined(x):
     B, h, T, d_head = x.shape
@@ -124,15 +125,16 @@ def batch_joined(x):
 
 
 @EXERCISE.misconception(
-    "You join the heads last to first. Head 0 has the first d/h channels: keep their order."
+    "You join the heads last to first. Keep their order: head 0 has the first d/h channels.",
+    gravity="slip",
 )
 def reversed_heads(x):
     return torch.cat([x[:, i] for i in reversed(range(x.shape[1]))], dim=-1)
 
 
 @EXERCISE.misconception(
-    "torch.zeros makes float32 on the cpu, whatever x is. Hand both on: torch.zeros(..., dtype=x.dtype, "
-    "device=x.device), or x.new_zeros(...)."
+    "Your result is float32 and on the cpu, whatever x is, as torch.zeros makes it. Pass both on: "
+    "torch.zeros(..., dtype=x.dtype, device=x.device), or x.new_zeros(...)."
 )
 def float32_on_the_cpu(x):
     B, h, T, d_head = x.shape
@@ -143,27 +145,35 @@ def float32_on_the_cpu(x):
 
 
 @EXERCISE.misconception(
-    "`.float()` turns whatever comes into float32: float64 loses digits, bfloat16 doubles its memory. Leave "
-    "the dtype of x alone."
+    "You return float32 whatever comes in: float64 loses digits, bfloat16 doubles its memory. Leave the "
+    "dtype of x as it is."
 )
 def made_float32(x):
     return x.float().transpose(1, 2).flatten(2)
 
 
 @EXERCISE.misconception(
-    "`.detach()` (like `.data`) cuts the result off from x: no gradient flows back, and the heads never "
-    "learn. Work on x itself."
+    "No gradient flows back to x: the result is cut off from it, as by `.detach()` or `.data`, and the "
+    "heads never learn. Work on x itself."
 )
 def cut_off(x):
     return x.detach().transpose(1, 2).flatten(2)
 
 
 @EXERCISE.misconception(
-    "A method that ends in an underscore, such as `transpose_`, changes the caller's x. Use the one without "
-    "the underscore."
+    "You change the caller's x, as a method that ends in an underscore does (`transpose_`). Use the method "
+    "without the underscore."
 )
 def changed_in_place(x):
     return x.transpose_(1, 2).flatten(2)
+
+
+@EXERCISE.misconception(
+    "You take the mean over the heads, so that none of them can be read any more. Put them side by side, and "
+    "leave the mixing to W_o."
+)
+def averaged(x):
+    return x.mean(dim=1)
 
 
 @EXERCISE.style("two axes exchanged, two joined")

@@ -135,7 +135,7 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You leave W_o out. A layer has four projections: W_q, W_k, W_v, and W_o, which mixes the heads."
+    "You leave W_o out. Count four projections: W_q, W_k, W_v, and W_o, which mixes the heads."
 )
 def W_o_left_out(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -146,8 +146,8 @@ def W_o_left_out(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You multiply by the number of heads. The heads share the width, d_model / h for each, so that h heads "
-    "cost as much as one."
+    "You multiply by the number of heads. Leave it out: the heads share the width, d_model / h for each, so "
+    "that h heads cost as much as one."
 )
 def heads_multiplied_in(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -158,8 +158,8 @@ def heads_multiplied_in(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You give each head matrices of the full width and one W_o. A head's W_q, W_k and W_v map d_model to "
-    "d_model / h; all h together are one matrix of d_model x d_model."
+    "You give each head matrices of the full width and one W_o. Let a head's W_q, W_k and W_v map d_model "
+    "to d_model / h; all h together are one matrix of d_model x d_model."
 )
 def full_width_for_each_head(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -170,7 +170,7 @@ def full_width_for_each_head(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You count one head alone: a width of d_model / h. The layer learns the projections of all h heads."
+    "You count one head alone: a width of d_model / h. Count the projections of all h heads."
 )
 def one_head_alone(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -180,7 +180,7 @@ def one_head_alone(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You never count the biases. With bias=True each projection adds one number for each channel it gives."
+    "You never count the biases. With bias=True add one number for each channel that a projection gives."
 )
 def biases_forgotten(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -189,7 +189,7 @@ def biases_forgotten(d_model, num_heads, num_kv_heads=None, bias=True):
     return 2 * d_model * d_model + 2 * d_model * d_kv
 
 
-@EXERCISE.misconception("You count the biases always. With bias=False only the four matrices are left.")
+@EXERCISE.misconception("You count the biases always. With bias=False count the four matrices alone.")
 def biases_always(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
         raise ValueError("the heads do not divide d_model")
@@ -198,8 +198,8 @@ def biases_always(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You count one number for each bias. A bias is a vector: one number for each channel that the projection "
-    "gives."
+    "You count one number for each bias. A bias is a vector: count one number for each channel that the "
+    "projection gives."
 )
 def biases_of_one_number(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -208,7 +208,7 @@ def biases_of_one_number(d_model, num_heads, num_kv_heads=None, bias=True):
     return 2 * d_model * d_model + 2 * d_model * d_kv + 4 * bias
 
 
-@EXERCISE.misconception("You leave out the bias of W_o. All four projections have one.")
+@EXERCISE.misconception("You leave out the bias of W_o. Count one for each of the four projections.")
 def no_bias_of_W_o(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
         raise ValueError("the heads do not divide d_model")
@@ -218,8 +218,8 @@ def no_bias_of_W_o(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You never use num_kv_heads. With fewer heads of keys and values, W_k and W_v give num_kv_heads * d_head "
-    "channels, not d_model."
+    "num_kv_heads changes nothing in your count. With fewer heads of keys and values, W_k and W_v give "
+    "num_kv_heads * d_head channels, not d_model."
 )
 def kv_heads_ignored(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -228,8 +228,7 @@ def kv_heads_ignored(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You shrink all four projections. Only keys and values have fewer heads; W_q and W_o serve "
-    "every query head."
+    "You shrink all four projections. Shrink W_k and W_v alone: W_q and W_o serve every query head."
 )
 def all_four_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -239,8 +238,8 @@ def all_four_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You shrink the keys and leave the values wide. They are shared together: W_k and W_v both give "
-    "num_kv_heads * d_head channels."
+    "You shrink the keys and leave the values wide. Shrink both, since they are shared together: W_k and "
+    "W_v give num_kv_heads * d_head channels."
 )
 def values_not_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -250,8 +249,8 @@ def values_not_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You shrink W_o as well. It gets the heads of the queries side by side, and there are as many of them as "
-    "before: d_model x d_model."
+    "You shrink W_o as well. Leave it d_model x d_model: it gets the heads of the queries side by side, and "
+    "there are as many of them as before."
 )
 def W_o_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -261,8 +260,8 @@ def W_o_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You shrink the matrices W_k and W_v and leave their biases wide. A bias has one number for each channel "
-    "that is given: num_kv_heads * d_head."
+    "You shrink the matrices W_k and W_v and leave their biases wide. A bias has one number for each "
+    "channel that is given: num_kv_heads * d_head."
 )
 def biases_not_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -272,8 +271,8 @@ def biases_not_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You divide d_model by num_kv_heads, which is the width of one head if there were so few. The width "
-    "of a head stays d_model / num_heads; there are num_kv_heads of them."
+    "You divide d_model by num_kv_heads, which is the width of a head if there were so few. Keep the width "
+    "d_model / num_heads, and count num_kv_heads such heads."
 )
 def divided_by_kv_heads(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -283,7 +282,8 @@ def divided_by_kv_heads(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You take None for one head. Where num_kv_heads is left out, there are as many as query heads."
+    "You take None for one head. Where num_kv_heads is left out, count as many as there are query heads.",
+    gravity="slip",
 )
 def none_is_one(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -293,8 +293,8 @@ def none_is_one(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You do not check that the heads divide d_model. There is no such layer to count: raise a ValueError "
-    "when d_model % num_heads is not 0."
+    "You do not check that the heads divide d_model. Raise a ValueError when d_model % num_heads is not 0: "
+    "there is no such layer to count."
 )
 def no_error(d_model, num_heads, num_kv_heads=None, bias=True):
     d_kv = d_model // num_heads * (num_kv_heads or num_heads)
@@ -302,11 +302,21 @@ def no_error(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "`assert` raises an AssertionError, and python -O leaves it out altogether. For a wrong argument write "
+    "You raise an AssertionError, and python -O leaves out every `assert`. For a wrong argument write "
     "`raise ValueError(...)`."
 )
 def asserted(d_model, num_heads, num_kv_heads=None, bias=True):
     assert d_model % num_heads == 0, "the heads do not divide d_model"
+    d_kv = d_model // num_heads * (num_kv_heads or num_heads)
+    return 2 * d_model * d_model + 2 * d_model * d_kv + bias * (2 * d_model + 2 * d_kv)
+
+
+@EXERCISE.misconception(
+    "You leave out the biases unless they are asked for. Write bias=True as the default.", gravity="slip"
+)
+def no_bias_by_default(d_model, num_heads, num_kv_heads=None, bias=False):
+    if d_model % num_heads:
+        raise ValueError("the heads do not divide d_model")
     d_kv = d_model // num_heads * (num_kv_heads or num_heads)
     return 2 * d_model * d_model + 2 * d_model * d_kv + bias * (2 * d_model + 2 * d_kv)
 

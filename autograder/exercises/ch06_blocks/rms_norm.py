@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch06_blocks.tokens import (
     called,
+    default_eps,
     eps,
     first_wrong_token,
     gains,
@@ -121,6 +123,7 @@ EXERCISE = Exercise(
         Criterion("the inputs are left as they were", 0.25, everything, observes="arguments"),
     ),
     properties=(
+        Property("eps has its default", partial(default_eps, default=1e-6)),
         *FIRST,
         Property("tokens do not see each other", tokens_are_apart),
         Property("nothing is subtracted", only_multiplied),
