@@ -266,6 +266,16 @@ WRONG = {
         gathered(slice(None), divisor=lambda count: count.clamp(min=2)),
         "divided by 2; tokens that are predicted and not ignored: 1",
     ),
+    "padding that is read as a target": (
+        "next_token_loss",
+        lambda logits, tokens, ignore_index=-100: right_loss(logits, tokens),
+        "though the token at",
+    ),
+    "top_p forgets top_k": (
+        "filter_logits",
+        lambda logits, top_k=None, top_p=None: right_filter(logits, None if top_p == 1 else top_k, top_p),
+        "top_k=",
+    ),
     "the first prediction left out": (
         "next_token_loss",
         gathered(slice(1, None)),

@@ -188,6 +188,19 @@ def written_into_causal(causal, padding):
 
 
 @EXERCISE.misconception(
+    "The caller's causal mask is changed, and all sequences get one mask, closed by the padding of each. "
+    "Make a new mask: causal & padding[:, None, None, :]."
+)
+def one_mask_for_all(causal, padding):
+    combined = []
+    for real in padding:
+        mask = causal
+        mask[:, ~real] = False
+        combined.append(mask)
+    return torch.stack(combined)[:, None]
+
+
+@EXERCISE.misconception(
     "A query that may see nothing sees its own key, so padding leaks into its output. Leave its row empty: "
     "attention turns it into zeros."
 )

@@ -48,7 +48,7 @@ def crossing(p: Array, top_p: float) -> int | None:
 def rows(
     rng: np.random.Generator, count: int, V: int, fits: Callable[[Array], bool], spread: float = 1.5
 ) -> Array:
-    """Rows of logits (count, V), each drawn anew until it fits."""
+    """Rows of logits (count, V), each drawn again until it fits."""
     found: list[Array] = []
     while len(found) < count:
         row = rng.normal(scale=spread, size=V) + rng.normal()
@@ -121,6 +121,7 @@ def both(rng: np.random.Generator) -> Iterator[Case]:
     some = tensor(rows(rng, 3, V, order_matters(0.7, k), 0.7))
     yield Case(f"V = {V}, top_k = {k}, top_p = 0.7", (some,), {"top_k": k, "top_p": 0.7})
     yield Case("by position", (some, k, 0.7))
+    yield Case(f"top_k = {k}, and top_p = 1", (some,), {"top_k": k, "top_p": 1.0})
 
 
 def tied(rng: np.random.Generator) -> Iterator[Case]:

@@ -190,10 +190,18 @@ def shift_invariant(trial: Trial) -> str | None:
 
 
 def every_prediction_counts(trial: Trial) -> str | None:
-    """The logits before each token that counts move the loss, and only as far as their differences do."""
+    """The logits before each token that counts, and no others, move the loss, as far as they differ."""
     logits, tokens = trial.case.args
     counts = tokens[:, 1:] != trial.case.kwargs.get("ignore_index", -100)
     before = float(trial.value)
+    for b, t in (~counts).nonzero().tolist()[:MOST_PLACES]:
+        moved = logits.clone()
+        moved[b, t] *= -1
+        if abs(_called(trial, moved, tokens) - before) > 1e-3 * max(1.0, abs(before)):
+            place = f"place {t} of sequence {b}"
+            return (
+                f"your loss changes with the logits at {place}, though the token at {t + 1} is to be ignored"
+            )
     for b, t in counts.nonzero().tolist()[:MOST_PLACES]:
         place = f"the logits at place {t} of sequence {b}"
         moved = logits.clone()
