@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from exercise_bank import report_on
 
+from autograder import exercises
 from autograder.exercises.laws import not_softmax
 
 
@@ -228,6 +230,11 @@ WRONG = {
         lambda d_k, var_q=1.0, var_k=1.0: 1 / np.sqrt(d_k + var_q + var_k),
         "it should have 1",
     ),
+    "wkv: half precision": (
+        "wkv",
+        lambda w, u, k, v: exercises.find("wkv").styles[0].function(w, u, k, v).half().to(v.dtype),
+        "look for half precision",
+    ),
     "scale: negative": (
         "scale_for_unit_variance",
         lambda d_k, var_q=1.0, var_k=1.0: -1 / np.sqrt(d_k * var_q * var_k),
@@ -314,3 +321,17 @@ def test_two_weights_that_are_wrong_are_set_side_by_side():
     said = not_softmax(np.array([0.2, 0.7, 0.1]), np.array([0.0, 0.0, 1.0]), "the scores", 1.0)
     assert said.startswith("weights 1 and 2 stand as 7 to 1; exp(s_1 - s_2)")
     assert said.endswith("makes it 0.368 to 1")
+
+
+def test_a_cost_that_is_paid_in_another_way_names_no_mistake():
+    """A mask for all pairs beside a right answer is too large, but no mistake of the bank makes one."""
+    right = exercises.find("linear_attention").styles[0].function
+
+    def linear_attention(q, k, v, causal=True):
+        torch.ones(q.shape[-2], q.shape[-2], dtype=q.dtype).tril()
+        return right(q, k, v, causal)
+
+    report = report_on("ch09_variants/linear_attention", linear_attention)
+    (failure,) = report.failures
+    assert failure.misconception is None
+    assert "largest" in failure.fault or "tensor" in failure.fault
