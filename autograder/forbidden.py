@@ -28,7 +28,7 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
         function: the name of the exercise's function.
         forbidden: what is forbidden, as in `autograder.cage.names.Forbidden`.
     """
-    definitions, imports = _read(sources)
+    definitions, imports = _read(tuple(sources))
     for name, own, dotted_names in _reached(definitions, function):
         if name in imports and name not in definitions and (hit := _hit(imports[name], forbidden)):
             return hit
@@ -42,11 +42,12 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
 
 def uses(sources: list[str], function: str) -> set[str]:
     """The names of the submission's own functions that `function` reaches, itself left out."""
-    definitions, _ = _read(sources)
+    definitions, _ = _read(tuple(sources))
     return {name for name, _, _ in _reached(definitions, function) if name in definitions} - {function}
 
 
-def _read(sources: list[str]) -> tuple[dict[str, list[ast.AST]], dict[str, str]]:
+@lru_cache(maxsize=2)
+def _read(sources: tuple[str, ...]) -> tuple[dict[str, list[ast.AST]], dict[str, str]]:
     """What each top-level name is defined as, and what each imported name stands for."""
     definitions: dict[str, list[ast.AST]] = {}
     imports: dict[str, str] = {}

@@ -38,6 +38,7 @@ MACHINERY = {
 anything, and `` =`` follows what is given another value."""
 
 _HITS = {why: re.compile(rf"(?:{names})(?!\w)", re.VERBOSE) for why, names in MACHINERY.items()}
+_ANY = re.compile("|".join(f"(?:{names})" for names in MACHINERY.values()), re.VERBOSE)
 _NAME, _DOTTED = re.compile(r"\w+"), re.compile(r"\w+(\.\w+)+")
 _OPENS_ITS_OWN = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
 """Code with one of these has descriptors of its own to read, write and copy."""
@@ -80,10 +81,11 @@ def remarks(cells: Sequence[Cell], functions: Sequence[str], given: Container[st
             reached = reached or {name: {name} | forbidden.uses(sources, name) for name in functions}
             reaching = [name for name in functions if reached[name] & touched.definitions]
             exercise = " and ".join(reaching) or cell.answers
-            number, line = _line(cell.source, touched)
-            place = f"Cell {cell.number}, {cell.kind}, line {number}"
-            remark = Remark(f"`{touched.name}` {touched.why}", "machinery", exercise, place, line)
-            found.setdefault((touched.name, exercise), remark)
+            if (touched.name, exercise) not in found:
+                number, line = _line(cell.source, touched)
+                place = f"Cell {cell.number}, {cell.kind}, line {number}"
+                remark = Remark(f"`{touched.name}` {touched.why}", "machinery", exercise, place, line)
+                found[touched.name, exercise] = remark
     return list(found.values())
 
 
@@ -111,18 +113,16 @@ def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
     statements = forbidden.statements(source)
     stored = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name) and _is_stored(n)}
     imports = {name: dotted for name, dotted in imports.items() if name not in stored}
-    spelled = [
-        (text, number, forbidden.defined(statement))
-        for statement in statements
-        for text, number in _names(statement, imports)
-    ]
-    looks_at_modules = any(text.startswith("sys.modules") for text, _, _ in spelled)
-    for text, number, definitions in spelled:
+    spelled = [(one, text, number) for one in statements for text, number in _names(one, imports)]
+    looks_at_modules = any(text.startswith("sys.modules") for _, text, _ in spelled)
+    for statement, text, number in spelled:
         text = "cage" if text == ".cage" and looks_at_modules else text
+        if not _ANY.search(text):
+            continue
         for why, names in _HITS.items():
             hit = names.search(text)
             if hit and not (why == CONNECTION and _OPENS_ITS_OWN.search(source)):
-                yield _Touched(hit[0].lstrip("."), why, number, definitions)
+                yield _Touched(hit[0].lstrip("."), why, number, forbidden.defined(statement))
 
 
 def _line(source: str, touched: _Touched) -> tuple[int, str]:

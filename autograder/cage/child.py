@@ -99,7 +99,6 @@ def make_shell() -> InteractiveShell:
     torch.rand(8).half()  # what looks the processor up must do so before the walls stand
     _draw_once()
     watch.note_switches()
-    watch.copy_alike()
     stand_ins.put_up(shell)
     _work_once(shell)
     return shell

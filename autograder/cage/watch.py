@@ -6,7 +6,6 @@ Who searches the memory of the process for the watch is refused.
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import sys
 import threading
@@ -26,22 +25,6 @@ def note_switches() -> None:
     From then on nobody searches the memory either: Python asks here before it does.
     """
     sys.addaudithook(_asked)
-
-
-def copy_alike() -> None:
-    """Lets `copy` make only copies of a thing's own kind: else it sets what it is told to on anything."""
-    reconstruct = vars(copy)["_reconstruct"]
-
-    def alike(thing: Any, memo: Any, make: Callable[..., Any], args: Any, *state: Any, **options: Any) -> Any:
-        def made(*given: Any) -> Any:
-            new = make(*given)
-            if type(new) is not type(thing):
-                raise TypeError(f"a copy of {type(thing).__name__} must be one")
-            return new
-
-        return reconstruct(thing, memo, made, args, *state, **options)
-
-    vars(copy)["_reconstruct"] = alike
 
 
 def _asked(event: str, args: tuple[Any, ...]) -> None:
