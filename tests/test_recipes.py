@@ -489,6 +489,8 @@ def test_the_kill_matrix(released: Path, proof: dict[str, Any]) -> None:
     text = (released / "book" / "kill_matrix.md").read_text("utf8")
     assert "| `a_root` You take a root" in text
     assert "relative to the largest weight" in text
+    done = command(released, "verify", "ch11_sharpening/sharpen", "--mutants", "20", "--seed", "1", "--json")
+    assert json.loads(done.stdout)["figures"]["all"]["mutants"] == 20, done.stderr
 
 
 def test_a_variation(released: Path) -> None:
