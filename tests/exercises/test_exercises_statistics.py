@@ -48,19 +48,21 @@ def test_the_scatter_of_means_is_chi_squared_and_its_limits_are_rare():
     assert chi2.cdf(0.2 * 40, 40) + chi2.sf(4 * 40, 40) < 1e-7
 
 
-def test_products_of_normal_numbers_stay_far_from_normal_ones():
-    """With d_k = 1 the shape tells; 0.7715 lies five standard deviations from what is right."""
+def test_products_of_two_normal_numbers_stay_far_from_others():
+    """With one sample of d_k = 1, the mean of the logarithms shows how many numbers were multiplied."""
     rng = np.random.default_rng(3)
+    limit = declared.LOG_SIGMAS * math.pi / 2 / math.sqrt(declared.MOST)
 
-    def flat(samples):
-        drawn = np.stack([samples.mean(axis=-1), samples.var(axis=-1)], axis=-1)
-        return np.array([declared.flatness(table) for table in drawn])
+    def off(factors):
+        products = rng.standard_normal((1500, declared.MOST, factors)).prod(axis=-1)
+        return np.log(np.abs(products)).mean(axis=1) - declared.LOG_PRODUCT
 
-    size = (1500, declared.MOST, 2)
-    right = flat(rng.standard_normal(size) * rng.standard_normal(size))
-    normal = flat(rng.standard_normal(size))
-    assert right.mean() + 5 * right.std() < declared.FLAT < normal.mean() - 4 * normal.std()
-    assert right.max() < declared.FLAT - 0.015
+    right = off(2)
+    assert right.std() == pytest.approx(limit / declared.LOG_SIGMAS, rel=0.1)
+    assert np.abs(right).max() < limit / 1.4
+    assert off(1).min() > limit
+    assert off(4).max() < -limit
+    assert np.mean(off(3) < -limit) > 0.99
 
 
 ORDERS = {
@@ -192,3 +194,14 @@ def test_theory_without_a_sample_earns_nothing():
     report = report_on("ch03_scaling/dot_product_stats", lambda d_k, num_samples, rng: (0.0, float(d_k)))
     assert report.diagnosis == "theory_returned"
     assert report.score == 0
+
+
+@pytest.mark.parametrize("factors", [1, 4])
+def test_products_of_more_or_fewer_numbers_are_seen(factors):
+    def answer(d_k, num_samples, rng):
+        dots = rng.normal(size=(factors, num_samples, d_k)).prod(axis=0).sum(axis=-1)
+        return dots.mean(), dots.var()
+
+    report = report_on("ch03_scaling/dot_product_stats", answer)
+    assert report.score <= 3
+    assert "with d_k = 1 your q . k" in str(report)

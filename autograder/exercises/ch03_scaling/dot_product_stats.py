@@ -7,6 +7,7 @@ allow for more than chance does: together they reject a right answer less than o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,9 +36,11 @@ PAIRS = 200
 """Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
 in 39 of 100 at least, whatever its ddof, so that none of 200 is once in 1e40."""
 
-FLAT = 0.7715
-"""The flatness (see `flatness`) above which two products of two normal numbers are none: with `MOST`
-generators it is 0.708 +- 0.012 for a right answer and 0.798 +- 0.006 where q . k is itself normal."""
+LOG_PRODUCT = -(np.euler_gamma + math.log(2))
+"""The mean of ln |q k| for standard normal numbers q and k; it is half of that for one number."""
+
+LOG_SIGMAS = 6.0
+"""How many standard errors that mean may be off; its standard deviation is pi / 2."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,21 @@ def over_generators(count: int) -> Measure:
     def measure(call: Callable[[Case], Outcome], case: Case) -> Outcome:
         d_k, num_samples, first = case.args
         seeds = range(first.value, first.value + count)
-        return table(call, [Case(case.says, (d_k, num_samples, Seed(seed))) for seed in seeds])
+        asked = forgiving(call) if num_samples == 1 else call
+        return table(asked, [Case(case.says, (d_k, num_samples, Seed(seed))) for seed in seeds])
 
     return measure
 
 
-def of_single_samples(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Call as `over_generators` does; where n - 1 = 0 raises an error, the variance is NaN."""
+def forgiving(call: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
+    """The same call; where a variance over n - 1 = 0 raises an error, mean and variance are NaN."""
 
-    def tried(one: Case) -> Outcome:
-        outcome = call(one)
+    def forgiven(case: Case) -> Outcome:
+        outcome = call(case)
         nothing_to_divide_by = outcome.error in ("ZeroDivisionError", "ValueError")  # statistics.variance
         return replace(outcome, error=None, value=(np.nan, np.nan)) if nothing_to_divide_by else outcome
 
-    return over_generators(PAIRS)(tried if case.args[1] == 1 else call, case)
+    return forgiven
 
 
 def same_generator_twice(call: Callable[[Case], Outcome], case: Case) -> Outcome:
@@ -152,7 +156,7 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
     if _constant(means) and 0 < scatter < 16:
         return None  # one result for all generators is another criterion's business
     if d_k == 1:
-        return _tells_products(trial.value)
+        return _tells_products(means)
     if 0.65 < scatter < 1.45:
         return None
     return (
@@ -162,30 +166,30 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
     )
 
 
-def _tells_products(table: Array) -> str | None:
-    """Whether two samples of d_k = 1 are products of two normal numbers."""
-    if _few(table):
+def _tells_products(means: Array) -> str | None:
+    """Whether single samples of d_k = 1 are products of two normal numbers."""
+    means = means[np.isfinite(means)]  # a variance over n - 1 = 0 may have raised an error
+    if not len(means):
+        return None
+    if (means == 0).any():
+        return "with one sample of d_k = 1 your mean is 0; draw as many pairs as num_samples says"
+    if len(np.unique(np.round(means, 6))) < len(means) / 10:
         return (
-            f"with d_k = 1 your q . k takes only a few values, such as {table[0, 0]:.3g}; a product of two "
+            f"with d_k = 1 your q . k takes only a few values, such as {means[0]:.3g}; a product of two "
             "standard normal numbers can take any"
         )
-    if not (np.isfinite(table).all() and (table[:, 1] > 0).any()):
-        return "with 2 samples of d_k = 1 your variance is 0 or NaN; two dot products differ: is one missing?"
-    if flatness(table) > FLAT:
+    off = float(np.log(np.abs(means)).mean()) - LOG_PRODUCT
+    if abs(off) < LOG_SIGMAS * math.pi / 2 / math.sqrt(len(means)):
+        return None
+    if off > 0:
         return (
             "with d_k = 1 your q . k is spread like a single normal number; the product of two has more near "
             "0 and more far out: draw q and k, both, from rng"
         )
-    return None
-
-
-def flatness(table: Array) -> float:
-    """The mean size over the root of the mean square, of sum and difference of two samples, which a mean and
-    a variance of two tell: sqrt(1/2) for products of two normal numbers, sqrt(2/pi) for normal numbers.
-    """
-    sizes = np.abs(np.stack([table[:, 0], np.sqrt(np.maximum(table[:, 1], 0))]))
-    squares = np.maximum((sizes**2).mean(axis=1), 1e-300)
-    return float(np.mean(sizes.mean(axis=1) / np.sqrt(squares)))
+    return (
+        "with d_k = 1 your q . k has more near 0 and more far out than a product of two normal numbers: "
+        "multiply one number of q with one of k, and no more"
+    )
 
 
 @of_pairs
@@ -290,7 +294,7 @@ def large_samples(rng: np.random.Generator) -> Iterator[Case]:
 def small_samples(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("25 samples of d_k = 7", (7, 25, generator(rng)))
     yield Case("2 samples of d_k = 5", (5, 2, generator(rng)))
-    yield Case("2 samples of d_k = 1", (1, 2, generator(rng)))
+    yield Case("1 sample of d_k = 1", (1, 1, generator(rng)))
 
 
 def a_few(rng: np.random.Generator) -> Iterator[Case]:
@@ -338,7 +342,7 @@ EXERCISE = Exercise(
             0.5,
             one_or_two,
             test=tells_around_the_mean,
-            measure=of_single_samples,
+            measure=over_generators(PAIRS),
         ),
     ),
     same=same_distribution,
