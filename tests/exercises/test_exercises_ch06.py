@@ -286,9 +286,9 @@ WRONG = {
         lambda x, weight, eps=1e-6: x / (x.abs().amax(-1, keepdim=True) + eps) * weight,
         "has the mean square",
     ),
-    "rms_norm: divided by the weight": (
+    "rms_norm: the weight twice": (
         "rms_norm",
-        lambda x, weight, eps=1e-6: x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() / weight,
+        lambda x, weight, eps=1e-6: x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * weight**2,
         "should be x times one number",
     ),
     "swiglu: tanh": (
@@ -310,6 +310,44 @@ WRONG = {
         "swiglu",
         lambda x, W_g, W_u, W_d: F.silu((F.silu(x @ W_g) * (x @ W_u)) @ W_d),
         "twice W_u should give twice y",
+    ),
+    "layer_norm: divided by the weight": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-5: normed(x) / weight + bias,
+        "the normed token is divided by the weight",
+    ),
+    "layer_norm: another default of eps": (
+        "layer_norm",
+        lambda x, weight, bias, eps=1e-3: (
+            (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + eps).sqrt() * weight
+            + bias
+        ),
+        "with eps=1e-05 passed your result is right",
+    ),
+    "rms_norm: another default of eps": (
+        "rms_norm",
+        lambda x, weight, eps=1e-2: x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * weight,
+        "with eps=1e-06 passed your result is right",
+    ),
+    "swiglu: the last inner channel forgotten": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: (F.silu(x @ W_g) * (x @ W_u))[..., :-1] @ W_d[:-1],
+        "adds nothing to y: use all d_ff of them",
+    ),
+    "swiglu: inner channels turned": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: (F.silu(x @ W_g) * (x @ W_u)) @ W_d.flip(0),
+        "row 0 of W_d is multiplied by inner channel",
+    ),
+    "swiglu: the channels of x turned": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: (F.silu(x.cumsum(-1) @ W_g) * (x @ W_u)) @ W_d,
+        "an inner channel is a sum over all channels of x",
+    ),
+    "swiglu: tokens moved by one": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: (F.silu(x @ W_g) * (x.roll(1, 0) @ W_u)) @ W_d,
+        "work on each token alone",
     ),
     "swiglu_hidden_size: three times": (
         "swiglu_hidden_size",
@@ -366,14 +404,14 @@ WRONG = {
         decoder(("memory, memory_mask", "memory.mean(1, keepdim=True)")),
         "what `cross_attention` adds is wrong already",
     ),
-    "decoder: memory_mask inverted": (
+    "decoder: memory_mask moved by one": (
         "DecoderBlock",
-        decoder(("memory, memory_mask", "memory, None if memory_mask is None else ~memory_mask")),
+        decoder(("memory, memory_mask", "memory, None if memory_mask is None else memory_mask.roll(1, -1)")),
         "to see memory token",
     ),
-    "decoder: the ffn not normed": (
+    "decoder: the ffn normed twice": (
         "DecoderBlock",
-        decoder(("self.ffn(self.norm_ffn(x))", "self.ffn(x)")),
+        decoder(("self.ffn(self.norm_ffn(x))", "self.ffn(self.norm_ffn(self.norm_ffn(x)))")),
         "what `ffn` adds is wrong already",
     ),
     "decoder: no cross-attention": (
@@ -416,6 +454,155 @@ def test_an_ffn_that_takes_the_old_x_is_named(pre, post, named):
 
     report = report_on("ch06_blocks/TransformerBlock", OldX)
     assert {failure.misconception for failure in report.failures} == {named}
+
+
+def test_exchanged_weights_are_named_whatever_the_gate_is_written_like():
+    def swiglu(x, W_g, W_u, W_d):
+        gate = x @ W_g
+        return (gate * torch.sigmoid(gate) * (x @ W_d)) @ W_u
+
+    report = report_on("ch06_blocks/swiglu", swiglu)
+    assert report.diagnosis == "up_and_down_exchanged"
+    assert "W_u is the second" in report.message
+    assert "F.linear" not in str(report)
+
+
+TRANSPOSED = {
+    "swiglu": lambda x, W_g, W_u, W_d: F.linear(F.silu(F.linear(x, W_g)) * F.linear(x, W_u), W_d),
+    "by .T": lambda x, W_g, W_u, W_d: (F.silu(x @ W_g.T) * (x @ W_u.T)) @ W_d.T,
+}
+
+
+@pytest.mark.parametrize("answer", TRANSPOSED.values(), ids=TRANSPOSED.keys())
+def test_transposed_weights_are_not_taken_for_exchanged_ones(answer):
+    assert report_on("ch06_blocks/swiglu", answer).diagnosis in ("weights_transposed", None)
+
+
+def left_on_the_cpu(exercise, style):
+    """A right style whose result is brought to the cpu."""
+    declared = exercises.find(exercise)
+    function = next(s for s in declared.styles if s.name == style).function
+    if not isinstance(function, type):
+        return lambda *given, **named: function(*given, **named).cpu()
+    return type(function.__name__, (function,), {"forward": _forward_to_the_cpu(function)})
+
+
+def _forward_to_the_cpu(function):
+    return lambda self, *given, **named: function.forward(self, *given, **named).cpu()
+
+
+STYLES = {
+    "layer_norm": "step_by_step",
+    "rms_norm": "rsqrt",
+    "swiglu": "functional",
+    "TransformerBlock": "two_branches",
+    "DecoderBlock": "three_lines",
+}
+
+
+@pytest.mark.parametrize(("name", "style"), STYLES.items())
+def test_a_result_that_is_left_on_the_cpu_is_seen(name, style):
+    report = report_on(f"ch06_blocks/{name}", left_on_the_cpu(name, style))
+    assert [c.says for c in report.criteria if c.failure] == ["works on any device"]
+
+
+def swiglu_of(flat, back):
+    """A swiglu whose tokens are made rows, and its result what came in."""
+
+    def swiglu(x, W_g, W_u, W_d):
+        rows = flat(x)
+        return back((F.silu(rows @ W_g) * (rows @ W_u)) @ W_d, x)
+
+    return swiglu
+
+
+def rows(x):
+    return x.view(-1, x.shape[-1])
+
+
+def rms(x, eps=1e-6):
+    return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+
+
+VIEWS = {
+    "layer_norm": lambda x, weight, bias, eps=1e-5: (normed(rows(x)) * weight + bias).reshape(x.shape),
+    "rms_norm": lambda x, weight, eps=1e-6: (rms(rows(x), eps) * weight).reshape(x.shape),
+    "swiglu": swiglu_of(rows, lambda y, x: y.reshape(x.shape)),
+    "TransformerBlock": block(("attention(x)", "attention(x.view(-1, x.shape[-1]).view(x.shape))")),
+    "DecoderBlock": decoder(("attention(x)", "attention(x.view(-1, x.shape[-1]).view(x.shape))")),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_what_the_caller_passed_fails(name):
+    report = report_on(f"ch06_blocks/{name}", VIEWS[name])
+    assert not report.passed
+    assert "view" in str(report)
+
+
+def three_sizes(function):
+    def unpacking(x, *weights, **more):
+        _B, _T, _d = x.shape
+        return function(x, *weights, **more)
+
+    return unpacking
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "swiglu"])
+def test_code_that_fixes_the_number_of_axes_is_named_and_keeps_more_than_half(name):
+    declared = exercises.find(name)
+    report = report_on(declared.name, three_sizes(declared.styles[0].function))
+    assert report.diagnosis == "unpacks_three_sizes"
+    assert report.score > report.max_score / 2
+
+
+WIDTHS = {
+    "d_model": "as_wide_as_the_stream",
+    "4 * d_model": "four_times_as_wide",
+    "2 * d_model": None,
+    "d_ff + 1": None,
+}
+
+
+@pytest.mark.parametrize(("width", "named"), WIDTHS.items())
+@pytest.mark.parametrize(("name", "made"), [("TransformerBlock", block), ("DecoderBlock", decoder)])
+def test_another_width_than_d_ff_fails(name, made, width, named):
+    layers = f"nn.Linear(d_model, {width}), nn.GELU(), nn.Linear({width}, d_model)"
+    answer = made(("nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model)", layers))
+    report = report_on(f"ch06_blocks/{name}", answer)
+    assert not report.passed
+    assert report.diagnosis == named
+    assert "the parameter `ffn.0.weight` has shape" in str(report)
+
+
+FIRST_OF = {
+    "TransformerBlock": ("mask", block(("mask=mask", "mask=mask if mask is None else mask[..., :1, :]"))),
+    "DecoderBlock": (
+        "self_mask",
+        decoder(("mask=self_mask", "mask=None if self_mask is None else self_mask[:1]")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_OF)
+def test_the_first_mask_stands_for_no_other(name):
+    mask, answer = FIRST_OF[name]
+    report = report_on(f"ch06_blocks/{name}", answer)
+    assert any(c.failure and mask in c.says for c in report.criteria)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("TransformerBlock", block(("mask=mask", "mask=mask if mask is None else ~mask"))),
+        ("TransformerBlock", block(("mask=mask", "mask=None"))),
+        ("DecoderBlock", decoder(("mask=self_mask", "mask=self_mask if self_mask is None else ~self_mask"))),
+        ("DecoderBlock", decoder(("mask=self_mask", "mask=None"))),
+    ],
+)
+def test_a_block_without_a_working_mask_earns_less_than_half(name, answer):
+    report = report_on(f"ch06_blocks/{name}", answer)
+    assert 0 < report.score < report.max_score / 2
 
 
 BY_THE_WEIGHT = {

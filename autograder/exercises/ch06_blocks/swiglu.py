@@ -144,21 +144,25 @@ def read_by_products_alone(trial: Trial) -> str | None:
 
 def each_inner_channel_counts(trial: Trial) -> str | None:
     """Each inner channel alone, by a W_d whose other rows are 0."""
-    x, W_g, W_u, W_d = trial.case.args
-    d_ff = len(W_d)
-    for j in range(d_ff):
+    x, W_g, W_u, W_d = (t.double() for t in trial.case.args)
+    inner, silent, right = F.silu(x @ W_g) * (x @ W_u), [], 0
+    for j in range(len(W_d)):
         alone = torch.zeros_like(W_d)
         alone[j] = W_d[j]
-        right = F.silu(x @ W_g) * (x @ W_u) @ alone
-        got = trial.call(Case("one inner channel", (x, W_g, W_u, alone))).value
-        if not near(got.double().numpy(), right.double().numpy()):
-            if not bool(got.any()):
-                return f"inner channel {j} of {d_ff} adds nothing to y: use all d_ff of them"
+        got = trial.call(Case("one inner channel", (x, W_g, W_u, alone))).value.double()
+        given = [bool(torch.allclose(got, inner[..., i, None] * W_d[j], rtol=1e-4)) for i in range(len(W_d))]
+        right += given[j]
+        silent += [] if got.any() else [j]
+        if True in given and not given[j]:
             return (
-                f"with W_d at 0 but for its row {j}, only inner channel {j} adds to y, and y is wrong "
-                "already: row j of W_d belongs to column j of W_g and of W_u"
+                f"row {j} of W_d is multiplied by inner channel {given.index(True)}; it belongs to inner "
+                f"channel {j}, which columns {j} of W_g and W_u make"
             )
-    return f"each of the {d_ff} inner channels is right alone, and together they are not: add them up"
+    if silent and right == len(W_d) - len(silent) > 0:
+        return f"inner channel {silent[0]} of {len(W_d)} adds nothing to y: use all d_ff of them"
+    if right == len(W_d):
+        return f"each of the {right} inner channels is right alone, and together they are not: add them up"
+    return None
 
 
 EXERCISE = Exercise(
@@ -181,9 +185,9 @@ EXERCISE = Exercise(
         Property("a closed gate lets nothing through", a_closed_gate),
         Property("linear in W_u", linear_in_what_is_gated),
         Property("linear in W_d", linear_in_the_way_back),
+        Property("all inner channels count", each_inner_channel_counts),
         Property("the gate is SiLU", bent_by_silu),
         Property("x counts by its products with W_g and W_u", read_by_products_alone),
-        Property("all inner channels count", each_inner_channel_counts),
         *LAST,
     ),
 )
