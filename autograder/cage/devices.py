@@ -1,7 +1,7 @@
 """Sees whether code would run on a device that is not the processor, on a machine that has none.
 
 The inputs play that they lie on a graphics card, and say so when asked for their device. What is made without
-`device=`, or brought over by `.cpu()`, is a stranger there: it lies on the cpu and cannot meet the others.
+`device=`, or brought over by `.cpu()`, is a stranger there: it is on the cpu and cannot meet the others.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Elsewhere(TorchFunctionMode):
         return self._whence[id(tensor)] if self._strangers.get(id(tensor)) is tensor else ""
 
     def move(self, module: torch.nn.Module) -> None:
-        """Moves the parameters and buffers of a module to the card."""
+        """Move the parameters and buffers of a module to the card."""
         for one in (*module.parameters(), *module.buffers()):
             self._strangers.pop(id(one), None)
 
     def bring(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Lets tensors lie on the cpu."""
+        """Bring tensors to the cpu."""
         for one in tensors:
             self._placed(one, HANDED)
 
@@ -133,7 +133,7 @@ class Elsewhere(TorchFunctionMode):
         reads_indices = name == "__getitem__" and not self.whence(met[0])
         if wide and not reads_indices:
             shape, whence = tuple(wide[0].shape), self.whence(wide[0])
-            raise Meeting(f"`{name}` meets a tensor of shape {shape} that lies on the cpu, {whence}")
+            raise Meeting(f"`{name}` meets a tensor of shape {shape} that is on the cpu, {whence}")
         return ""
 
     def _placed(self, result: Any, whence: str) -> Any:
@@ -144,7 +144,7 @@ class Elsewhere(TorchFunctionMode):
 
 
 def guarded(mode: Elsewhere, values: Any) -> Any:
-    """The values with every object that is lent lying on the card: it refuses a tensor from the cpu."""
+    """Return the values, with each lent object on the card, where it refuses a tensor from the cpu."""
 
     def guard(leaf: Any) -> Any:
         return _guarded(mode, leaf) if isinstance(leaf, Served) else leaf
@@ -159,7 +159,7 @@ def _guarded(mode: Elsewhere, lent: Served) -> Served:
         for one in tensors_among((*args, *kwargs.values())):
             if whence := mode.whence(one):
                 shape = tuple(one.shape)
-                raise Meeting(f"the model is given a tensor of shape {shape} that lies on the cpu, {whence}")
+                raise Meeting(f"the model is given a tensor of shape {shape} that is on the cpu, {whence}")
         return guarded(mode, asked(handle, attribute, args, kwargs))
 
     return Served(vars(lent)["_handle"], ask)

@@ -1,8 +1,8 @@
-"""Memory that nobody has written begins as NaN, so that code which reads such memory is seen to be wrong.
+"""Fills memory that nobody has written with NaN, so that code which reads such memory gives wrong numbers.
 
-Fresh memory often holds zeros, or the right results of a call before. During a call ``np.empty`` and
-``torch.empty`` give NaN, and the largest number where numbers are whole. No function makes the memory of
-``np.log(p, where=p > 0)``, but numpy warns just before it takes that memory: then what is free is filled.
+Fresh memory often holds zeros, or the right results of an earlier call. During a call ``np.empty`` and
+``torch.empty`` return NaN, and the largest number where numbers are whole. ``np.log(p, where=p > 0)`` calls
+neither, but numpy warns just before it takes memory for the result: at that moment free memory is filled.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 from .tensors import arrays
 
 WARNING = "'where' used without 'out'"
-"""How numpy's warning begins, from numpy 2.4 on."""
+"""The first words of numpy's warning, from numpy 2.4 on."""
 NEVER_WARNS = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 KEPT = range(4, 1024, 4)
-"""Sizes in bytes of which numpy keeps freed memory, most of them; the next array of that size gets it."""
+"""Sizes of arrays in bytes: numpy keeps the freed memory of small arrays for the next one of that size."""
 KEPT_OF_EACH = 7
 MAKERS = ("empty", "empty_like")
 
 
 @contextlib.contextmanager
 def unwritten_is_nan(given: Any) -> Iterator[None]:
-    """Within the context, memory that nobody has written holds NaN.
+    """Fill memory that nobody has written with NaN within the context.
 
     Enter it inside ``warnings.catch_warnings()``, which takes away the filter that is added here.
 
@@ -55,7 +55,7 @@ def unwritten_is_nan(given: Any) -> Iterator[None]:
 
 
 def fill_free_memory(sizes: list[int]) -> None:
-    """Fill memory that is free with NaN: what numpy keeps for new arrays of so many bytes."""
+    """Fill the free memory that numpy keeps for new arrays of so many bytes with NaN."""
     for size in sizes:
         blocks = [np.empty(size, np.uint8) for _ in range(KEPT_OF_EACH)]
         for block in blocks:
@@ -64,7 +64,7 @@ def fill_free_memory(sizes: list[int]) -> None:
 
 @functools.cache
 def _filling(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of numpy, whose new array is filled."""
+    """Return a function of numpy that makes an array, with the new array filled."""
 
     @functools.wraps(make)
     def filling(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def _filling(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def _torch_fills() -> Iterator[None]:
-    """Torch fills new memory where it is to be deterministic; on the cpu that changes nothing else."""
+    """Let torch fill new memory: its deterministic mode does, and changes nothing else on the cpu."""
     if "torch" not in sys.modules:
         yield
         return

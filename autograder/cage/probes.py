@@ -21,7 +21,7 @@ NONE = "no gradient"
 RETURNED = "a dict that speaks of an error, and no error"
 """Stands for what a submission returns in the form in which an error is told."""
 OVERWRITTEN = 8192.0
-"""What a tensor that was handed to a method holds after the call; every dtype has room for it."""
+"""The number in a tensor that was handed to a method, after the call; every dtype can hold it."""
 LONGER = {"trained": 6}
 """A probe that does the work of many calls may take so many times the time of one."""
 
@@ -128,9 +128,10 @@ def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -
 
 
 def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
-    """What each move gives; after it, the tensors that it was handed hold other numbers.
+    """Yield the result of each move, and overwrite the tensors that were handed to it.
 
-    An object that keeps the caller's memory shows it. At the end they hold what the methods left in them.
+    An object that keeps the caller's memory shows it then. At the end the tensors hold the numbers that the
+    methods left in them.
     """
     left: list[tuple[Any, Any]] = []
     try:
@@ -152,9 +153,9 @@ def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
 
 
 def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
-    """What would go wrong if the inputs lay on another device than the cpu; empty if nothing would.
+    """Return the fault that would show if the inputs were on another device than the cpu; empty if none.
 
-    An object that is lent, such as a model, lies there too.
+    An object that is lent, such as a model, is there too.
     """
     from . import devices
 
@@ -164,7 +165,7 @@ def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
 
 
 def _clash(mode: Any, run: Callable[[], Any]) -> str:
-    """What goes wrong when this runs under `devices.Elsewhere`."""
+    """Return the fault that shows when this runs under `devices.Elsewhere`; empty if none."""
     from . import devices
 
     try:
@@ -172,7 +173,7 @@ def _clash(mode: Any, run: Callable[[], Any]) -> str:
     except devices.Clash as clash:
         return str(clash)
     whence = [mode.whence(leaf) for leaf in tensors.arrays(result) if tensors.is_tensor(leaf)]
-    return next((f"the result lies on the cpu, {how}" for how in whence if how), "")
+    return next((f"the result is on the cpu, {how}" for how in whence if how), "")
 
 
 def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:
@@ -215,7 +216,7 @@ def trained(made: Candidate, *lesson: Any) -> None:
 def module_elsewhere(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> str:
-    """The same of a module that was moved there: its parameters and buffers, and no other tensor of it."""
+    """Return the same of a module whose parameters and buffers, and no other tensors, were moved there."""
     from . import devices
 
     with devices.Elsewhere() as mode:
@@ -227,13 +228,13 @@ def module_elsewhere(
 def steps_elsewhere(
     made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]], handed: str = "cuda"
 ) -> str:
-    """The same of an object that is used step by step, and is to lie there.
+    """Return the same of an object that is used step by step, and is asked for there.
 
     Args:
         made: its class.
         init: its arguments; the device among them becomes a graphics card.
         moves: what is done with it.
-        handed: where the tensors lie that it is handed: there, "cuda", or on the "cpu".
+        handed: where the tensors are that it is handed: there, "cuda", or on the "cpu".
     """
     from . import devices
 

@@ -37,7 +37,7 @@ MANY = 30
 """Tokens that are written one by one where the cost is counted."""
 
 MOST_ROOM = 1.75
-"""How much a new cache may allocate, as a part of what it must hold when it is full."""
+"""How much a new cache may allocate, as a part of the keys and values that fill it."""
 
 COPIES = ("cat", "stack", "clone", "zeros", "empty")
 """By what old tokens get into new tensors."""
@@ -181,7 +181,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("`update` returns keys and values", returns_a_pair),
-        Property("what is kept is a copy", keeps_no_memory_of_others),
+        Property("the cache keeps copies", keeps_no_memory_of_others),
         Property("all tokens, in order", which_tokens),
         Property("a refusal changes nothing", refuses_cleanly),
         *FIRST,

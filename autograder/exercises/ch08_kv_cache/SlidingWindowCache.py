@@ -155,7 +155,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("`update` returns keys and values", returns_a_pair),
-        Property("what is kept is a copy", keeps_no_memory_of_others),
+        Property("the cache keeps copies", keeps_no_memory_of_others),
         Property("the last tokens, in order", which_tokens),
         *FIRST,
         *LAST,
@@ -419,7 +419,7 @@ class refuses_when_full:
 
 
 @EXERCISE.misconception(
-    "What you return is right, but you hold every token: a slice of a growing tensor frees nothing. Store "
+    "Your results are right, but you hold every token: a slice of a growing tensor frees nothing. Store "
     "only the last `window` tokens."
 )
 class keeps_everything:

@@ -1,4 +1,4 @@
-"""What the exercises on caches share: tokens to write, and laws about those that come back."""
+"""The cases and laws that the exercises on caches share: tokens to write, and tokens that come back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autograder.values import as_array, describe, differs
 
 Init = dict[str, Any]
 HANDED = "handed over"
-"""How `autograder.cage.devices` says that a tensor lies where the caller has it."""
+"""The words of `autograder.cage.devices` for a tensor that is still where the caller has it."""
 
 
 def used(says: str, init: Init, *moves: tuple[Any, ...], metered: bool = False) -> Case:
@@ -50,7 +50,7 @@ def counted(moves: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 
 
 def fitting(case: Case) -> bool:
-    """Whether all tokens have the batch, the heads and the width that the cache was made for."""
+    """Return whether all tokens have the batch, the heads and the width of their cache."""
     init, moves, *_ = case.args
     wanted = (init["batch"], init["num_kv_heads"], init["d_head"])
     given = [x.shape for _, *pair in moves for x in pair]
@@ -69,7 +69,7 @@ def returns_a_pair(trial: Trial) -> str | None:
 
 
 def refuses_cleanly(trial: Trial) -> str | None:
-    """After an update that was refused `length` is what it was."""
+    """Check that an update that was refused leaves `length` as it was."""
     before, refused = 0, False
     for (name, *_), got, expected in zip(trial.case.args[1], trial.value, trial.expected, strict=True):
         if name == "length":
@@ -93,7 +93,7 @@ def right_lengths(trial: Trial) -> str | None:
     """`length` counts the tokens that were written."""
     for got, expected in zip(trial.value, trial.expected, strict=True):
         if as_array(got) is None:
-            return "`length` is no number: set self.length, or make the method a @property"
+            return "`length` is not a number. Set self.length, or make the method a @property"
         if differs(got, expected, 0):
             return f"after {expected} token{'s' * (expected != 1)} `length` is {describe(got)}"
     return None
@@ -131,7 +131,7 @@ def _same(got: Tensor, expected: Tensor) -> bool:
 
 
 def _held(x: Tensor, own: np.ndarray, other: np.ndarray, other_kind: str) -> list[str] | None:
-    """What stands at each place along the axis of tokens."""
+    """Return which token is at each place along the axis of tokens."""
     array = numbers(x).astype(np.float64)
     if array.ndim != 4 or array.shape[:2] != own.shape[:2] or array.shape[3] != own.shape[3]:
         return None
@@ -156,7 +156,7 @@ def _listed(places: list[str]) -> str:
 
 
 def on_its_device(trial: Trial) -> str | None:
-    """The room is made on the device that was asked for, and tensors from elsewhere are brought there."""
+    """Check that the room is on the device that was asked for, and that tensors are brought there."""
     if not trial.value:
         return None
     said = f"with a cache on a graphics card: {trial.value}"
@@ -166,25 +166,25 @@ def on_its_device(trial: Trial) -> str | None:
 
 
 def converted(rng: np.random.Generator, init: Init) -> Iterator[Case]:
-    """Caches of one dtype, with keys and values that come in another."""
+    """Yield cases in which keys and values come in another dtype than that of the cache."""
     for asked, handed in (("bfloat16", "float32"), ("float32", "float16"), ("float64", "bfloat16")):
         moves = updates(rng, init, 2, 1, 1, dtype=getattr(torch, handed))
         yield used(f"dtype=torch.{asked}, keys in {handed}", {**init, "dtype": getattr(torch, asked)}, *moves)
 
 
 def brought(rng: np.random.Generator, init: Init) -> Case:
-    """A cache that is asked for on a graphics card, and is handed tensors from the cpu."""
+    """Return a case in which a cache on a graphics card is handed tensors from the cpu."""
     moves = updates(rng, init, 2, 1, 1)
     return Case("keys from the cpu for a cache on a graphics card", (init, moves, "cpu"), probe="steps")
 
 
 def as_it_is(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """The call's outcome, whose dtype is judged by `in_the_dtype_asked` and not by the oracle's."""
+    """Return the outcome of the call, so that `in_the_dtype_asked` judges its dtype and not the oracle."""
     return call(case)
 
 
 def in_the_dtype_asked(trial: Trial) -> str | None:
-    """What comes back has the dtype that the cache was made for, whatever the dtype of the new tokens."""
+    """Check that `update` returns the dtype of the cache, whatever the dtype of the new tokens."""
     init, moves, *_ = trial.case.args
     asked, got = init.get("dtype", torch.float32), trial.value
     if not isinstance(got, list) or len(got) != len(moves):
@@ -202,7 +202,7 @@ def in_the_dtype_asked(trial: Trial) -> str | None:
 
 
 def keeps_no_memory_of_others(trial: Trial) -> str | None:
-    """What a cache keeps is a copy: what the caller writes into the tensors later does not appear in it."""
+    """Check that a cache keeps copies: what the caller writes into its tensors later does not appear."""
     for place, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True), 1):
         for x in got if isinstance(expected, tuple) and isinstance(got, tuple | list) else ():
             if is_tensor(x) and bool((x == OVERWRITTEN).any()):

@@ -375,7 +375,7 @@ def one_token_too_many(model, prompt, max_new_tokens):
 
 
 @EXERCISE.misconception(
-    "You take the logits of the *first* token that was read. Take those of the last: logits[:, -1]."
+    "You take the logits of the *first* token that was read. Take the logits of the last: logits[:, -1]."
 )
 def logits_of_the_first_token(model, prompt, max_new_tokens):
     cache = model.new_cache(len(prompt), prompt.shape[1] + max_new_tokens)

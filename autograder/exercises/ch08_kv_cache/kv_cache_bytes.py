@@ -42,7 +42,7 @@ def given(trial: Trial) -> dict[str, int]:
 
 
 def which_factor(trial: Trial) -> str | None:
-    """By what factor the result is off, and what may explain it."""
+    """Return the factor by which the result is off, with its cause where only one is possible."""
     got, expected = float(trial.value), float(trial.expected)
     if not math.isfinite(got) or got == expected:
         return None
@@ -55,7 +55,7 @@ def which_factor(trial: Trial) -> str | None:
 
 
 def _factors(trial: Trial) -> Iterator[tuple[float, str]]:
-    """By what a wrong factor changes the result, with the sentence that says so."""
+    """Yield each wrong factor that may be in the result, with a sentence about it."""
     sizes = given(trial)
     told = {*PARAMETERS[: len(trial.case.args)], *trial.case.kwargs}
     yield 0.5, "your result is half of what it should be: a cache holds keys *and* values"

@@ -186,7 +186,7 @@ def nearest_step(trial: Trial) -> str | None:
 
 
 def stays_in_range(trial: Trial) -> str | None:
-    """Whole numbers go from -127 to 127; what is cast to them fits."""
+    """Check that whole numbers stay from -127 to 127, and that all numbers cast to them fit."""
     if trial.case.probe == "call":
         lowest = int(trial.value[0].min())
         if lowest >= -WIDEST:
