@@ -17,7 +17,8 @@ A notebook needs one name from here: ``from autograder import check``. Where to 
   what every page goes through
 - elsewhere: `bundles` and their `bundle_library`, `wheels`, `bundled`, `templates`; `gradescope`,
   `classroom`, `colab`, `hub`, `clusters`
-- the proof: `verify`, its page the `kill_matrix`, the classes that `samples` makes up, and `doctor`
+- the proof: `verify`, its page the `kill_matrix`, faults that no bank foresees in `mutation`, the classes
+  that `samples` makes up, and `doctor`
 - the commands: `cli`, its `tables`, `errors` and `workers`, and `nbgrader_plugin`
 """
 

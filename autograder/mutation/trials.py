@@ -28,7 +28,7 @@ from autograder.workers import Progress, cores, end_with_parent
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 """The reviewed list: changes that leave a right answer right, each with the reason."""
-SECONDS = 4.0
+SECONDS = 2.0
 """Processor time that all calls of a mutant may take, beside ten times what the reference takes."""
 LONGEST = 300.0
 """Seconds after which the process of a mutant is ended, whatever it does."""
