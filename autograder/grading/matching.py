@@ -137,18 +137,22 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     _by_likeness([c for c in wanted if not _taken(c, pairs)], submitted, pairs)
     _by_place(released, submitted, pairs)
     _beside_an_empty_cell(released, submitted, pairs)
-    if len(pairs) > by_metadata:
+    if len(pairs) > by_metadata == 0:
         notes.append(
             f"{len(pairs) - by_metadata} cells had lost nbgrader's metadata (Colab and VS Code do this) and "
             "were recognised by their content"
         )
     notes += _written_elsewhere(released, submitted, pairs)
     cells = [one for i, cell in enumerate(submitted) for one in _marked(cell, pairs.get(i))]
+    elsewhere = _defined_elsewhere(submitted)
     for index, cell in enumerate(wanted):
         if not _taken(cell, pairs):
-            cells.insert(_place(wanted[:index], cells), _annotated(None, cell))
-            if not _is_test(cell):
+            missing = _annotated(None, cell)
+            if cell["cell_type"] == "code" and not _is_test(cell) and _names(cell) <= elsewhere:
+                missing["source"] = "# This answer is in another cell."
+            elif not _is_test(cell):
                 notes.append(f"the cell {_id(cell)!r} is missing")
+            cells.insert(_place(wanted[:index], cells), missing)
     return Matched(cells, notes)
 
 
@@ -299,6 +303,18 @@ def _likeness(released: str, submitted: str) -> float:
     if released.strip() == submitted.strip():
         return 1.5
     return fuzz.ratio(released[:4000], submitted[:4000]) / 100
+
+
+def _names(cell: Cell) -> set[str]:
+    """The names that a code cell defines at its top level."""
+    try:
+        return set().union(*map(forbidden.defined, forbidden.statements(cell["source"])))
+    except RecursionError:
+        return set()
+
+
+def _defined_elsewhere(submitted: list[Cell]) -> set[str]:
+    return set().union(*(_names(cell) for cell in submitted if cell["cell_type"] == "code"))
 
 
 def _marked(cell: Cell, release: Cell | None) -> list[Cell]:

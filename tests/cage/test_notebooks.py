@@ -254,6 +254,16 @@ def test_a_helper_may_stand_further_down(grade_notebook):
     assert "name 'exponential' is not defined" in report.message
 
 
+@pytest.mark.parametrize("source", [RIGHT, RIGHT.replace("def softmax(", "def own(") + "softmax = own"])
+def test_an_answer_in_another_cell_is_no_missing_one(grade_notebook, source):
+    notebook = submission()
+    del notebook["cells"][ANSWER]
+    notebook["cells"].insert(1, cell("code", "def helper(): ...\n" + source))
+    verdict = grade_notebook(notebook)
+    assert scores(verdict)["softmax"] == 3
+    assert verdict.remarks == ()
+
+
 MISSING = """
 from no_such_library import (
     everything,

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import tempfile
+from unittest.mock import MagicMock
 
 import matplotlib
 
@@ -38,6 +39,10 @@ class Shell(InteractiveShell):
         pass
 
     showsyntaxerror = showindentationerror = showtraceback
+
+
+ON_THIS_MACHINE_ONLY = ("pandas", "seaborn")
+"""Libraries that students have and the grader has not."""
 
 
 def _offline(*args, **kwargs):
@@ -92,5 +97,6 @@ def in_a_child(path):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    sys.modules |= {name: MagicMock() for name in ON_THIS_MACHINE_ONLY}
     socket.getaddrinfo = socket.create_connection = _offline
     print(json.dumps({path: in_a_child(path) for path in sys.argv[1:]}))

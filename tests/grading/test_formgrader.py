@@ -1,6 +1,7 @@
 """A teacher grades by hand in nbgrader's formgrader, in a real browser: it shows, it counts, and it stays."""
 
 import contextlib
+import copy
 import csv
 import io
 import os
@@ -18,6 +19,8 @@ from urllib.parse import quote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 from scratch import ASSIGNMENT, graded, hand_in, in_process
+
+from autograder.samples.notebooks import written_cells
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -144,6 +147,28 @@ def test_points_comment_and_extra_credit_given_in_the_browser(course, students, 
     graded(course)
     text = shows(course, points, to_be_read="yes")
     assert "given by hand for an earlier version" in text
+
+
+def test_a_written_answer_in_a_code_cell_is_read_and_marked(course, students, page, tmp_path):
+    notebook = copy.deepcopy(students["style-01"][0])
+    for cell in written_cells(notebook):
+        cell |= {"cell_type": "code", "source": "# The rows sum to one,\n# <b>the columns</b> do not."}
+    hand_in(course, "ada", notebook)
+    graded(course)
+    home = tmp_path / "home"
+    home.mkdir()
+    with formgrader(course, home) as (address, token):
+        page.goto(f"{address}/formgrader/?token={token}")
+        page.goto(f"{address}/formgrader/gradebook/{ASSIGNMENT}/{ASSIGNMENT}")
+        page.get_by_role("link", name="Submission #1").click()
+        page.wait_for_function("globalThis.formgrader?.loaded && formgrader.grades?.loaded")
+        answer = page.locator(".nbgrader_cell", has=page.locator(f"#{WRITTEN}"))
+        assert "# The rows sum to one,\n# <b>the columns</b> do not." in answer.inner_text()
+        page.locator(f"#{WRITTEN}").fill("2")
+        with saving(page, "grade"):
+            page.keyboard.press("Tab")
+    _, line = told(course)
+    assert (line[f"{ASSIGNMENT}/{WRITTEN}"], line["needs manual grade"]) == ("2", "no")
 
 
 NAMES = (

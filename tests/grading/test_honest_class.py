@@ -1,21 +1,24 @@
-"""Honest habits cost nothing: every point is kept, nothing is remarked, and `check` says what `grade` says."""
+"""Honest habits cost nothing: all points stay, nothing is remarked, and `check` says what `grade` says."""
 
-import copy
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from habits import code
+from habits_numpy import OF_NUMPY, PROSE
+from habits_torch import OF_TORCH
 from honest_cells import CELLS
-from scratch import ASSIGNMENT, SEED
+from scratch import ASSIGNMENT, SEED, graded, hand_in, in_process
 
 from autograder import exercises
+from autograder.grading import gradebook
 from autograder.grading.pair import notebook_task
 from autograder.grading.session import Limits
 from autograder.layout import Course
 from autograder.release import notebooks
-from autograder.samples.notebooks import marks
+from autograder.samples.notebooks import marks, written_cells
 
 LIMITS = Limits(cell_seconds=10.0, call_seconds=5.0)
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
@@ -24,10 +27,6 @@ SOLUTIONS = Path(__file__).parents[2] / "solutions"
 def solved(assignment):
     """The solved notebook of an assignment."""
     return json.loads((SOLUTIONS / assignment / f"{assignment}.ipynb").read_bytes())
-
-
-def code(source):
-    return {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
 
 
 def full(assignment):
@@ -105,3 +104,36 @@ def test_everyday_cells_are_no_matter_to_check(tmp_path):
     for put in (in_front, between, at_the_end):
         put(notebook, CELLS)
     assert checked(tmp_path, {"all": notebook}) == {"all": full(ASSIGNMENT)}
+
+
+HABITS = [*OF_NUMPY, *OF_TORCH]
+
+
+@pytest.fixture(scope="module")
+def as_checked(tmp_path_factory):
+    """The points that `check` gives in each habit's notebook."""
+    folder = tmp_path_factory.mktemp("habits")
+    return checked(folder, {habit.name: habit.written(solved(habit.assignment)) for habit in HABITS})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("habit", HABITS, ids=lambda habit: habit.name)
+def test_habits(grade, as_checked, habit):
+    verdict = grade(habit.assignment, habit.handed_in(solved(habit.assignment)))
+    keeps_everything(habit.assignment, verdict)
+    assert as_checked[habit.name] == full(habit.assignment)
+    (words,) = written_cells(solved(habit.assignment))
+    (answer,) = written_cells(verdict.notebook)
+    assert all(line in answer["source"] for line in "".join(words["source"]).splitlines())
+
+
+def test_a_written_answer_in_a_code_cell_is_read(course):
+    notebook = PROSE.handed_in(solved(ASSIGNMENT))
+    hand_in(course, "ada", notebook)
+    assert graded(course).graded[0].remarks == ()
+    (row,) = gradebook.read(Course.at(course), ASSIGNMENT)
+    assert row.needs_manual_grade == ("explain_the_picture",)
+    assert in_process("feedback", cwd=course).exit_code == 0
+    page = (course / "feedback" / "ada" / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
+    assert "0.20, which is one fifth" in page
+    assert '<li class="waits">' in page
