@@ -105,8 +105,8 @@ KINDS = {
     ),
     "weights kept in bfloat16": ("tiled_attention", tiles(kept=torch.bfloat16), "bytes are held at once"),
     "heads joined by view": ("linear_attention", heads_joined, "view size is not compatible"),
-    "a result on the cpu": ("linear_attention", back_on_the_cpu_if_all, "the result lies on the cpu"),
-    "one shard on the cpu": ("ring_attention", last_shard_on_the_cpu, "the result lies on the cpu"),
+    "a result on the cpu": ("linear_attention", back_on_the_cpu_if_all, "the result is on the cpu"),
+    "one shard on the cpu": ("ring_attention", last_shard_on_the_cpu, "the result is on the cpu"),
     "a first token never written": ("wkv", first_token_unwritten, "memory that was never written"),
     "one decay for all channels": (
         "wkv",
@@ -130,7 +130,7 @@ KINDS = {
         routed(experts=lambda e: e.float()),
         "numbers of experts, 0",
     ),
-    "experts on the cpu": ("route_top_k", routed(experts=lambda e: e.cpu()), "the result lies on the cpu"),
+    "experts on the cpu": ("route_top_k", routed(experts=lambda e: e.cpu()), "the result is on the cpu"),
 }
 
 
