@@ -6,6 +6,7 @@ import torch
 from exercise_bank import report_on
 
 from autograder import exercises
+from autograder.exercises import laws
 from autograder.exercises.laws import not_softmax
 
 
@@ -335,3 +336,12 @@ def test_a_cost_that_is_paid_in_another_way_names_no_mistake():
     (failure,) = report.failures
     assert failure.misconception is None
     assert "largest" in failure.fault or "tensor" in failure.fault
+
+
+@pytest.mark.parametrize(("digits", "told"), [(1e-6, False), (3e-4, True), (4e-3, True), (3e-2, False)])
+def test_digits_that_half_precision_loses_are_seen(digits, told):
+    right = np.random.default_rng(3).normal(size=(4, 5))
+    got = right * (1 + digits * np.sin(7 * right))
+    said = laws._narrow("the result", got, right)
+    assert bool(said) is told
+    assert not told or said.startswith("the result is right to about")
