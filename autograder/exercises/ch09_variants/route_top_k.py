@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from autograder.cage.tensors import is_tensor, numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
-from autograder.exercises.ch09_variants.weighing import slack
+from autograder.exercises.ch09_variants.weighing import SLACK, slack
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import (
     FIRST,
@@ -106,6 +106,8 @@ def weights_sum_to_one(trial: Trial) -> str | None:
 
 
 def softmax_of_the_chosen(trial: Trial) -> str | None:
+    if slack(trial) > SLACK:
+        return None
     weights, experts = numbers(trial.value[0]), numbers(trial.value[1])
     chosen = np.take_along_axis(numbers(trial.case.args[0]).astype(float), experts, axis=-1)
     return not_softmax(weights, chosen, "the chosen logits", 1.0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from autograder.cage.tensors import numbers, strided
 from autograder.exercise import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
-from autograder.exercises.ch09_variants.weighing import weights_by_channel
+from autograder.exercises.ch09_variants.weighing import slack, weights_by_channel
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, index, on_any_device
 from tfcore import selective_scan as mamba
@@ -90,6 +90,7 @@ def answer_to_one_input(trial: Trial) -> str | None:
 
 def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | None:
     _, delta, A, B, C, D = map(numbers, trial.case.args)
+    close = slack(trial)
     delta, rates, straight = delta[..., channel], A[channel], D[channel]
     for b, s in np.ndindex(*delta.shape):
         given = f"an input of 1 at step {s} alone, in channel {channel},"
@@ -98,7 +99,7 @@ def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | N
             return f"{given} already shows at step {early[0]}; the past cannot know it"
         written = delta[b, s] * B[b, s]
         at_once = float(C[b, s] @ written + straight)
-        if abs(found[b, s, s] - at_once) > 1e-3 * max(1, abs(at_once)):
+        if abs(found[b, s, s] - at_once) > close * max(1, abs(at_once)):
             return (
                 f"{given} gives y = {found[b, s, s]:.4g} at that step; C . (delta B) is "
                 f"{at_once - straight:.4g} and D is {straight:.4g}, together {at_once:.4g}"
@@ -107,7 +108,7 @@ def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | N
         kept = np.exp(delta[b, s + 1] * rates) * delta[b, s] * B[b, s]
         later = float(C[b, s + 1] @ kept)
         got = found[b, s + 1, s]
-        if abs(got - later) > 1e-3 * max(1, abs(later)):
+        if abs(got - later) > close * max(1, abs(later)):
             return (
                 f"an input of 1 at step {s} alone, in channel {channel}, gives y = {got:.4g} a step later; "
                 f"what is left of the state, exp(delta A) h, read by C, is {later:.4g}"
