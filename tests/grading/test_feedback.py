@@ -35,7 +35,7 @@ def given(few_template, tmp_path_factory):
     return course
 
 
-OVERFLOWS = "exp overflows for large scores, and is 0 for all of a very negative row:"
+OVERFLOWS = "exp overflows for large scores, and is 0 for all of a very negative row."
 
 
 def test_a_page_for_each_student(given):
@@ -44,7 +44,7 @@ def test_a_page_for_each_student(given):
 
 def test_the_report_stands_under_each_test(given, students):
     text = told(given, "mistake-01")
-    assert f"{OVERFLOWS} subtract each row's maximum first" in text
+    assert f"{OVERFLOWS} Subtract each row's maximum first" in text
     assert "scores as large as 10,000" in text
     score = f"{students['mistake-01'][1]['softmax']:g}"
     assert f"softmax part of the points, {score} / 3" in " ".join(text.split())
@@ -63,11 +63,10 @@ def test_the_top_tells_points_verdicts_and_what_is_wrong(given, students):
     heading, lines = top(given, "mistake-01")
     assert heading == f"{sum(points.values()):g} of 17 points so far"
     assert list(lines) == [*points, "explain the picture"]
-    assert lines["softmax"] == (
-        f"◐ softmax part of the points {OVERFLOWS} subtract each row's maximum first. "
-        f"{points['softmax']:g} / 3"
+    assert lines["softmax"] == f"◐ softmax part of the points {OVERFLOWS} {points['softmax']:g} / 3"
+    assert lines["project_qkv"] == (
+        f"◐ project_qkv part of the points You return the key first. {points['project_qkv']:g} / 2"
     )
-    assert lines["project_qkv"] == "✗ project_qkv no points You return the key first. 0 / 2"
     assert top(given, "style-01")[1]["softmax"] == "✓ softmax full marks 3 / 3"
     assert top(given, "blank")[1]["softmax"] == "✗ softmax no points Not written yet. 0 / 3"
 
