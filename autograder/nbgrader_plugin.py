@@ -62,7 +62,7 @@ class GradeSafely(NbGraderPreprocessor):
         if verdict.status != "graded":
             raise RuntimeError(visible(f"not graded: {verdict.note}"))
         for remark in verdict.remarks:
-            self.log.warning(one_line(remark))
+            self.log.warning(one_line(str(remark)))
         made = written.noted(verdict)
         return _notebook(made["cells"], made["metadata"]), resources
 
