@@ -28,7 +28,7 @@ from autograder.grading.pair import Task, notebook_task
 from autograder.grading.session import Limits
 from autograder.grading.store import Identity, VerdictStore
 from autograder.grading.submissions import Found, Problem, Submission
-from autograder.grading.verdict import Verdict
+from autograder.grading.verdict import Remark, Verdict
 from autograder.layout import Course
 from autograder.student_ids import is_valid
 from autograder.workers import MOST_WORKERS, Progress
@@ -43,7 +43,7 @@ class Graded:
     score: float
     max_score: float
     new: bool
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)
