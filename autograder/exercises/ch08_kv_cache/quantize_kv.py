@@ -72,10 +72,11 @@ def dtypes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def awkward(rng: np.random.Generator) -> Tensor:
-    """Keys in bfloat16 with a channel in which the largest number by its scale comes out above 127.4."""
+    """Keys in bfloat16 whose largest number, which is positive, comes out above 127 steps by its scale."""
     while True:
         x = channels(rng, 2, 3, 5, 4, dtype=torch.bfloat16)
-        largest = x.abs().amax(dim=2)
+        x = torch.where(x.abs() == x.abs().amax(dim=2, keepdim=True), x.abs(), x)
+        largest = x.amax(dim=2)
         if (largest / (largest / WIDEST) > WIDEST).any():
             return x
 
@@ -99,7 +100,9 @@ def hard_to_cast(rng: np.random.Generator) -> Iterator[Case]:
     for case in zeros(rng):
         yield Case(case.says, case.args, probe="casts")
     yield Case("keys in bfloat16", (awkward(rng),), probe="casts")
-    yield Case("very small keys in float16", (minute(rng),))
+    yield Case("keys in bfloat16, the largest below 0", (-awkward(rng),))
+    yield Case("very small keys in float16, the largest below 0", (minute(rng),))
+    yield Case("very small keys in float16", (-minute(rng),), probe="casts")
 
 
 def same(got: Any, expected: Any, case: Case) -> bool:
@@ -157,7 +160,8 @@ def right_scale(trial: Trial) -> str | None:
     got = numbers(scale).astype(np.float64)
     if np.isnan(got).any():
         return "a scale is NaN"
-    wrong = (np.abs(got - largest / WIDEST) > 1e-2 * largest / WIDEST) & (largest > 0)
+    tolerance = SCALE_TOLERANCE[trial.case.args[0].dtype]
+    wrong = (np.abs(got - largest / WIDEST) > tolerance * largest / WIDEST) & (largest > 0)
     if not wrong.any():
         return None
     b, h, _, c = first_channel(trial, wrong)
