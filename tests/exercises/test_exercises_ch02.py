@@ -335,3 +335,23 @@ def test_whole_scores_need_room_for_fractions():
     report = report_on("softmax", of_whole_numbers)
     assert report.diagnosis == "room_of_whole_numbers"
     assert report.score > 1.5
+
+
+def in_float32(x, W_q, W_k, W_v):
+    return tuple((x @ W).astype(np.float32) for W in (W_q, W_k, W_v))
+
+
+def test_float32_inside_costs_its_own_points_alone():
+    report = report_on("project_qkv", in_float32)
+    assert report.score == 1.75
+    assert "float32 where float64 came in" in str(report)
+
+
+@pytest.mark.parametrize("bounds", [(1e-3, np.inf), (0, 1e3)])
+def test_a_floor_or_a_ceiling_for_the_temperature_is_seen(bounds):
+    def soft_lookup(query, keys, values, temperature):
+        return hopfield(query, keys, values, temperature and np.clip(temperature, *bounds))
+
+    report = report_on("soft_lookup", soft_lookup)
+    assert not report.passed
+    assert "1/temperature" in str(report)

@@ -57,6 +57,11 @@ def distant(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("40 states, a gradient that explodes", exploding)
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("3 states to nine digits", drawn(rng, T=3, d_h=4))
+    yield Case("6 states to nine digits", drawn(rng, T=6, d_h=2))
+
+
 def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from ordinary(rng)
     yield from extreme_states(rng)
@@ -184,9 +189,10 @@ EXERCISE = Exercise(
     goal="Return the spectral norm of dh_T/dh_t for every t: how much of each state is felt in the last one.",
     reference=bottleneck.gradient_norms,
     criteria=(
-        Criterion("the norm of dh_T/dh_t for every t", 2.5, ordinary),
-        Criterion("a single state, states at 0, units at 1 and -1", 1, extreme_states),
+        Criterion("the norm of dh_T/dh_t for every t", 2.5, ordinary, tolerance=3e-5),
+        Criterion("a single state, states at 0, units at 1 and -1", 0.75, extreme_states, tolerance=3e-5),
         Criterion("40 steps back and more, to six digits", 1, distant, test=relatively_close),
+        Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(

@@ -47,6 +47,11 @@ def leading_axes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float32, strided", (strided(query.astype(np.float32)), strided(key.astype(np.float32))))
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("2 queries, 4 keys, to nine digits", drawn(rng, (), T_q=2, T_k=4, d_k=3))
+    yield Case("a batch of 3 to nine digits", drawn(rng, (3,), T_q=4, T_k=2, d_k=5))
+
+
 def both(rng: np.random.Generator) -> Iterator[Case]:
     yield from two_axes(rng)
     yield from leading_axes(rng)
@@ -91,8 +96,9 @@ EXERCISE = Exercise(
     goal="Compare every query with every key: their dot products, divided by the square root of d_k.",
     reference=ops.attention_scores,
     criteria=(
-        Criterion("row i: query i with every key, divided by sqrt(d_k)", 1.5, two_axes),
-        Criterion("any number of leading axes", 1, leading_axes),
+        Criterion("row i: query i with every key, divided by sqrt(d_k)", 1.5, two_axes, tolerance=3e-5),
+        Criterion("any number of leading axes", 0.75, leading_axes, tolerance=3e-5),
+        Criterion("float64 in, nine digits out", 0.25, exact),
         Criterion("the inputs are left as they were", 0.5, both, observes="arguments"),
     ),
     properties=(

@@ -43,6 +43,11 @@ def leading_axes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("a strided batch", (strided(x), *weights))
 
 
+def exact(rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("3 tokens to nine digits", drawn(rng, (), T=3, d_model=4, d_k=5, d_v=2))
+    yield Case("a batch of 3 to nine digits", drawn(rng, (3,), T=2, d_model=5, d_k=4, d_v=6))
+
+
 def both(rng: np.random.Generator) -> Iterator[Case]:
     yield from one_sequence(rng)
     yield from leading_axes(rng)
@@ -107,9 +112,10 @@ EXERCISE = Exercise(
     goal="Ask every token of x for its query, its key and its value: three matrix products.",
     reference=ops.project_qkv,
     criteria=(
-        Criterion("query, key and value, in this order", 1, one_sequence),
-        Criterion("any number of leading axes", 0.5, leading_axes),
-        Criterion("the inputs are left as they were", 0.5, both, observes="arguments"),
+        Criterion("query, key and value, in this order", 1, one_sequence, tolerance=3e-5),
+        Criterion("any number of leading axes", 0.5, leading_axes, tolerance=3e-5),
+        Criterion("float64 in, nine digits out", 0.25, exact),
+        Criterion("the inputs are left as they were", 0.25, both, observes="arguments"),
     ),
     properties=(
         *FIRST,

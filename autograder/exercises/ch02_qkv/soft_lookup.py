@@ -47,6 +47,9 @@ def extreme(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("temperature 1e-4", (query, keys, values, 1e-4))
     yield Case("temperature 1e-4, all keys far from the query", (query, keys - 20 * query, values, 1e-4))
     yield Case("temperature 1e6", (*drawn(rng, n=5, d=2, d_v=3), 1e6))
+    query, keys, values = drawn(rng, n=5, d=4, d_v=3)
+    yield Case("temperature 1e-4, scores as close", (1e-4 * query, keys, values, 1e-4))
+    yield Case("temperature 1e6, scores as large", (1e6 * query, keys, values, 1e6))
     query, keys, values = drawn(rng, n=6, d=4, d_v=5)
     keys = with_a_clear_best(query, keys)
     keys[4] = keys[2]
