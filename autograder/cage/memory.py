@@ -45,7 +45,7 @@ def unwritten_is_nan(given: Any) -> Iterator[None]:
         warned()
     makers = {name: getattr(np, name) for name in MAKERS}
     warnings.filterwarnings("always", WARNING)
-    warnings.showwarning = warned
+    vars(warnings)["showwarning"] = warned
     with _torch_fills():
         vars(np).update({name: _filling(make) for name, make in makers.items()})
         try:

@@ -135,7 +135,7 @@ def private_copy(value: Any) -> Any:
 def strided(array: Any) -> Any:
     """Return a copy whose axes lie in memory in reverse order, so that no `view` can join two of them."""
     memory = (*reversed(array.shape), 2)  # neighbours lie two items apart: a single axis has gaps too
-    spread = array.new_zeros(memory) if is_tensor(array) else np.zeros(memory, array.dtype)
+    spread: Any = array.new_zeros(memory) if is_tensor(array) else np.zeros(memory, array.dtype)
     axes = tuple(reversed(range(array.ndim)))
     copy = spread[..., 0].permute(axes) if is_tensor(array) else spread[..., 0].transpose(axes)
     copy[...] = array
