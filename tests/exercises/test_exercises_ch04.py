@@ -340,6 +340,122 @@ def test_what_is_wrong_is_told(wrong):
     assert told in str(report)
 
 
+MASKS = {
+    "inverted": lambda mask: ~mask,
+    "without effect": lambda mask: None,
+    "of the first sequence": lambda mask: mask[:1],
+    "of the first head": lambda mask: mask[..., :1, :, :] if mask.ndim == 4 else mask,
+    "of the last query": lambda mask: mask[..., -1:, :],
+}
+
+
+def with_mask(change):
+    class MultiHeadAttention(Published):
+        def attend(self, layer, x, memory, mask):
+            mask = None if mask is None else change(mask)
+            q, k, v = (self.split(t) for t in (self.W_q(x), self.W_k(memory), self.W_v(memory)))
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            return self.W_o(heads.transpose(1, 2).flatten(2))
+
+    return MultiHeadAttention
+
+
+@pytest.mark.parametrize("change", MASKS)
+def test_a_mask_is_used_as_it_comes(change):
+    report = report_on("ch04_multi_head/MultiHeadAttention", with_mask(MASKS[change]))
+    assert any(c.failure and c.says == "a mask: True means may attend" for c in report.criteria)
+
+
+@pytest.mark.parametrize("change", ["inverted", "without effect"])
+def test_a_layer_without_a_working_mask_earns_less_than_half(change):
+    report = report_on("ch04_multi_head/MultiHeadAttention", with_mask(MASKS[change]))
+    assert 0 < report.score < report.max_score / 2
+
+
+def with_projections(**instead):
+    """A layer in which one projection stands for another."""
+
+    class MultiHeadAttention(Published):
+        def attend(self, layer, x, memory, mask):
+            own = {name: getattr(self, instead.get(name, name)) for name in PROJECTIONS}
+            q, k, v = (self.split(t) for t in (own["W_q"](x), own["W_k"](memory), own["W_v"](memory)))
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            return own["W_o"](heads.transpose(1, 2).flatten(2))
+
+    return MultiHeadAttention
+
+
+@pytest.mark.parametrize("other", PROJECTIONS)
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_each_projection_takes_part(name, other):
+    report = report_on("ch04_multi_head/MultiHeadAttention", with_projections(**{name: other}))
+    assert report.passed == (name == other)
+    assert name == other or any(failure.hint or failure.broken for failure in report.failures)
+
+
+STYLES = {
+    "split_heads": "reshape_transpose",
+    "merge_heads": "flatten",
+    "repeat_kv": "repeat_interleave",
+    "MultiHeadAttention": "fused_kernel",
+}
+
+
+@pytest.mark.parametrize(("name", "style"), STYLES.items())
+def test_a_result_that_is_left_on_the_cpu_is_seen(name, style):
+    function = next(s for s in exercises.find(name).styles if s.name == style).function
+
+    def brought(*given, **named):
+        return function(*given, **named).cpu()
+
+    def forward(self, *given, **named):
+        return function.forward(self, *given, **named).cpu()
+
+    answer = type(name, (function,), {"forward": forward}) if isinstance(function, type) else brought
+    report = report_on(f"ch04_multi_head/{name}", answer)
+    assert [c.says for c in report.criteria if c.failure] == ["works on any device"]
+
+
+class Viewing(Published):
+    def attend(self, layer, x, memory, mask):
+        rows, others = x.view(-1, x.shape[-1]), memory.view(-1, x.shape[-1])
+        q, k, v = (self.W_q(rows), self.W_k(others), self.W_v(others))
+        q, k, v = (self.split(t.view(*s.shape)) for t, s in ((q, x), (k, memory), (v, memory)))
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+VIEWS = {
+    "merge_heads": lambda x: x.movedim(1, 2).view(x.shape[0], x.shape[2], -1),
+    "repeat_kv": lambda x, num_groups: (
+        x.view(len(x), x.shape[1], -1).repeat_interleave(num_groups, 1).view(len(x), -1, *x.shape[2:])
+    ),
+    "MultiHeadAttention": Viewing,
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_what_the_caller_passed_fails(name):
+    report = report_on(f"ch04_multi_head/{name}", VIEWS[name])
+    assert not report.passed
+    assert "view" in str(report)
+
+
+def test_wrong_defaults_keep_more_than_half():
+    class Biasless(Published):
+        def __init__(self, d_model, num_heads, bias=False):
+            super().__init__(d_model, num_heads, bias)
+
+        def attend(self, layer, x, memory, mask):
+            q, k, v = (self.split(t) for t in (self.W_q(x), self.W_k(memory), self.W_v(memory)))
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            return self.W_o(heads.transpose(1, 2).flatten(2))
+
+    report = report_on("ch04_multi_head/MultiHeadAttention", Biasless)
+    assert report.diagnosis == "no_bias_by_default"
+    assert report.max_score / 2 < report.score < report.max_score
+
+
 @pytest.mark.parametrize("name", ["split_heads", "merge_heads"])
 def test_nothing_returned_is_not_told_as_cut_off(name):
     report = report_on(f"ch04_multi_head/{name}", lambda *given: None)

@@ -575,18 +575,17 @@ def test_another_width_than_d_ff_fails(name, made, width, named):
     assert "the parameter `ffn.0.weight` has shape" in str(report)
 
 
-FIRST_OF = {
-    "TransformerBlock": ("mask", block(("mask=mask", "mask=mask if mask is None else mask[..., :1, :]"))),
-    "DecoderBlock": (
-        "self_mask",
-        decoder(("mask=self_mask", "mask=None if self_mask is None else self_mask[:1]")),
-    ),
+HEAD_0 = "{0} if {0} is None or {0}.ndim < 4 else {0}[:, -1:]"
+ONE_MASK = {
+    "mask": ("TransformerBlock", block(("mask=mask", f"mask={HEAD_0.format('mask')}"))),
+    "self_mask": ("DecoderBlock", decoder(("mask=self_mask", f"mask={HEAD_0.format('self_mask')}"))),
+    "memory_mask": ("DecoderBlock", decoder((", memory_mask)", f", {HEAD_0.format('memory_mask')})"))),
 }
 
 
-@pytest.mark.parametrize("name", FIRST_OF)
-def test_the_first_mask_stands_for_no_other(name):
-    mask, answer = FIRST_OF[name]
+@pytest.mark.parametrize("mask", ONE_MASK)
+def test_the_mask_of_one_head_is_no_mask_for_all(mask):
+    name, answer = ONE_MASK[mask]
     report = report_on(f"ch06_blocks/{name}", answer)
     assert any(c.failure and mask in c.says for c in report.criteria)
 
