@@ -11,7 +11,7 @@ A notebook needs one name from here: ``from autograder import check``. Where to 
   submission, then a class
 - a course: `layout`, `files`, `release`, `audit` (nothing leaks), `versions` (what a fix concerns),
   `databases`
-- in: `collecting`, from learning platforms; out: `export`, `platforms`, and `feedback` with its
+- in: `collecting`, from learning platforms, with `student_ids`; out: `export`, `platforms`, and `feedback` with its
   `feedback_page`
 - the class at a glance: `overview` and its `overview_page`, of `items`, `alike` and `looks`; `safe_html` is
   what every page goes through
@@ -19,7 +19,8 @@ A notebook needs one name from here: ``from autograder import check``. Where to 
   `classroom`, `colab`, `hub`, `clusters`
 - the proof: `verify`, its page the `kill_matrix`, faults that no bank foresees in `mutation`, the classes
   that `samples` makes up, and `doctor`
-- the commands: `cli`, its `tables`, `errors` and `workers`, and `nbgrader_plugin`
+- the commands: `cli`, its `tables`, `errors` and `workers`, and `nbgrader_plugin`; what they print goes
+  through the `terminal`, in which a student's text is `visible`, and `formgrader` shows names as text too
 """
 
 from autograder.student import check
