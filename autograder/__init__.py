@@ -11,8 +11,8 @@ A notebook needs one name from here: ``from autograder import check``. Where to 
   submission, then a class
 - a course: `layout`, `files`, `release`, `audit` (nothing leaks), `versions` (what a fix concerns),
   `databases`
-- in: `collecting`, from learning platforms, with `student_ids`; out: `export`, `platforms`, and `feedback` with its
-  `feedback_page`
+- in: `collecting`, from learning platforms, with `student_ids`; out: `export`, `platforms`, and `feedback`
+  with its `feedback_page`
 - the class at a glance: `overview` and its `overview_page`, of `items`, `alike` and `looks`; `safe_html` is
   what every page goes through
 - elsewhere: `bundles` and their `bundle_library`, `wheels`, `bundled`, `templates`; `gradescope`,
