@@ -54,7 +54,8 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     if isinstance(expected, tuple):
         if not isinstance(got, tuple | list) or len(got) != len(expected):
             return f"expected {len(expected)} results, got {describe(got)}"
-        for index, (one, other) in enumerate(zip(got, expected, strict=True)):
+        pairs = enumerate(zip(got, expected, strict=True))
+        for index, (one, other) in sorted(pairs, key=lambda pair: same_form(*pair[1])):  # wrong shapes lead
             if why := differs(one, other, tolerance):
                 return f"result {index + 1} of {len(expected)}: {why}"
         return None

@@ -418,3 +418,12 @@ def test_without_its_mask_attention_stays_under_half(masked):
     report = report_on("additive_attention", additive_attention)
     assert report.diagnosis in ("mask_ignored", "mask_inverted")
     assert report.score < 3
+
+
+def test_weights_of_a_wrong_shape_are_shown_before_a_wrong_context():
+    def one_sum(scores, mask):
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return e.sum(axis=-1, keepdims=True)
+
+    report = report_on("additive_attention", attention(softmax=one_sum))
+    assert "`weights` (result 2 of 2): expected shape" in report.failures[0].fault

@@ -353,5 +353,5 @@ def test_a_floor_or_a_ceiling_for_the_temperature_is_seen(bounds):
         return hopfield(query, keys, values, temperature and np.clip(temperature, *bounds))
 
     report = report_on("soft_lookup", soft_lookup)
-    assert not report.passed
-    assert "1/temperature" in str(report)
+    assert report.score == 2.5
+    assert [c.failure is None for c in report.criteria] == [True, False, True, True, True]
