@@ -20,6 +20,8 @@ from autograder.layout import Course
 from autograder.release import notebooks
 from autograder.samples.notebooks import marks, written_cells
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(cell_seconds=10.0, call_seconds=5.0)
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -90,7 +92,6 @@ def checked(folder, named):
     return {name: found[path] for name, path in paths.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("put", [in_front, between, at_the_end])
 def test_everyday_cells(grade, put):
     notebook = solved(ASSIGNMENT)
@@ -98,7 +99,6 @@ def test_everyday_cells(grade, put):
     keeps_everything(ASSIGNMENT, grade(ASSIGNMENT, notebook))
 
 
-@pytest.mark.slow
 def test_everyday_cells_are_no_matter_to_check(tmp_path):
     notebook = solved(ASSIGNMENT)
     for put in (in_front, between, at_the_end):
@@ -116,7 +116,6 @@ def as_checked(tmp_path_factory):
     return checked(folder, {habit.name: habit.written(solved(habit.assignment)) for habit in HABITS})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("habit", HABITS, ids=lambda habit: habit.name)
 def test_habits(grade, as_checked, habit):
     verdict = grade(habit.assignment, habit.handed_in(solved(habit.assignment)))

@@ -164,6 +164,7 @@ def test_nobody_erases_the_line_of_another(with_an_eraser, students):
     assert r"\u202e \u2066# \u2069\u2066" in printed
 
 
+@pytest.mark.slow
 def test_json_is_ascii(with_an_eraser):
     done = in_process("grade", "--submissions", with_an_eraser / "submitted", "--json", cwd=with_an_eraser)
     assert done.stdout.isascii()
@@ -172,6 +173,7 @@ def test_json_is_ascii(with_an_eraser):
     assert {one["student"] for one in json.loads(done.stdout)["submissions"]} == {"bob"}
 
 
+@pytest.mark.slow
 def test_check_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = f"mine{UP_AND_ERASE}.py"
@@ -188,6 +190,7 @@ def test_names_of_the_command_line_are_text(course):
     assert not hidden(done.stderr)
 
 
+@pytest.mark.slow
 def test_pages_show_what_turns_the_direction(course, students):
     hand_in(course, "bob", erasing(students["style-01"][0]))
     graded(course)
