@@ -513,10 +513,9 @@ class device_ignored:
 
 
 @EXERCISE.misconception(
-    "Your cache holds the caller's own tensors of the first update: what the caller writes into them later "
-    "changes the cache. And they keep their own dtype and device. Begin with an empty tensor of the dtype "
-    "and on the device that are asked for, and join copies to it: torch.cat([self.keys, k.to(self.keys)], "
-    "dim=2).",
+    "Your cache holds the caller's own tensors of the first update, in their own dtype and on their device: "
+    "what the caller writes into them later changes the cache. Join copies to an empty tensor of your own: "
+    "torch.cat([self.keys, k.to(self.keys)], dim=2).",
     gravity="slip",
 )
 class keeps_what_it_was_given:
