@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from exercise_bank import report_on
 from torch import nn
+from whole_models import LikeLlama, Written, fused, written
 
 from autograder import exercises
 from autograder.checking import local
@@ -44,70 +45,8 @@ def head(*edits):
     return changed(HEAD, "a_table", *edits)
 
 
-class Written(nn.Module):
-    """A right model that takes nothing from the notebook; tests change a part of it."""
-
-    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-        super().__init__()
-        self.num_heads = num_heads
-        self.embed = nn.Embedding(vocab_size, d_model)
-        self.places = nn.Embedding(max_len, d_model)
-        self.query, self.key, self.value, self.out = (
-            nn.ModuleList(nn.Linear(d_model, d_model, bias=False) for _ in range(num_layers))
-            for _ in range(4)
-        )
-        self.up = nn.ModuleList(nn.Linear(d_model, self.wide(d_model)) for _ in range(num_layers))
-        self.down = nn.ModuleList(nn.Linear(self.wide(d_model), d_model) for _ in range(num_layers))
-        nn.init.normal_(self.embed.weight, std=0.02)
-        nn.init.normal_(self.places.weight, std=0.02)
-
-    wide = staticmethod(lambda d_model: 4 * d_model)
-    norm = staticmethod(lambda x: F.layer_norm(x, x.shape[-1:]))
-    activation = staticmethod(F.relu)
-
-    def split(self, x):
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-    def attend(self, i, x):
-        q, k, v = (self.split(layer[i](x)) for layer in (self.query, self.key, self.value))
-        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, float("-inf"))
-        return self.out[i](self.weighed(scores.softmax(dim=-1), k, v).transpose(1, 2).flatten(-2))
-
-    def weighed(self, weights, k, v):
-        return weights @ v
-
-    def forward(self, tokens):
-        x = self.embed(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
-        for i in range(len(self.up)):
-            x = x + self.attend(i, self.norm(x))
-            x = x + self.down[i](self.activation(self.up[i](self.norm(x))))
-        return F.layer_norm(x, x.shape[-1:]) @ self.embed.weight.T
-
-
-def written(**parts):
-    """The model that takes nothing from the notebook, with other parts."""
-    return type("TinyGPT", (Written,), parts)
-
-
-def fused(last):
-    """One matrix for queries, keys and values; `last` says which of them is weighed."""
-
-    class Fused(Written):
-        def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
-            super().__init__(vocab_size, d_model, num_heads, num_layers, max_len)
-            del self.query, self.key, self.value
-            self.qkv = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
-
-        def attend(self, i, x):
-            qkv = [self.split(part) for part in self.qkv[i](x).chunk(3, dim=-1)]
-            y = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[last], is_causal=True)
-            return self.out[i](y.transpose(1, 2).flatten(-2))
-
-    return Fused
-
-
 RIGHT = {
+    "like Llama": LikeLlama,
     "written out, with ReLU and without biases": Written,
     "one matrix for queries, keys and values": fused(2),
     "an RMS norm and tanh": written(

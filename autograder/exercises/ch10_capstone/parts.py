@@ -172,7 +172,7 @@ def unused(model: Model) -> str:
     texts = torch.randint(1, model.init["vocab_size"], shape, generator=generator)
     found = model.slopes(texts)
     for name in inside(model):
-        slope = found.get(name)
+        slope: Any = found.get(name)
         if not is_tensor(slope) or any(size % each for size in slope.shape[-2:]):
             continue
         for axis, kind in ((-2, "rows"), (-1, "columns")):
