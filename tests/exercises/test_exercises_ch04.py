@@ -278,6 +278,14 @@ WRONG = {
         counted(lambda d, h, h_kv, bias: 4 * d * d),
         "4 times a bias of 6",
     ),
+    "parameter_count: biases of two heads": (
+        counted(lambda d, h, h_kv, bias: 2 * d * (d + d // h * h_kv) + bias * (2 * d + 1)),
+        "you count 13 numbers in biases; there are 24: 6 each for W_q and W_o, 6 each for W_k and W_v",
+    ),
+    "repeat_kv: zeros": (
+        lambda x, num_groups: 0 * x.repeat_interleave(num_groups, dim=1),
+        "number of the result is 0",
+    ),
     "parameter_count: all divided": (
         counted(lambda d, h, h_kv, bias: 4 * d * (d + bias) * h_kv // h),
         "too small: ",

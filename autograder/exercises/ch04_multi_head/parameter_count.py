@@ -113,6 +113,19 @@ def whole_pieces(trial: Trial) -> str | None:
     return None
 
 
+def biases_counted(trial: Trial) -> str | None:
+    """The matrices are counted rightly, the biases are not."""
+    d_model, _, d_kv = _sizes(trial)
+    matrices, right = 2 * d_model * (d_model + d_kv), 2 * d_model + 2 * d_kv
+    got = int(trial.value) - matrices
+    if trial.expected == matrices or not 0 <= got <= 2 * right:
+        return None
+    return (
+        f"beside the matrices you count {got} numbers in biases; there are {right}: {d_model} each for W_q "
+        f"and W_o, {d_kv} each for W_k and W_v"
+    )
+
+
 EXERCISE = Exercise(
     name="ch04_multi_head/parameter_count",
     signature="parameter_count(d_model, num_heads, num_kv_heads=None, bias=True)",
@@ -129,6 +142,7 @@ EXERCISE = Exercise(
         Property("a count is whole", is_whole),
         Property("heads cost nothing", heads_cost_nothing),
         Property("pieces are whole", whole_pieces),
+        Property("biases are counted rightly", biases_counted),
         *LAST,
     ),
 )
