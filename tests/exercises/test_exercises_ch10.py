@@ -1,5 +1,6 @@
 """The capstone: right models of any make pass, unknown mistakes are told, and what is planted holds."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -32,7 +33,7 @@ def changed(name, style, *edits):
     for old, new in edits:
         assert old in source
         source = source.replace(old, new)
-    namespace = {"torch": torch, "nn": nn, "F": F, "np": np, "Block": Block}
+    namespace = {"torch": torch, "nn": nn, "F": F, "np": np, "math": math, "Block": Block}
     exec(source, namespace)
     return namespace[declared.function_name]
 
@@ -358,6 +359,10 @@ WRONG_HEAD = {
     "the median of all": (
         head(("int(costs.argmax())", "int((costs == costs.median()).flatten().int().argmax())")),
         "the referent's log-probability falls by",
+    ),
+    "a target on the cpu": (
+        changed(HEAD, "cross_entropy", (", device=logits.device", "")),
+        "with inputs on another device than the cpu",
     ),
     "a number": (
         head(("return divmod(int(costs.argmax()), model.num_heads)", "return int(costs.argmax())")),

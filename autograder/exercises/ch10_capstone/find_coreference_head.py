@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
 from autograder.exercises.draw import sizes
-from autograder.exercises.laws import repeatable
+from autograder.exercises.laws import elsewhere, on_any_device, repeatable
 
 Array = np.ndarray
 STATES = 97
@@ -304,7 +304,8 @@ EXERCISE = Exercise(
         Criterion("the mean over all sentences decides", 1, together),
         Criterion("the cost is one of the referent's log-probability", 1, measured),
         Criterion("a head that looks at the noun, or hurts, is not it", 0.5, misleading),
-        Criterion("the sentences are left as they were", 0.5, plain, observes="arguments"),
+        Criterion("works on any device", 0.25, elsewhere(plain), test=on_any_device),
+        Criterion("the sentences are left as they were", 0.25, plain, observes="arguments"),
     ),
     properties=(
         Property("there is such a head", is_a_head),
@@ -569,7 +570,9 @@ def cross_entropy(model, sentences):
             losses = []
             for tokens, referent in sentences:
                 logits = model(tokens.unsqueeze(0), silenced=((layer, head),))
-                losses.append(F.cross_entropy(logits[:, -1], torch.tensor([referent])).item())
+                losses.append(
+                    F.cross_entropy(logits[:, -1], torch.tensor([referent], device=logits.device)).item()
+                )
             if np.mean(losses) > worst:
                 best, worst = (layer, head), np.mean(losses)
     return best
