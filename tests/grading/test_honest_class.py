@@ -75,21 +75,25 @@ def keeps_everything(assignment, verdict):
     assert verdict.remarks == ()
 
 
-def checked(folder, named):
-    """The points that `check` gives to each notebook in its author's hands."""
-    for name, notebook in named.items():
+@pytest.fixture(scope="module")
+def checking(tmp_path_factory):
+    """A process in which `check` runs in each notebook in its author's hands, beside the grading."""
+    folder = tmp_path_factory.mktemp("checked")
+    everything = solved(ASSIGNMENT)
+    for put in (in_front, between, at_the_end):
+        put(everything, CELLS)
+    written = {habit.name: habit.written(solved(habit.assignment)) for habit in HABITS}
+    for name, notebook in {"everyday cells": everything, **written}.items():
         (folder / f"{name}.ipynb").write_text(json.dumps(notebook))
-    paths = {name: str(folder / f"{name}.ipynb") for name in named}
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("as_student.py"), *paths.values()],
+    script = Path(__file__).with_name("as_student.py")
+    with subprocess.Popen(
+        [sys.executable, script, *sorted(folder.iterdir())],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    return {name: found[path] for name, path in paths.items()}
+    ) as process:
+        yield process
+        process.kill()
 
 
 @pytest.mark.parametrize("put", [in_front, between, at_the_end])
@@ -99,28 +103,13 @@ def test_everyday_cells(grade, put):
     keeps_everything(ASSIGNMENT, grade(ASSIGNMENT, notebook))
 
 
-def test_everyday_cells_are_no_matter_to_check(tmp_path):
-    notebook = solved(ASSIGNMENT)
-    for put in (in_front, between, at_the_end):
-        put(notebook, CELLS)
-    assert checked(tmp_path, {"all": notebook}) == {"all": full(ASSIGNMENT)}
-
-
 HABITS = [*OF_NUMPY, *OF_TORCH]
 
 
-@pytest.fixture(scope="module")
-def as_checked(tmp_path_factory):
-    """The points that `check` gives in each habit's notebook."""
-    folder = tmp_path_factory.mktemp("habits")
-    return checked(folder, {habit.name: habit.written(solved(habit.assignment)) for habit in HABITS})
-
-
 @pytest.mark.parametrize("habit", HABITS, ids=lambda habit: habit.name)
-def test_habits(grade, as_checked, habit):
+def test_habits(grade, checking, habit):
     verdict = grade(habit.assignment, habit.handed_in(solved(habit.assignment)))
     keeps_everything(habit.assignment, verdict)
-    assert as_checked[habit.name] == full(habit.assignment)
     (words,) = written_cells(solved(habit.assignment))
     (answer,) = written_cells(verdict.notebook)
     assert all(line in answer["source"] for line in "".join(words["source"]).splitlines())
@@ -136,3 +125,11 @@ def test_a_written_answer_in_a_code_cell_is_read(course):
     page = (course / "feedback" / "ada" / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
     assert "0.20, which is one fifth" in page
     assert '<li class="waits">' in page
+
+
+def test_check_gives_the_same_points(checking):
+    found = {
+        Path(path).stem: points for path, points in json.loads(checking.communicate(timeout=1200)[0]).items()
+    }
+    expected = {habit.name: full(habit.assignment) for habit in HABITS}
+    assert found == {"everyday cells": full(ASSIGNMENT), **expected}
