@@ -171,14 +171,6 @@ class Examination:
             ),
         )
 
-    def score(self, candidate: Candidate) -> float:
-        """Return the points alone, which are found sooner than the reasons."""
-        examined = self._tried(candidate)
-        if isinstance(examined, Report):
-            return 0.0
-        bank = _Bank(self, examined)
-        return float(sum(_earned(examined, [bank.named(one) if one.failed else () for one in examined])))
-
     def _tried(
         self, candidate: Candidate, called: dict[tuple[str, int], Outcome] | None = None
     ) -> list[_Examined] | Report:

@@ -60,7 +60,7 @@ def _worth(exercise_name: str, answer_name: str) -> float:
     exercise = exercises.find(exercise_name)
     (answer,) = (a for a in [*exercise.styles, *exercise.misconceptions] if a.name == answer_name)
     candidate = local(answer.function, exercise.forbidden)
-    return _examination(exercise.name).score(candidate)
+    return _examination(exercise.name).of(candidate, shrinking=False).score
 
 
 @cache

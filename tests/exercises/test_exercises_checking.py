@@ -10,7 +10,7 @@ from exercise_bank import EACH, NAMES, PUBLIC_SEED, SAMPLE, alike, cases, examin
 
 from autograder import checking, exercises
 from autograder.cage.tensors import arrays, is_tensor, numbers
-from autograder.checking import Examination, examine, local
+from autograder.checking import examine, local
 from autograder.exercise import Case, Criterion, Exercise, Outcome, Seed
 
 
@@ -222,7 +222,6 @@ class TestExamine:
         report = examine(exercise, local(exercise.misconceptions[0].function), 5)
         assert report.diagnosis == "mean"
         assert [one.earned for one in report.criteria] == [1.2, 0.6, 0.3, 0.5]
-        assert Examination(exercise, 5).score(local(exercise.misconceptions[0].function)) == report.score
 
     def test_a_slip_beside_another_fault_is_no_slip(self):
         exercise = toy()
