@@ -506,6 +506,13 @@ def test_a_result_that_is_left_on_the_cpu_is_seen(name, style):
     assert [c.says for c in report.criteria if c.failure] == ["works on any device"]
 
 
+@pytest.mark.parametrize(("eps", "right"), [("1e-6", True), ("1e-12", True), ("0", False), ("1e-2", False)])
+@pytest.mark.parametrize("norm", ["norm_attention", "norm_ffn"])
+def test_a_norm_keeps_a_small_epsilon(norm, eps, right):
+    made = f"self.{norm} = nn.LayerNorm(d_model"
+    assert report_on("ch06_blocks/TransformerBlock", block((made, f"{made}, eps={eps}"))).passed == right
+
+
 def swiglu_of(flat, back):
     """A swiglu whose tokens are made rows, and its result what came in."""
 

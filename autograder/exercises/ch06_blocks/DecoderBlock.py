@@ -14,6 +14,7 @@ from autograder.exercises.ch06_blocks import given, reference
 from autograder.exercises.ch06_blocks.blocks import (
     fits,
     laws,
+    silent_attention,
     the_memory_has_no_order,
     the_memory_is_read,
     the_memory_mask_is_kept,
@@ -53,6 +54,9 @@ def unmasked(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "any sizes", h, d_ff, tokens(rng, B, T_q, d_model), tokens(rng, B, T_k, d_model))
     yield block(rng, "a memory as long as x", 3, 5, tokens(rng, 2, 4, 6), tokens(rng, 2, 4, 6))
     yield block(rng, "a memory of one token", 2, 9, tokens(rng, 2, 3, 8), tokens(rng, 2, 1, 8))
+    alike = torch.linspace(-1, 1, 3).view(1, 3, 1) * torch.ones(4)
+    says = "tokens whose channels are all alike"
+    yield silent_attention(block(rng, says, 2, 7, alike, tokens(rng, 1, 2, 4)))
     x, memory = strided(tokens(rng, 3, 2, 8)), strided(tokens(rng, 3, 5, 8))
     yield block(rng, "tensors that are not contiguous", 4, 11, x, memory)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from autograder.cage.tensors import strided
 from autograder.exercise import Case, Criterion, Exercise
 from autograder.exercises.ch06_blocks import given, reference
-from autograder.exercises.ch06_blocks.blocks import fits, laws, weights
+from autograder.exercises.ch06_blocks.blocks import fits, laws, silent_attention, weights
 from autograder.exercises.ch06_blocks.given import MultiHeadAttention
 from autograder.exercises.ch06_blocks.tokens import tokens
 from autograder.exercises.draw import mask, sizes
@@ -41,6 +41,8 @@ def pre_norm(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "any sizes", *any_size(rng))
     yield block(rng, "norm='pre', said, and a single token", 3, 5, tokens(rng, 2, 1, 6), norm="pre")
     yield block(rng, "one head, d_ff below d_model, x not contiguous", 1, 4, strided(tokens(rng, 2, 3, 5)))
+    alike = torch.linspace(-1, 1, 3).view(1, 3, 1) * torch.ones(4)
+    yield silent_attention(block(rng, "tokens whose channels are all alike", 2, 7, alike))
 
 
 def post_norm(rng: np.random.Generator) -> Iterator[Case]:
@@ -916,8 +918,8 @@ class norms_before_and_after(nn.Module):
         super().__init__()
         self.before = norm == "pre"
         self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
-        self.norm_ffn = nn.LayerNorm(d_model, eps=1e-5)
-        self.norm_attention = nn.LayerNorm(d_model, eps=1e-5)
+        self.norm_ffn = nn.LayerNorm(d_model)
+        self.norm_attention = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(num_heads=num_heads, d_model=d_model)
 
     def forward(self, x, mask=None):

@@ -40,6 +40,13 @@ def weights(
     return {name: value.to(dtype) for name, value in drawn.items()}
 
 
+def silent_attention(case: Case) -> Case:
+    """Return the case with attentions that add nothing, so that every norm reads the tokens themselves."""
+    init, own, *given = case.args
+    quiet = {name: torch.zeros_like(value) if "W_o" in name else value for name, value in own.items()}
+    return replace(case, args=(init, quiet, *given))
+
+
 def fits(case: Case) -> bool:
     """Whether all has the sizes that the block is built with, and no norm has a weight of 0."""
     init, own, *given = case.args
