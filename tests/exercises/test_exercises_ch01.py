@@ -427,3 +427,22 @@ def test_weights_of_a_wrong_shape_are_shown_before_a_wrong_context():
 
     report = report_on("additive_attention", attention(softmax=one_sum))
     assert "`weights` (result 2 of 2): expected shape" in report.failures[0].fault
+
+
+def divided_out(h, W_hh):
+    """Right on paper: from state to state by an inverse."""
+    steps = [factor(state, W_hh) for state in h.astype(float)]
+    total, norms = np.eye(len(W_hh)), []
+    for step in steps[1:]:
+        total = step @ total
+    for step in [*steps[1:], np.eye(len(W_hh))]:
+        norms.append(np.linalg.norm(total, ord=2))
+        total = total @ np.linalg.inv(step)
+    return np.array(norms)
+
+
+def test_rounding_that_grows_is_explained():
+    report = report_on("gradient_norms", divided_out)
+    assert not report.passed
+    assert report.diagnosis is None, "the numbers are rounding alone, so no two machines agree"
+    assert "rounding grows, as it does with an inverse" in str(report)

@@ -350,7 +350,8 @@ def test_float32_inside_costs_its_own_points_alone():
 @pytest.mark.parametrize("bounds", [(1e-3, np.inf), (0, 1e3)])
 def test_a_floor_or_a_ceiling_for_the_temperature_is_seen(bounds):
     def soft_lookup(query, keys, values, temperature):
-        return hopfield(query, keys, values, temperature and np.clip(temperature, *bounds))
+        bounded = np.clip(temperature, *bounds) if temperature > 0 else temperature
+        return hopfield(query, keys, values, bounded)
 
     report = report_on("soft_lookup", soft_lookup)
     assert report.score == 2.5

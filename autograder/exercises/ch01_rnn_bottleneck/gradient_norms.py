@@ -92,6 +92,22 @@ def relatively_close(trial: Trial) -> str | None:
     return f"expected {right[t]:.6g} at [{t}], {len(right) - 1 - t} steps back, got {got[t]:.6g}"
 
 
+def rounding_stays_small(trial: Trial) -> str | None:
+    """Where the last states alone give right norms and all of them give wrong ones, rounding has grown."""
+    h, W_hh = trial.case.args
+    few = 3
+    if len(h) < 10 or near(np.asarray(trial.value)[-few:], trial.expected[-few:]):
+        return None
+    alone = np.asarray(trial.call(Case("the last states", (h[-few:].copy(), W_hh))).value)
+    if not near(alone, trial.expected[-few:]):
+        return None
+    return (
+        f"the last {few} states alone give the right norms; with all {len(h)} your last norm is "
+        f"{np.asarray(trial.value)[-1]:.4g}: rounding grows, as it does with an inverse. Multiply from the "
+        "end instead"
+    )
+
+
 def ends_with_one(trial: Trial) -> str | None:
     norms = np.asarray(trial.value)
     if abs(norms[-1] - 1) < 1e-6:
@@ -198,6 +214,7 @@ EXERCISE = Exercise(
     properties=(
         *FIRST,
         Property("a norm is not negative", not_negative),
+        Property("rounding stays small", rounding_stays_small),
         Property("the last norm is 1", ends_with_one),
         Property("one step back is one factor", one_step_back),
         Property("no step leads into the first state", first_state_has_no_say),
@@ -423,23 +440,6 @@ def number_by_number(h, W_hh):
         total = total * (np.diag(1 - h[t + 1] ** 2) @ W_hh.T)
         norms[t] = np.linalg.norm(total, ord=2)
     return norms
-
-
-@EXERCISE.misconception(
-    "You go from state to state by dividing out, with an inverse. Far back that amplifies rounding, and a "
-    "saturated unit has no inverse: multiply from the end instead."
-)
-def divided_out(h, W_hh):
-    steps = [np.diag(1 - state**2) @ W_hh.T for state in h.astype(float)]
-    total = np.eye(h.shape[1])
-    for step in steps[1:]:
-        total = step @ total
-    norms = []
-    for t in range(len(h)):
-        norms.append(np.linalg.norm(total, ord=2))
-        if t + 1 < len(h):
-            total = total @ np.linalg.inv(steps[t + 1])
-    return np.array(norms)
 
 
 @EXERCISE.misconception(

@@ -31,7 +31,6 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("float32", (*narrow, 1.3))
     query, keys, values = drawn(rng, n=4, d=6, d_v=2)
     yield Case("strided arrays", (strided(query), strided(keys), strided(values), 1.7))
-    yield Case("a temperature that is a numpy number", (*drawn(rng, n=3, d=5, d_v=6), np.float64(0.9)))
 
 
 def with_a_clear_best(query: np.ndarray, keys: np.ndarray) -> np.ndarray:

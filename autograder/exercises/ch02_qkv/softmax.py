@@ -79,8 +79,8 @@ def a_row_alone_is_right(trial: Trial) -> str | None:
     x, axis = trial.case.args[0], _axis(trial)
     if x.ndim < 2:
         return None
-    rows = [np.moveaxis(np.asarray(a), axis, -1) for a in (trial.value, trial.expected)]
-    wrong = np.argwhere(~np.isclose(*rows, rtol=1e-3, atol=1e-6).all(axis=-1))
+    got, right = (np.moveaxis(np.asarray(a), axis, -1) for a in (trial.value, trial.expected))
+    wrong = np.argwhere(~np.isclose(got, right, rtol=1e-3, atol=1e-6).all(axis=-1))
     place = [slice(int(n), int(n) + 1) for n in wrong[0]]
     place.insert(x.ndim + axis, slice(None))
     part = tuple(place)
