@@ -5,15 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bs4 import BeautifulSoup
 from docutils.nodes import make_id
 from scratch import ROOT
 
-from autograder import exercises, items, looks, sections
+from autograder import exercises, items, looks, overview_page, sections
+from autograder.alike import Pair, Shared
 from autograder.errors import BadInputError
 from autograder.grading.gradebook import Row
 from autograder.grading.verdict import Remark
 from autograder.layout import Course
-from autograder.overview import Overview
+from autograder.overview import Misconception, Overview
 
 POINTS = {"easy": 2.0, "hard": 5.0, "odd": 3.0, "written": 4.0}
 RNG = np.random.default_rng(0)
@@ -137,6 +139,60 @@ def test_each_reason_to_look_is_told_once_by_kind():
     assert (look.exercise, look.place, look.line, look.notebook) == ("g", "Cell 2, line 3", "f()", "nb")
     assert told["late", "ada"] == "1 day late; 0.5 points taken off"
     assert len(set(found)) == len(found)
+
+
+HOSTILE = "<script>&'\"\x1b[1A\u202e\u200b\x85"
+AS_TEXT = "<script>&'\"\\x1b[1A\\u202e\\u200b\\x85"
+
+
+def hostile_class(pairs=1):
+    """An overview whose every text is hostile."""
+    name = f"f_{HOSTILE}"
+    points = {name: 3.0, "waits": 4.0, "free": 0.0}
+    rows = [
+        Row(f"s{n:02d} {HOSTILE}", HOSTILE, {name: n % 4, "waits": 0.0, "free": 0.0}, points, ("waits",))
+        for n in range(items.FEWEST + 1)
+    ]
+    found = [looks.Look(HOSTILE, kind, f"in {HOSTILE}: no", "f", HOSTILE, "", "nb") for kind in looks.KINDS]
+    pair = Pair((HOSTILE, "bob"), (Shared(name, 31, 0.75),))
+    mistake = Misconception(name, HOSTILE, 2, f"Use `{HOSTILE}`.")
+    graded = items.of_class(rows, list(points))
+    return Overview(HOSTILE, tuple(rows), graded, (mistake,), {name: 1}, tuple(found), (pair,) * pairs)
+
+
+def texts_below(soup, head):
+    """The texts of the cells below a heading, in all tables."""
+    return {cell.get_text() for cell in soup.find_all("td", {"data-is": head})}
+
+
+def test_every_text_on_the_page_is_escaped_and_visible():
+    page = overview_page.as_html(hostile_class())
+    assert page.replace("\n", "").isprintable()
+    soup = BeautifulSoup(page, "html.parser")
+    assert not soup.find("script")
+    assert soup.title.string == AS_TEXT
+    assert texts_below(soup, "student") == {AS_TEXT}
+    assert texts_below(soup, "why") == {f"in {AS_TEXT}: no"}
+    assert texts_below(soup, "exercise") == {f"f_{AS_TEXT}", "waits", "free"}
+    assert texts_below(soup, "told") == {f"Use {AS_TEXT}.", ""}
+    assert {f"s00 {AS_TEXT}", f"f_{AS_TEXT}"} <= {th.get_text() for th in soup.find_all("th")}
+
+
+def test_the_page_shows_points_by_how_many_they_are():
+    soup = BeautifulSoup(overview_page.as_html(hostile_class()), "html.parser")
+    row = soup.find(class_="scroll").find_all("tr")[3]
+    cells = [(" ".join(td["class"]), td.get_text()) for td in row.find_all("td")]
+    assert cells == [("n", "2"), ("n some", "2"), ("n full", "0"), ("n wait", "?")]
+    bars = [(bar.b.get_text(), bar.i["style"]) for bar in soup.find(class_="bars").find_all("div")]
+    assert [count for count, _ in bars] == ["3", "", "", "3", "", "", "3", "", "", "2"]
+    assert {style for count, style in bars if count == "2"} == {"--part:0.67"}
+
+
+def test_the_page_says_how_many_pairs_it_leaves_out():
+    for extra, said in ((0, False), (2, True)):
+        page = overview_page.as_html(hostile_class(overview_page.MOST_PAIRS + extra))
+        assert page.count("(31 fragments)") == overview_page.MOST_PAIRS
+        assert ("<p>2 more with" in page) is said
 
 
 def test_every_exercise_has_a_section():
