@@ -52,7 +52,6 @@ COMMUTE = ("max", "min", "maximum", "minimum", "hypot", "logaddexp", "swapaxes",
 LIBRARIES = ("np", "torch", "F", "math", "nn")
 IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
 """Statements that draw, register or ask: two of them have an order, whatever their names."""
-OURS = ("tfcore", "autograder")
 WORD = re.compile(r"(?:self\.)?\w+")
 
 
@@ -75,15 +74,20 @@ class Mutant:
         """Make the mutant as a student's cell would, with the libraries of its style and the given cell."""
         exercise = exercises.find(self.exercise)
         (style,) = (style for style in exercise.styles if style.name == self.style)
-        around = {name: m for name, m in vars(sys.modules[style.function.__module__]).items() if ismodule(m)}
-        known: dict[str, Any] = {n: m for n, m in around.items() if not m.__name__.startswith(OURS)}
-        known |= (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
+        known = (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
+        for name, value in vars(sys.modules[style.function.__module__]).items():
+            if ismodule(value) and not value.__name__.startswith(("tfcore", "autograder")):
+                known[name] = value
         filename = f"<{self.exercise}, {self.style}: {self.change}>"
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
-        with warnings.catch_warnings(action="ignore"):
-            exec(compile(self.source, filename, "exec", dont_inherit=True), known)
+        exec(_compiled(self.source, filename), known)
         function: Function = known[exercise.function_name]
         return function
+
+
+def _compiled(source: str, filename: str) -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        return compile(source, filename, "exec", dont_inherit=True)
 
 
 def sample(names: list[str], number: int, seed: int) -> list[Mutant]:
@@ -130,8 +134,7 @@ def edited(tree: ast.Module, edit: Edit) -> str | None:
     setattr(node, field, value)
     try:
         source = ast.unparse(tree)
-        with warnings.catch_warnings(action="ignore"):
-            compile(source, "<mutant>", "exec", dont_inherit=True)
+        _compiled(source, "<mutant>")
     except (SyntaxError, ValueError):
         return None
     finally:
@@ -141,16 +144,18 @@ def edited(tree: ast.Module, edit: Edit) -> str | None:
 
 def change(before: str, after: str) -> str:
     """Say which lines became which; with a number where the first is not the only line of its kind."""
-    old, new = before.splitlines(), after.splitlines()
-    start = next(i for i, (one, other) in enumerate(zip_longest(old, new)) if one != other)
-    pairs = zip_longest(old[start:][::-1], new[start:][::-1])
-    same = next((i for i, (one, other) in enumerate(pairs) if one != other), 0)
-    if start == len(old) - same:  # only added: seen beside the line before
-        start -= 1
-    lines = [line.strip() for line in old]
-    where = f"{start + 1}: " if lines.count(lines[start]) > 1 else ""
-    gone, come = (" ; ".join(map(str.strip, part[start : len(part) - same])) for part in (old, new))
+    old, new = (list(map(str.strip, text.splitlines())) for text in (before, after))
+    start = _alike(before.splitlines(), after.splitlines())
+    same = _alike(before.splitlines()[start:][::-1], after.splitlines()[start:][::-1])
+    start -= start == len(old) - same  # a line that is only added is seen beside the line before
+    where = f"{start + 1}: " if old.count(old[start]) > 1 else ""
+    gone, come = (" ; ".join(part[start : len(part) - same]) for part in (old, new))
     return f"{where}{gone} -> {come}"
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    """Count the lines with which both begin."""
+    return next((i for i, pair in enumerate(zip_longest(one, other)) if pair[0] != pair[1]), len(one))
 
 
 def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
@@ -161,8 +166,8 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
         names: the variables of the functions around the part, and whether each is a parameter.
     """
     if isinstance(tree, ast.ClassDef | ast.FunctionDef | ast.Lambda):
-        stored = (ast.unparse(node) for node in ast.walk(tree) if _is_stored(node))
-        names = names | dict.fromkeys(stored, False)
+        stored = (ast.unparse(n) for n in ast.walk(tree) if isinstance(getattr(n, "ctx", None), ast.Store))
+        names = names | dict.fromkeys(filter(WORD.fullmatch, stored), False)
     if isinstance(tree, ast.FunctionDef | ast.Lambda):
         given = (n.arg for n in ast.walk(tree.args) if isinstance(n, ast.arg) and n.arg != "self")
         names = names | dict.fromkeys(given, True)
@@ -179,14 +184,6 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
                     replaced = [*children[:i], new, *children[i + 1 :]]
                     yield kind, tree, field, replaced if isinstance(value, list) else new
             yield from edits(child, names)
-
-
-def _is_stored(node: ast.AST) -> bool:
-    """Return whether the node assigns a variable or an attribute of `self`."""
-    match node:
-        case ast.Name(ctx=ast.Store()) | ast.Attribute(value=ast.Name("self"), ctx=ast.Store()):
-            return True
-    return False
 
 
 def _others(name: str, pairs: tuple[str, ...]) -> Iterator[str]:
@@ -281,24 +278,16 @@ def _in_body(node: ast.AST, field: str, body: list[ast.stmt]) -> Iterator[Edit]:
 
 def _have_an_order(one: ast.stmt, other: ast.stmt) -> bool:
     """Return whether the order of two neighbouring statements may matter."""
-    if isinstance(other, ast.Return | ast.FunctionDef) or _is_guard(one) or _is_guard(other):
+    pair = (one, other)
+    guards = (isinstance(s, ast.If) and all(isinstance(inner, ast.Raise) for inner in s.body) for s in pair)
+    if isinstance(other, ast.Return | ast.FunctionDef) or any(guards):
         return False
-    if not isinstance(one, ast.Assign) or not isinstance(other, ast.Assign):
+    if not (isinstance(one, ast.Assign) and isinstance(other, ast.Assign)):
         return True
-    if all(IN_ORDER.search(ast.unparse(statement)) for statement in (one, other)):
-        return True
-    (given, words), (others_given, others) = _names(one), _names(other)
-    return bool(given & others or others_given & words)
-
-
-def _is_guard(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and all(isinstance(inner, ast.Raise) for inner in statement.body)
-
-
-def _names(statement: ast.Assign) -> tuple[set[str], set[str]]:
-    """Return the names that a statement assigns or writes into, and all of its names."""
-    targets = " ".join(map(ast.unparse, statement.targets))
-    return set(WORD.findall(targets)), set(WORD.findall(ast.unparse(statement)))
+    texts = [ast.unparse(statement) for statement in pair]
+    words = [set(WORD.findall(text)) for text in texts]
+    given, given_next = (set(WORD.findall(" ".join(map(ast.unparse, s.targets)))) for s in (one, other))
+    return all(map(IN_ORDER.search, texts)) or bool(given & words[1] or given_next & words[0])
 
 
 def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.AST]]:

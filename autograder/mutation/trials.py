@@ -84,24 +84,9 @@ class Tried:
     @property
     def to_look_at(self) -> str:
         """Say why a person should look at the mutant; empty where all is well."""
-        reasons = {
-            "the grader failed": self.grader_failed,
-            "accepted": self.not_listed,
-            "falsely named": self.unlike,
-            "bare": self.bare,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the mutant as JSON data."""
-        return asdict(self.mutant) | {
-            "to_look_at": self.to_look_at,
-            "named": self.named,
-            "unlike": self.unlike,
-            "score": self.report.score,
-            "max_score": self.report.max_score,
-            "report": self.grader_failed or str(self.report),
-        }
+        if self.fails_the_run:
+            return "the grader failed" if self.grader_failed else "accepted"
+        return "falsely named" if self.unlike else "bare" if self.bare else ""
 
 
 def figures(tried: list[Tried]) -> dict[str, int]:
@@ -130,7 +115,20 @@ def by_assignment(tried: list[Tried]) -> dict[str, dict[str, int]]:
 
 def as_dict(tried: list[Tried]) -> dict[str, Any]:
     """Return the figures and every mutant that a person should look at, as JSON data."""
-    return {"figures": by_assignment(tried), "to_look_at": [one.as_dict() for one in tried if one.to_look_at]}
+    shown = [
+        {
+            **asdict(one.mutant),
+            "to_look_at": one.to_look_at,
+            "named": one.named,
+            "unlike": one.unlike,
+            "score": one.report.score,
+            "max_score": one.report.max_score,
+            "report": one.grader_failed or str(one.report),
+        }
+        for one in tried
+        if one.to_look_at
+    ]
+    return {"figures": by_assignment(tried), "to_look_at": shown}
 
 
 @cache
@@ -147,14 +145,11 @@ def equivalent() -> dict[tuple[str, str, str], str]:
 
 def chosen_exercises(chosen: list[str]) -> list[str]:
     """Return the names of the exercises chosen, each by itself or by its assignment; of all, if none is."""
-    known = (*exercises.assignments(), *exercises.names())
-    if unknown := [name for name in chosen if name not in known]:
-        assignment = unknown[0].partition("/")[0]
-        there = exercises.names_of(assignment) if assignment in known else exercises.assignments()
-        raise BadInputError(
-            f"no exercise or assignment is called {unknown[0]!r}. There are: {', '.join(there)}."
-        )
     names = exercises.names()
+    if unknown := [name for name in chosen if name not in (*exercises.assignments(), *names)]:
+        near = [name for name in names if name.split("/")[0] == unknown[0].split("/")[0]]
+        there = ", ".join(near or exercises.assignments())
+        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {there}.")
     return [name for name in names if not chosen or name in chosen or name.split("/")[0] in chosen]
 
 
