@@ -28,9 +28,9 @@ GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
 GITHUB = "https://github.com/"
 MOST_BYTES = 100 << 20
+"""What Gradescope takes."""
 NOBODY = "/your_name/"
 """Who the course belongs to until its settings say so."""
-"""What Gradescope takes."""
 
 
 @dataclass(frozen=True)

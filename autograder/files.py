@@ -33,13 +33,18 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 def write_if_changed(path: Path, data: bytes) -> bool:
     """Writes a file unless it already holds exactly that; says whether it wrote."""
-    try:
-        if path.read_bytes() == data:
-            return False
-    except OSError:
-        pass
+    if read_if_there(path) == data:
+        return False
     write_atomically(path, data)
     return True
+
+
+def read_if_there(path: Path) -> bytes | None:
+    """Return what the file holds, or None where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def require_writable(folder: Path) -> None:

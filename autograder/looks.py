@@ -60,9 +60,10 @@ def of_class(
     """
     found = {*_not_graded(rows, problems), *_late(rows)}
     for student, own in reports.items():
-        stopped = set(_not_examined(student, own))
-        found |= stopped
-        found |= {one for one in _remarks(student, remarks.get(student, {})) if not _said(one, stopped)}
+        reasons = {*_not_examined(student, own)}
+        said = any(look.kind == "stopped" for look in reasons)
+        noticed = _remarks(student, remarks.get(student, {}))
+        found |= reasons | {look for look in noticed if not (said and look.kind == "stopped")}
     order = list(KINDS)
     return tuple(sorted(found, key=lambda look: (order.index(look.kind), look.student, look.why)))
 
@@ -109,8 +110,3 @@ def _remarks(student: str, remarks: Mapping[str, list[Remark]]) -> Iterator[Look
     for notebook, own in remarks.items():
         for one in own:
             yield Look(student, one.kind, str(one), one.exercise, one.place, one.line, notebook)
-
-
-def _said(look: Look, others: set[Look]) -> bool:
-    """Whether the report on an exercise gives the same reason why the process was lost."""
-    return look.kind == "stopped" and any(look.why.partition(": ")[2] in other.why for other in others)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from autograder import audit, colab, exercises, variants, versions
 from autograder.audit import source
 from autograder.errors import BadInputError
-from autograder.files import Files, require_writable, write_atomically, write_if_changed
+from autograder.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
 from autograder.layout import CONFIG, Course
 
 _NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyter", "trusted")
@@ -188,7 +188,7 @@ def publish(course: Course, assignments: list[str], force: bool = False) -> list
     course.make_private()
     for assignment, files in every.items():
         record = course.state / "releases" / f"{assignment}.json"
-        ours: dict[str, list[str]] = json.loads(_read(record) or b"{}")
+        ours: dict[str, list[str]] = json.loads(read_if_there(record) or b"{}")
         done = _put(course.notebooks / assignment, files, force, ours)
         published.append(done)
         if done.status != "kept":
@@ -209,7 +209,7 @@ def _digest(data: bytes) -> str:
 
 def _put(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) -> Published:
     """Puts a release in its folder, unless somebody worked there since `ours`, the hashes of all before."""
-    there = {name: _read(folder / name) for name in files}
+    there = {name: read_if_there(folder / name) for name in files}
     names = tuple(sorted(files))
     if there == files:
         return Published(folder.name, "unchanged", names)
@@ -239,13 +239,6 @@ def _put(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) ->
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return Published(folder.name, "written", names)
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
 
 
 def _is_work(path: Path, data: bytes, ours: list[str]) -> bool:

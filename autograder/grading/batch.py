@@ -152,7 +152,8 @@ def grade(
     tier = tier_of(executor, allow_unsafe)
     with only_one(course.state / "lock", "autograder grade"):
         seed = secret_seed(course) if seed is None else seed
-        batch = _Run(course, releases, found, limits, seed, force, tier).all(executor, workers, progress)
+        batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
+        _Run(course, releases, found, limits, seed, force, batch).all(executor, workers, progress)
     batch.seconds = time.monotonic() - started
     return batch
 
@@ -175,32 +176,23 @@ def secret_seed(course: Course) -> int:
     return drawn
 
 
+@dataclass
 class _Run:
     """One run: the submissions found, and the verdicts on them."""
 
-    def __init__(
-        self,
-        course: Course,
-        releases: dict[str, Files],
-        found: Found,
-        limits: Limits,
-        seed: int,
-        force: bool,
-        tier: str,
-    ) -> None:
-        self.course = course
-        self.releases = releases
-        self.found = found
-        self.limits = limits
-        self.seed = seed
-        self.force = force
-        self.batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
-        self.identities: dict[Submission, Identity] = {}
-        self.stores: dict[str, VerdictStore] = {}
-        self.fresh: dict[str, tuple[VerdictStore, Identity]] = {}
-        self.done = 0
+    course: Course
+    releases: dict[str, Files]
+    found: Found
+    limits: Limits
+    seed: int
+    force: bool
+    batch: Batch
+    identities: dict[Submission, Identity] = field(default_factory=dict)
+    stores: dict[str, VerdictStore] = field(default_factory=dict)
+    fresh: dict[str, tuple[VerdictStore, Identity]] = field(default_factory=dict)
+    done: int = 0
 
-    def all(self, executor: str, workers: int | None, progress: Progress) -> Batch:
+    def all(self, executor: str, workers: int | None, progress: Progress) -> None:
         """Grades, enters, writes."""
         failed: dict[str, Verdict] = {}
         with ExitStack() as stack:
@@ -219,7 +211,6 @@ class _Run:
             self._enter(failed)
         self._see_what_is_kept()
         _remember_problems(self.course, self.releases, self.batch)
-        return self.batch
 
     def _see_what_is_kept(self) -> None:
         """Tells with each problem the points that the gradebook keeps from an earlier version."""
@@ -248,10 +239,8 @@ class _Run:
         They come assignment by assignment, since a judge remembers what it has found for one.
         """
         for submission in sorted(self.found.submissions, key=lambda one: one.assignment):
-            store, released = (
-                self._store(submission),
-                self.releases[submission.assignment][submission.notebook],
-            )
+            store = self._store(submission)
+            released = self.releases[submission.assignment][submission.notebook]
             try:
                 data = submission.read()
             except BadInputError as error:

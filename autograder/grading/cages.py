@@ -242,14 +242,5 @@ def bubblewrap(tier: str, folder: Path) -> list[str]:
     for path in readable():
         if not path.startswith(("/dev", "/proc")):
             command += ["--ro-bind-try", path, path]
-    return [
-        *command,
-        "--size",
-        str(MOST_BYTES),
-        "--tmpfs",
-        str(folder),
-        "--remount-ro",
-        "/",
-        "--chdir",
-        str(folder),
-    ]
+    command += ["--size", str(MOST_BYTES), "--tmpfs", str(folder)]
+    return [*command, "--remount-ro", "/", "--chdir", str(folder)]

@@ -92,12 +92,7 @@ class Verdict:
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
         cells = [cell.as_dict() for cell in self.cells]
         remarks = [asdict(remark) for remark in self.remarks]
-        return plain | {
-            "cells": cells,
-            "remarks": remarks,
-            "score": self.score,
-            "max_score": self.max_score,
-        }
+        return plain | {"cells": cells, "remarks": remarks, "score": self.score, "max_score": self.max_score}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Verdict:

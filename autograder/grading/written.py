@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autograder.files import write_if_changed
+from autograder.files import read_if_there, write_if_changed
 from autograder.grading.matching import joined
 from autograder.grading.submissions import SECRET, Submission
 from autograder.grading.verdict import Remark, Verdict
@@ -46,14 +46,8 @@ def write(folder: Path, submission: Submission, notebook: dict[str, Any]) -> Non
 def is_written(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
     """Whether the notebook and its time are there already, as `write` writes them."""
     stamp = f"{timestamp}\n".encode() if timestamp else None
-    return _read(folder / f"{name}.ipynb") == as_bytes(notebook) and _read(folder / "timestamp.txt") == stamp
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
+    there = [read_if_there(folder / file) for file in (f"{name}.ipynb", "timestamp.txt")]
+    return there == [as_bytes(notebook), stamp]
 
 
 def notebook(path: Path) -> dict[str, Any]:
