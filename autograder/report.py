@@ -10,13 +10,18 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from autograder.values import in_words
+from autograder.visible import visible
 
 if TYPE_CHECKING:
     from autograder.exercise import Exercise
 
 SAME = "the same as above"
 CALLED = "the call was "
+SHAPE = "expected shape"
+"""Part of a fault that leads a report: with a wrong shape, other sentences say little."""
 WIDTH = 80
+DIGITS = 4
+"""Decimals of points; parts of them, added up, would end in 3.1999999999999997."""
 
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
 
@@ -64,7 +69,7 @@ class Report:
     score: float = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "score", float(sum(c.earned for c in self.criteria)))
+        object.__setattr__(self, "score", round(float(sum(c.earned for c in self.criteria)), DIGITS))
 
     @classmethod
     def without_points(
@@ -88,13 +93,13 @@ class Report:
 
     @property
     def message(self) -> str:
-        """The report in one sentence."""
-        if self.note:
-            return self.note
+        """The diagnosis in one sentence, and the note, if there is one, behind it."""
         if self.passed:
-            return "Right."
-        explained = next((f for f in self.failures if f.misconception), self.failures[0])
-        return explained.sentence
+            return self.note or "Right."
+        if not self.failures:
+            return self.note
+        said = next((f for f in self.failures if f.misconception), self.failures[0]).sentence
+        return f"{said.rstrip('.')}. {self.note}" if self.note else said
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON data; `Report.from_dict` reads it back."""
@@ -133,7 +138,7 @@ class Report:
         for head, details in self._told():
             yield "  ", head
             for line in details:
-                yield " " * 9, line
+                yield " " * 9, " ".join(line.splitlines())  # no line of a message passes for one of ours
 
     def _told(self) -> Iterator[tuple[str, list[str]]]:
         """Each criterion with the lines below it; those that failed for a reason told before in one line."""
@@ -170,8 +175,8 @@ def marked_up(text: str) -> str:
     """The text as HTML, with what stands between backticks, and a call, as code."""
     before, call, after = text.partition(CALLED)
     if call and not before:
-        return f"{CALLED}<code>{html.escape(after.replace('`', ''))}</code>"
-    marked = re.sub(r"(?<!\S)\*(\w[\w ]*)\*", r"<em>\1</em>", html.escape(text))
+        return f"{CALLED}<code>{html.escape(visible(after).replace('`', ''))}</code>"
+    marked = re.sub(r"(?<!\S)\*(\w[\w ]*)\*", r"<em>\1</em>", html.escape(visible(text)))
     return re.sub("`([^`]+)`", r"<code>\1</code>", marked)
 
 
@@ -198,7 +203,7 @@ def _lines(failure: Failure, told: set[str]) -> list[str]:
     lines = [f"→ {hint}"] if hint else []
     if fault in before:
         return [*lines, SAME]
-    lines.append(f"{failure.case}: {failure.fault}")
+    lines.insert(0 if SHAPE in fault else len(lines), f"{failure.case}: {failure.fault}")
     if failure.call:
         lines.append(f"{CALLED}{failure.call}")
     if failure.broken:

@@ -136,8 +136,8 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
     for one, other, told in ((expected, got, "is missing"), (got, expected, "should not be there")):
         if odd := [name for name in one if name not in other]:
             return f"{_named(odd[0])} {told}"
-    for name, other in expected.items():
-        one = got[name]
+    for name in sorted(expected, key=lambda name: not (_is_none(got[name]) or _is_none(expected[name]))):
+        one, other = got[name], expected[name]
         if _is_none(one) or _is_none(other):
             if _is_none(one) and is_tensor(other) and bool(other.any()):
                 return f"no gradient reaches {_named(name)}: something on the way is cut off from it"
