@@ -547,8 +547,8 @@ def verify(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Draws the hidden cases, and the mutants. The default for cases is the course's own seed, if "
-            "it has one; for mutants it is 0.",
+            help="Draws the hidden cases, and the mutants. The default for cases is the course's own seed, "
+            "if it has one; for mutants it is 0.",
             min=0,
         ),
     ] = None,
