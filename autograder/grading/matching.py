@@ -133,15 +133,9 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     notes: list[str] = []
     pairs: dict[int, Cell] = {}
     _by_grade_id(wanted, submitted, pairs, notes)
-    by_metadata = len(pairs)
     _by_likeness([c for c in wanted if not _taken(c, pairs)], submitted, pairs)
     _by_place(released, submitted, pairs)
     _beside_an_empty_cell(released, submitted, pairs)
-    if len(pairs) > by_metadata == 0:
-        notes.append(
-            f"{len(pairs) - by_metadata} cells had lost nbgrader's metadata (Colab and VS Code do this) and "
-            "were recognised by their content"
-        )
     notes += _written_elsewhere(released, submitted, pairs)
     cells = [one for i, cell in enumerate(submitted) for one in _marked(cell, pairs.get(i))]
     elsewhere = _defined_elsewhere(submitted)
