@@ -31,13 +31,11 @@ def grader() -> Files:
 
 @cache
 def for_students() -> Files:
-    """The same without what grades, and without the bank's right answers."""
+    """The same without what grades."""
     sources = wheels.sources("autograder")
     kept = _imported(sources, [path for path in sources if path.startswith(FOR_CHECK)])
     theirs = {
-        path: without_right_answers(data) if path.startswith("autograder/exercises/") else data
-        for path, data in sources.items()
-        if path in kept or not path.startswith("autograder/")
+        path: data for path, data in sources.items() if path in kept or not path.startswith("autograder/")
     }
     return wheels.of("tfcore", wheels.sources("tfcore")) | wheels.of("autograder", theirs)
 
@@ -55,16 +53,6 @@ def _imported(sources: Files, first: list[str]) -> set[str]:
                     names = (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
                     waiting += [f"{name.replace('.', '/')}.py" for name in names]
     return found
-
-
-def without_right_answers(source: bytes) -> bytes:
-    """An exercise's module without its accepted styles, which `check` does not need."""
-    lines = source.decode().splitlines(keepends=True)
-    for node in ast.parse(source).body:
-        marks = getattr(node, "decorator_list", [])
-        if any(ast.unparse(mark).startswith("EXERCISE.style(") for mark in marks):
-            lines[marks[0].lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - marks[0].lineno + 1)
-    return "".join(lines).rstrip().encode() + b"\n"
 
 
 def pinned(course: Course, needs: Iterable[str], extras: tuple[str, ...] = ()) -> str:
