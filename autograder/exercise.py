@@ -228,6 +228,7 @@ class Exercise:
         name: ``assignment/function``, such as ``ch02_qkv/softmax``.
         signature: the call as the notebook shows it.
         goal: one sentence that says what to write.
+        section: the heading in its chapter that treats it, for the teacher's report.
         reference: the right answer, from `tfcore`.
         criteria: what earns points, the core first.
         properties: laws that explain a failure when no misconception does.
@@ -248,6 +249,7 @@ class Exercise:
     same: Callable[[Any, Any, Case], bool] | None = None
     domain: Callable[[Case], bool] | None = None
     given: ModuleType | None = None
+    section: str = ""
     misconceptions: list[Answer] = field(default_factory=list)
     styles: list[Answer] = field(default_factory=list)
 

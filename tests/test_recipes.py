@@ -122,8 +122,6 @@ def an_exercise(copy: Path) -> None:
         cell = {"cell_type": "code", "id": name, "source": source, "metadata": metadata}
         notebook["cells"].append({**cell, "outputs": [], "execution_count": None})
     path.write_text(json.dumps(notebook), "utf8")
-    row = '    "ch10_capstone/find_coreference_head": "Look, cut, patch",\n'
-    write(copy, "autograder/sections.py", row, row + '    "ch11_sharpening/sharpen": "The idea",\n')
 
 
 def a_misconception(copy: Path) -> None:

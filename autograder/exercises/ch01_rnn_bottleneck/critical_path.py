@@ -121,6 +121,7 @@ EXERCISE = Exercise(
     name="ch01_rnn_bottleneck/critical_path",
     signature="critical_path(seq_len, num_layers, kind)",
     goal="Count the layer steps that have to wait for each other, with as many processors as you like.",
+    section="Who has to wait",
     reference=bottleneck.critical_path,
     criteria=(
         Criterion("layers of a recurrent network", 1, recurrent),

@@ -203,6 +203,7 @@ EXERCISE = Exercise(
     name="ch01_rnn_bottleneck/gradient_norms",
     signature="gradient_norms(h, W_hh)",
     goal="Return the spectral norm of dh_T/dh_t for every t: how much of each state is felt in the last one.",
+    section="What one step does to a push",
     reference=bottleneck.gradient_norms,
     criteria=(
         Criterion("the norm of dh_T/dh_t for every t", 2.5, ordinary, tolerance=3e-5),

@@ -94,6 +94,7 @@ EXERCISE = Exercise(
     name="ch02_qkv/attention_scores",
     signature="attention_scores(query, key)",
     goal="Compare every query with every key: their dot products, divided by the square root of d_k.",
+    section="The mathematics",
     reference=ops.attention_scores,
     criteria=(
         Criterion("row i: query i with every key, divided by sqrt(d_k)", 1.5, two_axes, tolerance=3e-5),

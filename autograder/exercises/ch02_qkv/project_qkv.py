@@ -110,6 +110,7 @@ EXERCISE = Exercise(
     name="ch02_qkv/project_qkv",
     signature="project_qkv(x, W_q, W_k, W_v)",
     goal="Ask every token of x for its query, its key and its value: three matrix products.",
+    section="The mathematics",
     reference=ops.project_qkv,
     criteria=(
         Criterion("query, key and value, in this order", 1, one_sequence, tolerance=3e-5),

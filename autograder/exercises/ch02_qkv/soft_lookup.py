@@ -120,6 +120,7 @@ EXERCISE = Exercise(
     name="ch02_qkv/soft_lookup",
     signature="soft_lookup(query, keys, values, temperature)",
     goal="Return the mean of the values, weighted by softmax(keys . query / temperature).",
+    section="The idea",
     reference=ops.soft_lookup,
     criteria=(
         Criterion("the weighted mean of the values", 1.25, ordinary, tolerance=3e-5),

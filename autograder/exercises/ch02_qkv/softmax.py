@@ -131,6 +131,7 @@ EXERCISE = Exercise(
     name="ch02_qkv/softmax",
     signature="softmax(x, axis=-1)",
     goal="Turn scores into weights: positive, summing to 1 along `axis`, for scores of any size.",
+    section="The mathematics",
     reference=ops.softmax,
     criteria=(
         Criterion("weights along the last axis", 1, ordinary, tolerance=3e-5),

@@ -155,6 +155,7 @@ EXERCISE = Exercise(
     name="ch03_scaling/attention_entropy",
     signature="attention_entropy(weights, axis=-1)",
     goal="Return the entropy of the weights along `axis`, in nats: -sum p ln p, where 0 ln 0 is 0.",
+    section="What goes wrong",
     reference=scaling.attention_entropy,
     criteria=(
         Criterion("the entropy of each row, in nats", 1.5, positive, test=roughly),

@@ -311,6 +311,7 @@ EXERCISE = Exercise(
     name="ch03_scaling/dot_product_stats",
     signature="dot_product_stats(d_k, num_samples, rng)",
     goal="Measure the mean and the variance of q . k over many pairs of standard normal vectors.",
+    section="The variance, one assumption at a time",
     reference=scaling.dot_product_stats,
     criteria=(
         Criterion(

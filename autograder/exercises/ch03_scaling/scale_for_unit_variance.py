@@ -48,6 +48,7 @@ EXERCISE = Exercise(
     name="ch03_scaling/scale_for_unit_variance",
     signature="scale_for_unit_variance(d_k, var_q=1.0, var_k=1.0)",
     goal="Return the factor s that gives s * (q . k) variance 1, for components of mean zero.",
+    section="The variance, one assumption at a time",
     reference=scaling.scale_for_unit_variance,
     criteria=(
         Criterion("the factor for unit variances", 1, unit_variances),

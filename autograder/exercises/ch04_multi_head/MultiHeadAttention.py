@@ -403,6 +403,7 @@ EXERCISE = Exercise(
     name="ch04_multi_head/MultiHeadAttention",
     signature="MultiHeadAttention(d_model, num_heads, bias=True)",
     goal="Attend with h heads side by side, each through projections of its own, and mix what they find.",
+    section="The mathematics",
     reference=MultiHeadAttention,
     criteria=(
         Criterion("a sequence attends to itself", 2, to_itself),

@@ -39,6 +39,7 @@ EXERCISE = Exercise(
     name="ch04_multi_head/merge_heads",
     signature="merge_heads(x)",
     goal="Put the heads of each token side by side: (B, h, T, d/h) to (B, T, d), the inverse of split_heads.",
+    section="The cut",
     reference=heads.merge_heads,
     same=as_close,
     criteria=(

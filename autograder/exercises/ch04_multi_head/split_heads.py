@@ -46,6 +46,7 @@ EXERCISE = Exercise(
     name="ch04_multi_head/split_heads",
     signature="split_heads(x, num_heads)",
     goal="Cut each token's d channels into h heads of width d/h: (B, T, d) to (B, h, T, d/h).",
+    section="The cut",
     reference=heads.split_heads,
     same=as_close,
     criteria=(

@@ -134,6 +134,7 @@ EXERCISE = Exercise(
     name="ch05_positions/alibi_bias",
     signature="alibi_bias(num_heads, q_len, k_len)",
     goal="Return what ALiBi adds to the scores: for each head, minus its slope times the distance.",
+    section="What a sum does to a score",
     reference=alibi.alibi_bias,
     criteria=(
         Criterion("minus slope times distance, 2^n heads", 1.5, powers_of_two, test=right_numbers),

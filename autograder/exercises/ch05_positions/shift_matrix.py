@@ -114,6 +114,7 @@ EXERCISE = Exercise(
     name="ch05_positions/shift_matrix",
     signature="shift_matrix(k, d_model)",
     goal="Return the one matrix M with M @ PE[pos] = PE[pos + k] for every position.",
+    section="Sinusoids: one matrix for a step",
     reference=sinusoids.shift_matrix,
     criteria=(
         Criterion("M @ PE[pos] = PE[pos + k] for every pos", 2, forwards, tolerance=1e-4),

@@ -125,6 +125,7 @@ EXERCISE = Exercise(
     name="ch05_positions/sinusoidal_encoding",
     signature="sinusoidal_encoding(max_seq_len, d_model)",
     goal="Give each position a vector: sines on even channels, cosines on odd ones, from fast to slow.",
+    section="Sinusoids: one matrix for a step",
     reference=sinusoids.sinusoidal_encoding,
     criteria=(
         Criterion("sin on even and cos on odd channels, from position 0", 2.5, short, tolerance=SINGLE),

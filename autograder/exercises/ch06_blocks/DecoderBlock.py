@@ -109,6 +109,7 @@ EXERCISE = Exercise(
     name="ch06_blocks/DecoderBlock",
     signature="DecoderBlock(d_model, num_heads, d_ff)",
     goal="Put attention to a memory between attention to itself and the feed-forward network, pre-norm.",
+    section="The code",
     reference=reference.DecoderBlock,
     criteria=(
         Criterion(

@@ -90,6 +90,7 @@ EXERCISE = Exercise(
     name="ch06_blocks/TransformerBlock",
     signature="TransformerBlock(d_model, num_heads, d_ff, norm='pre')",
     goal="Add to each token what attention says and then what the feed-forward network says, with norms.",
+    section="The idea",
     reference=reference.TransformerBlock,
     criteria=(
         Criterion(

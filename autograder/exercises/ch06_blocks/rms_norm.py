@@ -111,6 +111,7 @@ EXERCISE = Exercise(
     name="ch06_blocks/rms_norm",
     signature="rms_norm(x, weight, eps=1e-06)",
     goal="Bring the root mean square of each token to 1, then give each channel its weight.",
+    section="Two norms",
     reference=norms.rms_norm,
     criteria=(
         Criterion(

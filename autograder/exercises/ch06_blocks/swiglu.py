@@ -169,6 +169,7 @@ EXERCISE = Exercise(
     name="ch06_blocks/swiglu",
     signature="swiglu(x, W_g, W_u, W_d)",
     goal="Widen each token twice, let SiLU of the one gate the other, and take the product back to d_model.",
+    section="The feed-forward network, and where 8/3 comes from",
     reference=feed_forward.swiglu,
     criteria=(
         Criterion("(SiLU(x W_g) * (x W_u)) W_d", 0.5, ordinary),

@@ -89,6 +89,7 @@ EXERCISE = Exercise(
     name="ch07_causal_masking/combine_masks",
     signature="combine_masks(causal, padding)",
     goal="Allow what both masks allow, in a shape that broadcasts over heads: (B, 1, T_q, T_k).",
+    section="Minus infinity, not zero",
     reference=masks.combine_masks,
     criteria=(
         Criterion("a key is open if both masks say so", 1, as_many_keys_as_queries),

@@ -267,6 +267,7 @@ EXERCISE = Exercise(
     name="ch07_causal_masking/find_leaks",
     signature="find_leaks(model, tokens, vocab_size)",
     goal="Find every pair (i, j) with j > i where another token at j moves the output at i.",
+    section="Find the leak",
     reference=find_leaks,
     same=the_same_pairs,
     criteria=(

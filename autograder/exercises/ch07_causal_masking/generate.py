@@ -325,6 +325,7 @@ EXERCISE = Exercise(
     name="ch07_causal_masking/generate",
     signature="generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None)",
     goal="Go on with a text: choose the next token, append it, read the longer text, and again.",
+    section="Drawing a token",
     reference=generate,
     same=the_same_tokens,
     criteria=(

@@ -239,6 +239,7 @@ EXERCISE = Exercise(
     name="ch07_causal_masking/next_token_loss",
     signature="next_token_loss(logits, tokens, ignore_index=-100)",
     goal="Average -ln p(next token) over every token that is predicted from those before it.",
+    section="The mean over what?",
     reference=losses.next_token_loss,
     same=precise_enough,
     domain=tokens_in_the_vocabulary,

@@ -157,6 +157,7 @@ EXERCISE = Exercise(
     name="ch08_kv_cache/KVCache",
     signature="KVCache(batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device='cpu')",
     goal="Keep the keys and values of all tokens so far; a step writes its own and copies nothing.",
+    section="Nothing old changes",
     reference=KVCache,
     criteria=(
         Criterion("`update` gives back the keys and values of all tokens so far", 1, growing),

@@ -67,6 +67,7 @@ EXERCISE = Exercise(
     name="ch08_kv_cache/dequantize_kv",
     signature="dequantize_kv(q, scale)",
     goal="Turn whole numbers and the steps of their channels back into keys or values.",
+    section="Rounding to 8 bits",
     reference=dequantize_kv,
     same=as_close,
     criteria=(

@@ -212,6 +212,7 @@ EXERCISE = Exercise(
     name="ch08_kv_cache/generate_cached",
     signature="generate_cached(model, prompt, max_new_tokens)",
     goal="Go on with a text greedily, so that the model reads every token once.",
+    section="Nothing old changes",
     reference=generate_cached,
     criteria=(
         Criterion("the tokens that the model predicts, each after all before it", 1.5, texts),

@@ -97,6 +97,7 @@ EXERCISE = Exercise(
     name="ch08_kv_cache/kv_cache_bytes",
     signature="kv_cache_bytes(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2)",
     goal="Count the bytes of the keys and values that a model keeps for its text.",
+    section="By hand",
     reference=costs.kv_cache_bytes,
     criteria=(
         Criterion("keys and values in every layer, head, channel and place", 0.5, one_sequence),

@@ -212,6 +212,7 @@ EXERCISE = Exercise(
     name="ch08_kv_cache/quantize_kv",
     signature="quantize_kv(x)",
     goal="Round each channel to whole numbers from -127 to 127, in steps of a size that fits the channel.",
+    section="Rounding to 8 bits",
     reference=quantize_kv,
     criteria=(
         Criterion(

@@ -244,6 +244,7 @@ EXERCISE = Exercise(
     name="ch08_kv_cache/speculative_accept",
     signature="speculative_accept(p_target, p_draft, draft_tokens, u)",
     goal="Decide how many guesses of the small model to accept, and which distribution the next token has.",
+    section="Guessing ahead, exactly",
     reference=speculative_accept,
     same=as_close,
     criteria=(

@@ -131,6 +131,7 @@ EXERCISE = Exercise(
     name="ch09_variants/linear_attention",
     signature="linear_attention(q, k, v, causal=True)",
     goal="Average the values with weights phi(q) . phi(k), phi = elu + 1, at a cost that is linear in T.",
+    section="Moving the brackets",
     reference=linear.linear_attention,
     criteria=(
         Criterion("the weighted mean over all tokens, causal=False", 0.875, without_order),

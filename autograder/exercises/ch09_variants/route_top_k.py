@@ -143,6 +143,7 @@ EXERCISE = Exercise(
     name="ch09_variants/route_top_k",
     signature="route_top_k(logits, k)",
     goal="Choose for each token the k experts with the largest logits, weighed by a softmax over those k.",
+    section="Experts, and how to keep them busy",
     reference=moe.route_top_k,
     same=with_any_integers,
     criteria=(

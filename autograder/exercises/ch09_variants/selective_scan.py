@@ -120,6 +120,7 @@ EXERCISE = Exercise(
     name="ch09_variants/selective_scan",
     signature="selective_scan(u, delta, A, B, C, D)",
     goal="Run N leaky memories a channel over time: h = exp(delta A) h + delta B u, y = C . h + D u.",
+    section="Moving the brackets",
     reference=mamba.selective_scan,
     criteria=(
         Criterion("every step forgets, writes and reads", 0.75, scans),

@@ -183,6 +183,7 @@ EXERCISE = Exercise(
     name="ch09_variants/tiled_attention",
     signature="tiled_attention(q, k, v, block_size, causal=False)",
     goal="Compute softmax(Q K^T / sqrt(d)) V block by block, without ever making a T x T matrix.",
+    section="A softmax in pieces",
     reference=tiled_attention,
     same=as_close,
     criteria=(

@@ -115,6 +115,7 @@ EXERCISE = Exercise(
     name="ch09_variants/wkv",
     signature="wkv(w, u, k, v)",
     goal="Average the values so far, channel by channel, with weights exp(k) that fade by exp(-w) a step.",
+    section="Moving the brackets",
     reference=rwkv.wkv,
     criteria=(
         Criterion("the mean of the values, by key, by age and with a bonus", 1, means),

@@ -230,6 +230,7 @@ EXERCISE = Exercise(
     name="ch10_capstone/TinyGPT",
     signature="TinyGPT(vocab_size, d_model, num_heads, num_layers, max_len)",
     goal="Write a language model: logits (B, T, vocab_size) for tokens (B, T), with a tied embedding.",
+    section="The model in six lines",
     reference=TinyGPT,
     criteria=(
         told("logits for every place, at any length", 0.25, of=any_length),

@@ -298,6 +298,7 @@ EXERCISE = Exercise(
     name="ch10_capstone/find_coreference_head",
     signature="find_coreference_head(model, sentences)",
     goal='Find the head without which the model knows least what "it" means: (layer, head).',
+    section="Look, cut, patch",
     reference=find_coreference_head,
     criteria=(
         Criterion("the head whose silence costs most", 2, plain),

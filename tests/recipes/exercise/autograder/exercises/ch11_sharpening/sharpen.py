@@ -32,6 +32,7 @@ EXERCISE = Exercise(
     name="ch11_sharpening/sharpen",
     signature="sharpen(weights, power=2.0)",
     goal="Raise the weights to a power, and let each row sum to 1 again.",
+    section="The idea",
     reference=sharpening.sharpen,
     criteria=(
         Criterion("the squares, as weights again", 14, squared),
