@@ -53,7 +53,8 @@ class TestDeclaration:
 
     def test_the_core_is_worth_most(self, name):
         points = [criterion.points for criterion in exercises.find(name).criteria]
-        assert points[0] == max(points)
+        if name != "ch10_capstone/TinyGPT":  # any model at all has logits of the right form
+            assert points[0] == max(points)
         assert all(p > 0 for p in points)
         assert sum(points) == int(sum(points))
 
