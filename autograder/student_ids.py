@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from autograder.errors import BadInputError
@@ -10,6 +11,8 @@ LONGEST = 128
 """Bytes of an id; nbgrader's gradebook has room for as many characters."""
 MARKS = "._+@='’,()· "
 """What an id may hold besides letters, digits and dashes: e-mail addresses and names have these."""
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0]")
+"""Letters and marks that show nothing."""
 RULE = (
     f"an id has letters, digits, dashes, spaces inside it and {' '.join(MARKS.strip())}; it begins with "
     f"no dot or dash, and it has at most {LONGEST} bytes"
@@ -25,6 +28,7 @@ def is_valid(student: str) -> bool:
     kinds = [unicodedata.category(character) for character in student]
     return (
         student.strip() == student != ""
+        and not _UNSEEN.search(student)
         and all(
             kind[0] in "LMN" or kind == "Pd" or c in MARKS for kind, c in zip(kinds, student, strict=True)
         )

@@ -30,7 +30,7 @@ MACHINERY = {
     "replaces the code of a function": r"\.__code__\ =",
     "changes what the grader's code calls": r"""
         ^(contextlib|copy|dis|gc|json|re|socket|struct|threading)\.\w+\ = | ^builtins\.__import__\ =
-        | \.(run_cell|run_code|run_ast_nodes)\ =""",
+        | (?<!\.self)\.(run_cell|run_code|run_ast_nodes)\ =""",
     CONNECTION: r"""
         ^os\.(closerange|dup2?|fstat|read|write) | ^socket\.(fromfd|socket\(fileno=\))""",
 }
@@ -90,13 +90,14 @@ def remarks(cells: Sequence[Cell], functions: Sequence[str], given: Container[st
 
 
 def _imports(sources: list[str]) -> dict[str, str]:
-    """Return what each name that some cell imports stands for."""
+    """Return what each name stands for that some cell imports and no cell gives another value."""
     nodes = [node for source in sources for one in forbidden.statements(source) for node in ast.walk(one)]
     imports: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports |= forbidden.imported(node)
-    return imports
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and _is_stored(node)}
+    return {name: dotted for name, dotted in imports.items() if name not in stored}
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,6 @@ class _Touched:
 
 def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
     statements = forbidden.statements(source)
-    stored = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name) and _is_stored(n)}
-    imports = {name: dotted for name, dotted in imports.items() if name not in stored}
     spelled = [(one, text, number) for one in statements for text, number in _names(one, imports)]
     looks_at_modules = any(text.startswith("sys.modules") for _, text, _ in spelled)
     for statement, text, number in spelled:

@@ -62,7 +62,7 @@ def kept(see: Callable[..., None]) -> Iterator[list[bool]]:
         yield switched_off
     finally:
         switched_off += [True] * (not all(_switches))
-        switch(before)
+        switch(before if callable(before) else None)  # a cProfile that was left on cannot be put back
         threading.setprofile(None)
         if collects:
             gc.enable()

@@ -16,6 +16,8 @@ from autograder.cage.wire import json_from_bytes
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20
 MAX_CELLS = 2000
+AN_ANSWER = 6
+"""Words in a code cell that may be a written answer: ``answer = "..."``, ``print("...")``, ``%%markdown``."""
 MAX_TEXT = 2 << 20
 """Characters of all cells, but for pictures in Markdown: reading them takes its time."""
 SIMILAR_ENOUGH = 0.5
@@ -217,7 +219,11 @@ def _most_likely(places: list[int], submitted: list[Cell], released: Cell) -> in
     """The place of the longest cell of the released cell's type; of any other type, where there is none."""
     return max(
         places,
-        key=lambda i: (submitted[i]["cell_type"] == released["cell_type"], len(submitted[i]["source"])),
+        key=lambda i: (
+            submitted[i]["cell_type"] == released["cell_type"],
+            submitted[i]["cell_type"] == "raw" or not _is_code(submitted[i]["source"]),
+            len(submitted[i]["source"]),
+        ),
     )
 
 
@@ -245,6 +251,7 @@ def _may_be(submitted: Cell, released: Cell) -> bool:
         submitted["grade_id"] == _id(released)
         or submitted["cell_type"] == "raw"
         or not _is_code(submitted["source"])
+        or _words(submitted["source"]) >= AN_ANSWER
     )
 
 
@@ -259,6 +266,14 @@ def _is_code(source: str) -> bool:
         isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant | ast.Name)
         for one in forbidden.statements(source)
     )
+
+
+def _words(source: str) -> int:
+    """Count the words of a code cell's longest text: a string, a magic's lines, or its comments."""
+    nodes = [node for one in forbidden.statements(source) for node in ast.walk(one)]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts.append(" ".join(re.findall(r"#(.*)", source)))
+    return max(len(re.findall(r"[^\W\d_]{2,}", text)) for text in texts)
 
 
 def _is_given(text: str, given: set[str]) -> bool:

@@ -145,6 +145,16 @@ def test_what_was_handed_out_gives_no_remark():
     assert telltale.remarks([cell], [], {"import sys"})
 
 
+def test_a_name_that_another_cell_gives_a_value_is_no_module():
+    assert remarks("import copy", "copy = np.ones(4)", "copy.shape = (2, 2)") == []
+    assert remarks("import json", "json.dumps = print")
+
+
+def test_an_object_may_have_a_method_called_like_one_of_the_shells():
+    assert remarks("class A:\n    def __init__(self):\n        self.run_code = 1") == []
+    assert remarks("get_ipython().run_code = 1")
+
+
 def test_a_name_may_be_spelled_in_many_pieces():
     text = " + ".join(repr(letter) for letter in "setprofile")
     assert remarks(f"x = getattr(s, {text})")

@@ -38,6 +38,8 @@ GOOD = (
     "x" * LONGEST,
 )
 BAD = (
+    "\u3164",
+    "ann\ufe0f",
     "",
     ".",
     "..",
