@@ -140,7 +140,7 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
         one, other = got[name], expected[name]
         if _is_none(one) or _is_none(other):
             if _is_none(one) and is_tensor(other) and bool(other.any()):
-                return f"no gradient reaches {_named(name)}: something on the way is cut off from it"
+                return f"no gradient reaches {_named(name)}: it has no part in the result, or the way is cut"
             if _is_none(other) and is_tensor(one) and bool(one.any()):
                 return f"a gradient reaches {_named(name)}, which has no part in the result"
         elif why := differs(one, other, tolerance):

@@ -93,7 +93,10 @@ def _narrow(name: str, got: Array, expected: Array) -> str | None:
     off, largest = np.abs(got - expected).max(initial=0), np.abs(expected).max(initial=0)
     if not 1e-4 * largest < off < 8e-3 * largest:
         return None
-    return f"{name} is right to about {off:.0e} only: look for half precision, or another approximation"
+    return (
+        f"{name} is right to about {off:.0e} only: look for something small, such as an epsilon in another "
+        "place, an approximation, or half precision"
+    )
 
 
 def _factor(name: str, got: Array, expected: Array) -> str | None:
@@ -176,7 +179,7 @@ def not_softmax(
         return None
     found = float((logs * spread).sum()) / size
     ratios = int(np.maximum(usable.sum(axis=-1) - 1, 0).sum())
-    if ratios > 1 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-3):
+    if ratios > 1 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-4):
         if abs(found) < 1e-2 * abs(factor):
             return f"your weights hardly follow {says}: all of a row are nearly alike"
         right = f"the factor is {named}{factor:.4g}"

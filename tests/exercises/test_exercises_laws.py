@@ -234,7 +234,7 @@ WRONG = {
     "wkv: half precision": (
         "wkv",
         lambda w, u, k, v: exercises.find("wkv").styles[0].function(w, u, k, v).half().to(v.dtype),
-        "look for half precision",
+        "such as an epsilon in another place, an approximation, or half precision",
     ),
     "scale: negative": (
         "scale_for_unit_variance",

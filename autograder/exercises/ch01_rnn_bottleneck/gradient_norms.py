@@ -265,7 +265,8 @@ def frobenius(h, W_hh):
 
 @EXERCISE.misconception(
     "You take the slope at h_t, where the step starts. The step from h_t to h_(t+1) has the slope of the "
-    "tanh that made h_(t+1): 1 - h[t + 1] ** 2."
+    "tanh that made h_(t+1): 1 - h[t + 1] ** 2.",
+    gravity="slip",
 )
 def slope_at_the_start(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -391,7 +392,8 @@ def squared(h, W_hh):
 
 @EXERCISE.misconception(
     "You are one step too far back: your last norm has a factor already. norms[T-1] belongs to dh_T/dh_T, "
-    "which is the identity: its norm is 1."
+    "which is the identity: its norm is 1.",
+    gravity="slip",
 )
 def one_step_too_far(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))

@@ -139,7 +139,8 @@ def multiplied(query, key):
 
 @EXERCISE.misconception(
     "You divide by the root of the number of keys. The scale makes up for the width of the vectors, not "
-    "for the length of the sequence: divide by np.sqrt(query.shape[-1])."
+    "for the length of the sequence: divide by np.sqrt(query.shape[-1]).",
+    gravity="slip",
 )
 def root_of_number_of_keys(query, key):
     return query @ np.swapaxes(key, -1, -2) / np.sqrt(key.shape[-2])
@@ -147,7 +148,8 @@ def root_of_number_of_keys(query, key):
 
 @EXERCISE.misconception(
     "You divide by the root of the number of queries. The scale makes up for the width of the vectors, "
-    "not for the length of the sequence: divide by np.sqrt(query.shape[-1])."
+    "not for the length of the sequence: divide by np.sqrt(query.shape[-1]).",
+    gravity="slip",
 )
 def root_of_number_of_queries(query, key):
     return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-2])
@@ -155,7 +157,8 @@ def root_of_number_of_queries(query, key):
 
 @EXERCISE.misconception(
     "You divide by the root of d_model, the width of all heads together. The dot product of a head sums "
-    "only its own d_k components: divide by np.sqrt(query.shape[-1])."
+    "only its own d_k components: divide by np.sqrt(query.shape[-1]).",
+    gravity="slip",
 )
 def root_of_d_model(query, key):
     num_heads = query.shape[-3] if query.ndim > 3 else 1

@@ -144,7 +144,8 @@ EXERCISE = Exercise(
 
 @EXERCISE.misconception(
     "You multiply by the temperature, so a high temperature makes the choice sharp. It should blur it: "
-    "divide the scores by the temperature."
+    "divide the scores by the temperature.",
+    gravity="slip",
 )
 def multiplied(query, keys, values, temperature):
     if temperature <= 0:

@@ -288,7 +288,7 @@ def every_parameter_matters(trial: Trial) -> str | None:
     still = [name for name in trial.case.args[1] if gradients[name].abs().max() <= 1e-3]
     if cancelled := [name for name in still if name != "W_k.bias"]:
         return f"`{cancelled[0]}` is used and moves no output: whatever it adds cancels on the way"
-    if "W_k.bias" in still:
+    if "W_k.bias" in still or "W_k.bias" not in trial.case.args[1]:
         return None
     return (
         "W_k's bias moves your output; it adds the same to all scores of a query, which a softmax over the "
@@ -763,7 +763,8 @@ class keys_and_values_swapped(nn.Module):
 
 @EXERCISE.misconception(
     "You add x to the result. Return what W_o gives; the residual connection belongs to the block around "
-    "the layer (chapter 6)."
+    "the layer (chapter 6).",
+    gravity="slip",
 )
 class residual_added(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):

@@ -96,8 +96,8 @@ def whole_pieces(trial: Trial) -> str | None:
     pieces = {
         d_model * d_model: f"a matrix of {d_model} x {d_model}",
         d_model * d_kv: f"a matrix of {d_kv} x {d_model}",
-        d_model: f"a bias of {d_model}",
         d_kv: f"a bias of {d_kv}",
+        d_model: f"a bias of {d_model}",
         d_model * (d_model + 1): f"a matrix of {d_model} x {d_model} with its bias",
         d_kv * (d_model + 1): f"a matrix of {d_kv} x {d_model} with its bias",
     }

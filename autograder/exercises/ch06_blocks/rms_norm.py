@@ -137,7 +137,8 @@ EXERCISE = Exercise(
 
 
 @EXERCISE.misconception(
-    "You subtract the mean, as LayerNorm does. Leave it in: divide x itself by its root mean square."
+    "You subtract the mean, as LayerNorm does. Leave it in: divide x itself by its root mean square.",
+    gravity="slip",
 )
 def mean_subtracted(x, weight, eps=1e-6):
     x = x - x.mean(dim=-1, keepdim=True)

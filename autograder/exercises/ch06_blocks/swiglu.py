@@ -245,7 +245,8 @@ def silu_on_both(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "You multiply first and apply SiLU to the product. Apply SiLU to x W_g, then multiply by x W_u."
+    "You multiply first and apply SiLU to the product. Apply SiLU to x W_g, then multiply by x W_u.",
+    gravity="slip",
 )
 def silu_of_the_product(x, W_g, W_u, W_d):
     return F.silu((x @ W_g) * (x @ W_u)) @ W_d

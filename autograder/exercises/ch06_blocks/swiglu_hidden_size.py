@@ -114,8 +114,7 @@ def to_the_nearest_multiple(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You add one more multiple to what is one already. Add multiple_of - 1 before you divide, not "
-    "multiple_of.",
+    "You add one more multiple to a size that is one already. Return such a size as it is.",
     gravity="slip",
 )
 def one_multiple_too_many(d_model, multiple_of=1):

@@ -196,8 +196,8 @@ def stays_in_range(trial: Trial) -> str | None:
         if lowest >= -WIDEST:
             return None
         return (
-            f"q holds {lowest}: in half precision the scale is rounded too, and x / scale comes out below "
-            "-127.5. Clamp to -127 ... 127, at both ends"
+            f"q holds {lowest}. The scale is the largest absolute value / 127, and in half precision it is "
+            "rounded too: clamp x / scale to -127 ... 127, at both ends"
         )
     if not trial.value:
         return None
