@@ -341,11 +341,13 @@ class _Run:
 
 
 def _remember_problems(course: Course, assignments: Iterable[str], batch: Batch) -> None:
-    """Notes who could not be graded. Who was not looked at this time stays noted until graded."""
+    """Remember who could not be graded, until they are; a name that is no id, until the next run."""
     for assignment in assignments:
         graded = {one.student for one in batch.graded if one.assignment == assignment}
-        told = {s: what for s, what in problems(course, assignment).items() if s not in graded}
-        own = (one for one in batch.problems if one.assignment == assignment and is_valid(one.student))
+        told = {
+            s: what for s, what in problems(course, assignment).items() if s not in graded and is_valid(s)
+        }
+        own = (one for one in batch.problems if one.assignment == assignment)
         told |= {one.student: one.what for one in own}
         path = course.state / "problems" / f"{assignment}.json"
         if told or path.exists():

@@ -105,6 +105,7 @@ def test_folders_that_are_no_ids_are_named_and_the_others_graded(course, student
     assert [one["student"] for one in found["submissions"]] == ["ada"]
     assert {one["student"] for one in found["problems"]} == set(AS_FOLDERS)
     assert all("Rename it" in one["what"] for one in found["problems"])
+    assert "alert" in in_process("report", cwd=course).stdout, "the report names them too"
     assert [path.name for path in (course / "autograded").iterdir()] == ["ada"]
     assert [row.student for row in gradebook.read(Course.at(course), ASSIGNMENT)] == ["ada"]
     assert 'not graded: q";alert(1);", ch02_qkv: the folder' in in_process(*run, cwd=course).stderr
