@@ -27,7 +27,7 @@ MACHINERY = {
         ^gc\.(get_objects|get_referrers|get_referents|\.\.) | ^sys\._current_frames
         | \.(f_back|f_globals|f_builtins) | \.(object|__base__)\.__subclasses__""",
     "can read and write all memory of the process": r"^_?ctypes",
-    "replaces the code of a function": r"\.__code__\ =",
+    "replaces the code of a function": r"(?<!\.self)\.__code__\ =",
     "changes what the grader's code calls": r"""
         ^(contextlib|copy|dis|gc|json|re|socket|struct|threading)\.\w+\ = | ^builtins\.__import__\ =
         | (?<!\.self)\.(run_cell|run_code|run_ast_nodes)\ =""",
@@ -39,7 +39,7 @@ anything, and `` =`` follows what is given another value."""
 
 _HITS = {why: re.compile(rf"(?:{names})(?!\w)", re.VERBOSE) for why, names in MACHINERY.items()}
 _ANY = re.compile("|".join(f"(?:{names})" for names in MACHINERY.values()), re.VERBOSE)
-_NAME, _DOTTED = re.compile(r"\w+"), re.compile(r"\w+(\.\w+)+")
+_DOTTED = re.compile(r"\w+(\.\w+)+")
 _OPENS_ITS_OWN = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
 """Code with one of these has descriptors of its own to read, write and copy."""
 IMPORTERS = ("__import__", "import_module")
@@ -120,7 +120,8 @@ def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
             continue
         for why, names in _HITS.items():
             hit = names.search(text)
-            if hit and not (why == CONNECTION and _OPENS_ITS_OWN.search(source)):
+            own = text.startswith(".") and text.endswith("=") and hit and not hit[0].endswith("=")
+            if hit and not own and not (why == CONNECTION and _OPENS_ITS_OWN.search(source)):
                 yield _Touched(hit[0].lstrip("."), why, number, forbidden.defined(statement))
 
 
@@ -135,22 +136,24 @@ def _line(source: str, touched: _Touched) -> tuple[int, str]:
 
 
 def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, int]]:
-    """Yield every dotted name that a statement uses, assigns to or spells out as a text, with its line."""
+    """Yield every dotted name that a statement uses, assigns to or asks for by a text, with its line."""
     known = {name: dotted for name, dotted in (imports | forbidden.bound(statement)).items() if dotted}
     for node in ast.walk(statement):
         if isinstance(node, ast.Import | ast.ImportFrom):
             whole = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             yield from ((name, node.lineno) for name in (*whole, *forbidden.imported(node).values()))
-        elif isinstance(node, ast.Attribute | ast.Name):
+        elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in known):
             assigned = " =" if isinstance(node, ast.Attribute) and _is_stored(node) else ""
             yield _resolved(node, known) + assigned, node.lineno
-        elif isinstance(node, ast.Constant | ast.BinOp) and (text := _text(node)):
-            if _DOTTED.fullmatch(text):
-                yield text, node.lineno
-            elif _NAME.fullmatch(text):
-                yield f".{text}", node.lineno
+        elif isinstance(node, ast.Subscript) and (text := _text(node.slice)):
+            yield _asked(text), node.lineno
         elif isinstance(node, ast.Call):
             yield from ((text, node.lineno) for text in _called(node, known))
+
+
+def _asked(text: str) -> str:
+    """Return the name that a text spells: of a module, or of anything's attribute."""
+    return text if _DOTTED.fullmatch(text) else f".{text}"
 
 
 def _is_stored(node: ast.Attribute | ast.Name) -> bool:
@@ -162,6 +165,8 @@ def _called(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
     function = _resolved(call.func, imports)
     if _name(call.func) in IMPORTERS:
         yield _resolved(call, imports)
+    if function != ".print":
+        yield from map(_asked, filter(None, map(_text, call.args)))
     if any(keyword.arg == "fileno" for keyword in call.keywords):
         yield f"{function}(fileno=)"
     if function in (".getattr", ".setattr", ".vars") and call.args:

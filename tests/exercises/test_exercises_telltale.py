@@ -150,6 +150,21 @@ def test_a_name_that_another_cell_gives_a_value_is_no_module():
     assert remarks("import json", "json.dumps = print")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "counts = {'f_back': 2, 'setprofile': 3}",
+        "print('sys.settrace')",
+        "import sys\ncage = Cage()\nprint('google.colab' in sys.modules)",
+        "import sys\nanimal = 'cage'\nprint('google.colab' in sys.modules)",
+        "frame.f_back = 1",
+        "self.__code__ = 1",
+    ],
+)
+def test_words_and_own_attributes_are_not_the_machinery(source):
+    assert remarks(source) == []
+
+
 def test_an_object_may_have_a_method_called_like_one_of_the_shells():
     assert remarks("class A:\n    def __init__(self):\n        self.run_code = 1") == []
     assert remarks("get_ipython().run_code = 1")
