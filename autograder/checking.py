@@ -664,15 +664,8 @@ def _explain(
         fault=fault,
         broken=broken,
         misconception=name,
-        hint=_hint(mistakes),
+        hint=("Either: " * (len(mistakes) > 1) + " Or: ".join(mistake.says for mistake in mistakes)) or None,
     )
-
-
-def _hint(mistakes: tuple[Answer, ...]) -> str | None:
-    """Return what the author of these mistakes should read; of two, either may be the one."""
-    if len(mistakes) < 2:
-        return mistakes[0].says if mistakes else None
-    return "Either: " + " Or: ".join(mistake.says for mistake in mistakes)
 
 
 def _shown(one: _Examined, examination: Examination) -> tuple[Trial, str, Property | None, str | None]:

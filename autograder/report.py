@@ -94,10 +94,8 @@ class Report:
     @property
     def message(self) -> str:
         """The diagnosis in one sentence, and the note, if there is one, behind it."""
-        if self.passed:
-            return self.note or "Right."
         if not self.failures:
-            return self.note
+            return self.note or "Right."
         said = next((f for f in self.failures if f.misconception), self.failures[0]).sentence
         return f"{said.rstrip('.')}. {self.note}" if self.note else said
 

@@ -173,6 +173,6 @@ def mutants(tried: list[Tried], out: Console) -> None:
     out.print(table)
     for one in tried:
         if verdict := one.to_look_at:
-            about = f"{one.mutant.exercise}, {one.mutant.style}: {one.mutant.change}"
             named = f" ({' or '.join(one.named)})" if one.named else ""
-            out.print(f"[yellow]{verdict}[/]{escape(f'{named}: {about}')}", soft_wrap=True)
+            about = f"{named}: {one.mutant.exercise}, {one.mutant.style}: {one.mutant.change}"
+            out.print(f"[yellow]{verdict}[/]{escape(about)}", soft_wrap=True)

@@ -120,8 +120,11 @@ def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
             continue
         for why, names in _HITS.items():
             hit = names.search(text)
-            own = text.startswith(".") and text.endswith("=") and hit and not hit[0].endswith("=")
-            if hit and not own and not (why == CONNECTION and _OPENS_ITS_OWN.search(source)):
+            if (
+                hit
+                and not (text[0] == "." and text[-1] == "=" != hit[0][-1])
+                and not (why == CONNECTION and _OPENS_ITS_OWN.search(source))
+            ):
                 yield _Touched(hit[0].lstrip("."), why, number, forbidden.defined(statement))
 
 

@@ -344,9 +344,8 @@ def _remember_problems(course: Course, assignments: Iterable[str], batch: Batch)
     """Remember who could not be graded, until they are; a name that is no id, until the next run."""
     for assignment in assignments:
         graded = {one.student for one in batch.graded if one.assignment == assignment}
-        told = {
-            s: what for s, what in problems(course, assignment).items() if s not in graded and is_valid(s)
-        }
+        known = problems(course, assignment).items()
+        told = {student: what for student, what in known if student not in graded and is_valid(student)}
         own = (one for one in batch.problems if one.assignment == assignment)
         told |= {one.student: one.what for one in own}
         path = course.state / "problems" / f"{assignment}.json"

@@ -37,9 +37,6 @@ def page(tried: list[Tried], number: int, seed: int) -> str:
         seed: what drew them.
     """
     figures = by_assignment(tried)
-    rows = [f"| {_linked(name)} | {' | '.join(map(str, own.values()))} |" for name, own in figures.items()]
+    linked = {name: f"[{name}](kill_matrix.md#{name})" for name in figures} | {"all": "**all**"}
+    rows = [f"| {linked[name]} | {' | '.join(map(str, own.values()))} |" for name, own in figures.items()]
     return HEAD.format(number=number, seed=seed) + "\n".join(rows) + "\n"
-
-
-def _linked(name: str) -> str:
-    return "**all**" if name == "all" else f"[{name}](kill_matrix.md#{name})"
