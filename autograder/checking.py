@@ -520,11 +520,8 @@ class _Bank:
         else:
             looked_at = [one for one in self.examined if not one.long]
             looked_at += [one for one in failed if one.criterion.observes != "cost"]
-        met = [
-            one
-            for one in self.examined
-            if not one.failed and (one is core or one.criterion.observes == "value") and not one.long
-        ]
+        met = [one for one in self.examined if not (one.failed or one.long)]
+        met = [one for one in met if one is core or one.criterion.observes == "value"]
         return (
             all(all(self._agreement(mistake, one)) for one in looked_at)
             and all(self._fails(mistake, one) for one in failed)
