@@ -129,6 +129,7 @@ def test_by_finger(name: str, html: Path, browser: Any) -> None:
     page.goto(page_of(name, html).as_uri())
     mounted = Mounted(page, name)
     before = mounted.check()
+    page.wait_for_timeout(800)  # figures above may still find their height, which moves the page
     control = next(mounted.controls())
     x, y, reach = grip(control)
     touch = context.new_cdp_session(page)
