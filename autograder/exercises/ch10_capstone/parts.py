@@ -43,7 +43,8 @@ def layers(model: Model, tokens: Tensor) -> str:
         return "the same layer again" if inside(model) else "no parameters that PyTorch finds"
     if added != again:
         return "more each time"
-    first, both = (sum(p.numel() for p in inside(each).values()) for each in (one, two))
+    most = 8 * model.init["d_model"]  # more rows are a table of places
+    first, both = (sum(p.numel() for p in inside(m).values() if max(p.shape) <= most) for m in (one, two))
     if not both - first < 2 * first < 4 * (both - first):
         return "its own parameters, but there are more or fewer layers than num_layers"
     return "attention alone" if added < 5 * model.init["d_model"] ** 2 else "its own parameters"
