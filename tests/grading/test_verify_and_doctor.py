@@ -35,8 +35,16 @@ def test_verify_holds(course, tmp_path):
     before, page = tree(course), tmp_path / "kill_matrix.md"
     done = command("verify", "--json", "--page", page, cwd=course, timeout=1200)
     assert tree(course) == before
-    assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
+    answers = [answer for table in told["matrix"] for answer in table["answers"]]
+    named = [answer["told"][0] == answer["name"] or not answer["is_misconception"] for answer in answers]
+    astray = [
+        a
+        for a, right in zip(answers, named, strict=True)
+        if not (right and a["as_it_should"] and a["weighed"])
+    ]
+    assert not astray, json.dumps(astray, indent=1)
+    assert done.returncode == 0, {key: told[key] for key in KEYS if key != "matrix"}
     assert list(told) == KEYS
     assert told["exercises"] == len(exercises.names())
     assert told["rejected"] == told["misconceptions"] >= 5 * told["exercises"]
