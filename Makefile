@@ -18,7 +18,7 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "2/4 book" && $(BIN)/python book/build.py
 	@echo "3/4 bundles" && $(BIN)/autograder bundle all
 	@echo "4/4 sample class" && rm -rf $(SAMPLE)/submitted && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
-	@$(BIN)/python -m autograder.samples.make $(SAMPLE)
+	@$(BIN)/python -m autograder.proof.samples.make $(SAMPLE)
 	@$(BIN)/autograder grade --course $(SAMPLE) --submissions $(SAMPLE)/submitted --cell-limit 3
 	@$(BIN)/autograder feedback --course $(SAMPLE)
 	@$(BIN)/autograder report --course $(SAMPLE) >/dev/null
@@ -69,7 +69,7 @@ pdf: $(SETUP) book ## the whole book as one PDF, printed by Chromium
 	@$(BIN)/python book/pdf.py
 
 wheels: $(SETUP) ## tfcore and autograder, to install elsewhere, in dist/
-	@$(BIN)/python -m autograder.wheels dist
+	@$(BIN)/python -m autograder.packaging.wheels dist
 
 lock: ## requirements.txt after a change of pyproject.toml; versions that still fit stay
 update: UPGRADE := --upgrade

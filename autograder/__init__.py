@@ -1,26 +1,21 @@
 """Checks and grades the exercises of *Transformers from first principles*.
 
-A notebook needs one name from here: ``from autograder import check``. Where to look for the rest:
+A notebook needs one name from here: ``from autograder import check``. Everything else lies in a room, and a
+room imports only from the rooms below it in this list:
 
-- an exercise: `exercise` is the shape in which each of `exercises` is declared; `variants` gives other
-  students other numbers; `sections` knows where the book treats it
-- a check: `student` is called in the notebook; `checking` examines an answer by `values`, `costs` and
-  `forbidden`, has `shrink` make what failed smaller, and tells it in a `report`; `telltale` finds code that
-  touches the grader's own machinery, for a remark to the teacher
-- strangers' code: `cage` is all that runs beside it; `attacks` is what it must hold; `grading` grades one
-  submission, then a class
-- a course: `layout`, `files`, `release`, `audit` (nothing leaks), `versions` (what a fix concerns),
-  `databases`
-- in: `collecting`, from learning platforms, with `student_ids`; out: `export`, `platforms`, and `feedback`
-  with its `feedback_page`
-- the class at a glance: `overview` and its `overview_page`, of `items`, `alike` and `looks`; `safe_html` is
-  what every page goes through
-- elsewhere: `bundles` and their `bundle_library`, `wheels`, `bundled`, `templates`; `gradescope`,
-  `classroom`, `colab`, `hub`, `clusters`
-- the proof: `verify`, its page the `kill_matrix`, faults that no bank foresees in `mutation`, the classes
-  that `samples` makes up, and `doctor`
-- the commands: `cli`, its `tables`, `errors` and `workers`, and `nbgrader_plugin`; what they print goes
-  through the `terminal`, in which a student's text is `visible`, and `formgrader` shows names as text too
+- `cli`: the commands' door. `commands`: a module for each of them
+- `reports`: what people read of a graded class, from one student's feedback to the class report
+- `platforms`: the way in (`collect`) and out (`export`, bundles), nbgrader, a hub, clusters
+- `proof`: that the grader is right: `verify`, mutants, attacks, classes made up, `doctor`
+- `grading`: strangers' notebooks, one (`judge`, `pair`), then a class (`batch`), up to the gradebook
+- `release`: from the solutions to the students' notebooks
+- `student`: what `check` does in a notebook
+- `exercises`: every exercise with its mistakes and accepted styles
+- `checking`: one answer: `declaration`, `examination`, `oracle`, `diagnosis`, `explanation`, `report`
+- `source`: what is read off a submission's text
+- `cage`: all that runs beside a stranger's code. It imports nothing of the rest
+- `packaging`: wheels and what is bundled
+- `course`: a course's folders and files, and what all rooms need
 """
 
 from autograder.student import check

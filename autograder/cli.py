@@ -24,12 +24,12 @@ except ModuleNotFoundError as error:
     ) from None
 
 import tfcore
-from autograder import tables
-from autograder.errors import BadInputError
-from autograder.layout import Course
-from autograder.terminal import Terminal, escape
-from autograder.visible import visible
-from autograder.workers import MOST_WORKERS
+from autograder.commands import tables
+from autograder.commands.terminal import Terminal, escape
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.course.visible import visible
+from autograder.course.workers import MOST_WORKERS
 
 NOT_PASSED = 1
 BAD_INPUT = 2
@@ -185,7 +185,7 @@ def release(
     With --variant the release goes to variants/NAME/ instead, with other numbers in the worked examples and
     the written questions; the answers that go with them are put in .autograder/variants/NAME/.
     """
-    from autograder.release import give_variants, publish
+    from autograder.release.publish import give_variants, publish
 
     here = Course.at(course)
     if variant:
@@ -225,7 +225,7 @@ def audit(
 
     Ends with 1 if something is found.
     """
-    from autograder.audit import of_folder
+    from autograder.release.audit import of_folder
 
     here = Course.at(course)
     found = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in of_folder(here, path)]
@@ -268,7 +268,7 @@ def collect(
     A notebook that is replaced by a newer one is kept in .autograder/replaced/. Ends with 2 if something
     could not be taken.
     """
-    from autograder.collecting import collect as take
+    from autograder.platforms.collect import collect as take
 
     here = Course.at(course)
     (assignment,) = here.chosen([assignment])
@@ -359,7 +359,7 @@ def feedback(
     as_json: Json = False,
 ) -> None:
     """Writes a page of feedback for each graded notebook; only what changed is made again."""
-    from autograder.feedback import give
+    from autograder.reports.feedback import give
 
     here = Course.at(course, db)
     with progress("feedback") as told:
@@ -394,12 +394,12 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Shows the class at a glance and writes reports/<assignment>.html."""
-    from autograder import overview, overview_page
+    from autograder.reports import class_page, class_report
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
-    made = [overview.of(here, name) for name in _graded(here, chosen, bool(assignments))]
-    paths = [overview_page.write(here, one) for one in made]
+    made = [class_report.of(here, name) for name in _graded(here, chosen, bool(assignments))]
+    paths = [class_page.write(here, one) for one in made]
     if as_json:
         print_json([one.as_dict() for one in made])
         return
@@ -451,8 +451,8 @@ def export(
     Who could not be graded has a line without points; the last column says why. A platform's file is given
     back with the grades of those whom it names.
     """
-    from autograder import export as exporting
-    from autograder.files import require_writable, write_atomically
+    from autograder.course.files import require_writable, write_atomically
+    from autograder.platforms import export as exporting
 
     here = Course.at(course, db)
     if format == "gradescope":
@@ -511,7 +511,7 @@ def bundle(
 
     No bundle holds a seed, a grade or anything of a student. Only a bundle is overwritten.
     """
-    from autograder import bundles
+    from autograder.platforms import bundles
 
     here = Course.at(course)
     if kind not in bundles.KINDS:
@@ -568,9 +568,11 @@ def verify(
     """
     if mutants is not None:
         _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
-    from autograder import exercises, kill_matrix, release
-    from autograder.files import read_seed, write_if_changed
-    from autograder.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
+    from autograder import exercises
+    from autograder.course.files import read_seed, write_if_changed
+    from autograder.proof import kill_matrix
+    from autograder.proof.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
+    from autograder.release import publish
 
     here = Course.at(course)
     drawn = read_seed(here.state)
@@ -588,7 +590,7 @@ def verify(
         assignment: [
             ((here.solutions / assignment / f"{name}.ipynb").read_bytes(), released)
             for name, released in (
-                release.notebooks(here, assignment) if assignment in here.assignments else {}
+                publish.notebooks(here, assignment) if assignment in here.assignments else {}
             ).items()
         ]
         for assignment in chosen
@@ -606,8 +608,8 @@ def verify(
 def _verify_mutants(
     chosen: list[str], number: int, seed: int, page: Path | None, workers: int | None, as_json: bool
 ) -> None:
-    from autograder.files import write_if_changed
-    from autograder.mutation import pages, trials
+    from autograder.course.files import write_if_changed
+    from autograder.proof.mutation import pages, trials
 
     names = trials.chosen_exercises(chosen)
     with progress("grading mutants") as told:
@@ -624,7 +626,7 @@ def _verify_mutants(
 @app.command(epilog=_examples("autograder doctor", "autograder doctor --json"))
 def doctor(course: CourseFolder = Path(), as_json: Json = False) -> None:
     """Says what this machine gives the course and what it lacks. Ends with 1 if something will not work."""
-    from autograder import doctor as examining
+    from autograder.proof import doctor as examining
 
     try:
         here = Course.at(course)
@@ -667,7 +669,7 @@ def simulate(
     The folder holds what they hand in, for `collect`, and truth.json: who has what, and how many have each
     mistake. Hostile notebooks are real attacks. Grade them only where `doctor` finds tier A or B.
     """
-    from autograder.samples import simulate as simulating
+    from autograder.proof.samples import simulate as simulating
 
     here = Course.at(course)
     chosen = here.chosen(assignments or [])
@@ -708,7 +710,7 @@ def check(
 
     With --json it prints one line a file as soon as that file is graded. Ends with 1 if one did not pass.
     """
-    from autograder.files import read_seed
+    from autograder.course.files import read_seed
     from autograder.grading.plain_files import check as grade_files
     from autograder.grading.session import Limits
 

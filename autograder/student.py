@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from autograder import exercises, forbidden
+from autograder import exercises
 from autograder.cage.calling import TimeUp
 from autograder.cage.probes import LONGER
-from autograder.checking import Candidate, examine, local
-from autograder.exercise import Case, Function, Outcome
-from autograder.report import Report
-from autograder.values import describe
-from autograder.visible import visible
+from autograder.checking.candidate import Candidate, local
+from autograder.checking.comparison import describe
+from autograder.checking.declaration import Case, Function, Outcome
+from autograder.checking.examination import examine
+from autograder.checking.report import Report
+from autograder.course.visible import visible
+from autograder.source import forbidden_calls
 
 PUBLIC_SEED = 2017
 CALL_SECONDS = 20.0
@@ -54,7 +56,7 @@ def check(function: Function, exercise: str | None = None) -> Report:
         ) from None
     if report.forbidden:
         written = _written(function, namespace, calls)
-        report = replace(report, note=forbidden.told(report.forbidden, written))
+        report = replace(report, note=forbidden_calls.told(report.forbidden, written))
     print(visible(report.wrapped()))
     return report
 
@@ -123,7 +125,7 @@ def _written(function: Function, namespace: dict[str, Any], calls: tuple[str, ..
         with contextlib.suppress(OSError, TypeError):
             cells = [inspect.getsource(function)]
     imports = [f"import {v.__name__} as {n}" for n, v in namespace.items() if inspect.ismodule(v)]
-    return forbidden.find([*imports, *cells], getattr(function, "__name__", ""), calls)
+    return forbidden_calls.find([*imports, *cells], getattr(function, "__name__", ""), calls)
 
 
 def _name(function: Function, namespace: dict[str, Any]) -> str:

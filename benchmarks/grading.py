@@ -38,15 +38,16 @@ from typing import Any
 
 import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 
-from autograder import exercises, release
-from autograder.checking import Examination
-from autograder.exercise import Exercise
+from autograder import exercises
+from autograder.checking.declaration import Exercise
+from autograder.checking.examination import Examination
+from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.gradebook import Row
-from autograder.layout import Course
-from autograder.samples import accidents, make
+from autograder.proof.samples import accidents, make
+from autograder.proof.verify import HIDDEN_SEED
+from autograder.release import publish
 from autograder.student import PUBLIC_SEED
-from autograder.verify import HIDDEN_SEED
 
 Notebook = dict[str, Any]
 Class = dict[str, Notebook]
@@ -286,7 +287,7 @@ print(json.dumps(told))
 def otter_test(exercise: Exercise) -> dict[str, Any]:
     """The public check in otter's form: a case for each criterion, for as many points."""
     name = exercise.function_name
-    criteria = [criterion for criterion, _ in Examination(exercise, PUBLIC_SEED).drawn]
+    criteria = [criterion for criterion, _ in Examination(exercise, PUBLIC_SEED).oracle.drawn]
     told = f"{name}.told"  # a case sees what others have bound only where it is bound to something
     check = [
         ">>> import contextlib, io",
@@ -403,7 +404,7 @@ def honest(lesson: Lesson) -> Class:
     """The students of the lesson's sample class whom stock nbgrader can grade."""
     with tempfile.TemporaryDirectory() as folder:
         here = course(Path(folder), lesson, (ROOT / "nbgrader_config.py").read_text())
-        (released,) = release.notebooks(here, lesson.assignment).values()
+        (released,) = publish.notebooks(here, lesson.assignment).values()
     befallen = tuple(one for one in accidents.ALL if HONEST.match(one.__name__.replace("_", "-")))
     class_of = make.students(json.loads(released), lesson.declared, befallen)
     return {student: notebook for student, notebook, _ in class_of}

@@ -26,8 +26,8 @@ import grading  # first: it takes this folder off the path
 import psutil
 
 from autograder import exercises
-from autograder.layout import Course
-from autograder.samples import make
+from autograder.course.layout import Course
+from autograder.proof.samples import make
 
 MOST = 600
 """MB that a worker may hold."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 from bs4 import BeautifulSoup, Tag
 
-from autograder.doctor import find_chromium
+from autograder.proof.doctor import find_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "transformers_from_first_principles.pdf"

@@ -1,7 +1,7 @@
 """The house in order: imports run one way, and the map of `autograder` names every room."""
 
 import ast
-import pkgutil
+import graphlib
 import re
 import subprocess
 import sys
@@ -39,13 +39,114 @@ def test_imports_run_one_way(folder):
         assert not imported(file.read_text("utf8")) & KNOWS_NOTHING_OF[folder], file
 
 
+ROOMS = (
+    "cli",
+    "commands",
+    "reports",
+    "platforms",
+    "proof",
+    "grading",
+    "release",
+    "student",
+    "exercises",
+    "checking",
+    "source",
+    "cage",
+    "packaging",
+    "course",
+)
+"""The rooms of `autograder`, from the roof down: a room imports only from those after it."""
+
+
+def modules(package: str) -> dict[str, Path]:
+    """The modules of a package by their dotted names."""
+    found = {}
+    for file in (ROOT / package).rglob("*.py"):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = file
+    return found
+
+
+def arrows(package: str, lazily: bool = True) -> set[tuple[str, str]]:
+    """Pairs of modules of a package of which one imports the other, `lazily` those inside functions too."""
+    known = modules(package)
+    found = set()
+    for name, file in known.items():
+        here = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        tree = ast.parse(file.read_text("utf8"))
+        for node in ast.walk(tree) if lazily else tree.body:
+            targets = []
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                above = here.split(".")[: len(here.split(".")) - node.level + 1]
+                base = ".".join([*(above if node.level else []), *([node.module] if node.module else [])])
+                inside = [f"{base}.{alias.name}" for alias in node.names]
+                targets = [each if each in known else base for each in inside]
+            found |= {(name, target) for target in targets if target in known and target != name}
+    return found
+
+
+def room(module: str) -> str:
+    """The room of one of `autograder`'s modules; the package itself is what a student imports."""
+    return module.split(".")[1] if "." in module else "student"
+
+
+def circle(pairs: set[tuple[str, str]]) -> list[str]:
+    """A circle among the arrows, or nothing."""
+    after: dict[str, set[str]] = {}
+    for one, other in pairs:
+        after.setdefault(one, set()).add(other)
+    sorter = graphlib.TopologicalSorter(after)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_module_has_its_room():
+    outside = {name.split(".")[1] for name in modules("autograder") if "." in name} - set(ROOMS)
+    assert not outside, f"put these into a room: {outside}"
+    doors = {path.stem for path in (ROOT / "autograder").glob("*.py")}
+    assert doors == {"__init__", "cli", "student"}
+
+
+def test_arrows_run_down():
+    up = [
+        (one, other)
+        for one, other in arrows("autograder")
+        if ROOMS.index(room(one)) > ROOMS.index(room(other))
+    ]
+    assert not up
+
+
+@pytest.mark.parametrize("package", ["autograder", "tfcore"])
+def test_no_circle_of_modules(package):
+    assert circle({(one, other) for one, other in arrows(package, lazily=False) if other not in one}) == []
+
+
+def test_no_circle_of_tfcores_folders():
+    """Its files at the top count as rooms of their own."""
+    between = {
+        (one.split(".")[1], other.split(".")[1])
+        for one, other in arrows("tfcore")
+        if "." in one and "." in other and one.split(".")[1] != other.split(".")[1]
+    }
+    assert between
+    assert circle(between) == []
+
+
+def test_a_circle_and_an_arrow_up_would_be_seen():
+    assert circle({("a", "b"), ("b", "c"), ("c", "a")})
+    assert ("autograder.student", "autograder.checking.candidate") in arrows("autograder")
+    assert ("autograder.cage.calling", "autograder.cage.probes") in arrows("autograder")
+
+
 def test_the_map_names_every_room():
     assert autograder.__doc__
-    named = set(re.findall(r"`(\w+)`", autograder.__doc__))
-    rooms = {module.name for module in pkgutil.iter_modules(autograder.__path__)}
-    assert rooms - {"__main__"} <= named, f"not on the map: {rooms - named}"
-    folders = {path.parent.name for path in Path(autograder.__path__[0]).glob("*/*") if path.suffix != ".pyc"}
-    assert named <= rooms | folders | {"check"}, f"on the map, but not there: {named - rooms - folders}"
+    listed = re.findall(r"^- `(\w+)`|\. `(commands)`: ", autograder.__doc__, re.MULTILINE)
+    assert tuple(one or other for one, other in listed) == ROOMS
 
 
 def test_what_a_notebook_imports_knows_nothing_of_grading():
@@ -55,5 +156,7 @@ def test_what_a_notebook_imports_knows_nothing_of_grading():
     loaded = {name for name in run.stdout.split() if name.startswith("autograder")}
     assert "autograder.student" in loaded
     assert not {
-        name for name in loaded if re.match(r"autograder\.(grading|attacks|verify|files|samples)", name)
+        name
+        for name in loaded
+        if re.match(r"autograder\.(commands|reports|platforms|proof|grading|release|packaging)", name)
     }

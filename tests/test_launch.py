@@ -22,9 +22,12 @@ from bs4 import BeautifulSoup
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from autograder import bundles, classroom, colab, forbidden, release, telltale
-from autograder.errors import BadInputError
-from autograder.layout import Course
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.packaging import colab
+from autograder.platforms import bundles, classroom
+from autograder.release import publish
+from autograder.source import forbidden_calls, tampering
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]
@@ -38,7 +41,7 @@ ASSIGNMENT = "ch02_qkv"
 PATH = f"notebooks/{ASSIGNMENT}/{ASSIGNMENT}.ipynb"
 WORKFLOWS = [
     *sorted((ROOT / ".github" / "workflows").glob("*.yml")),
-    ROOT / "autograder/bundled/classroom.yml",
+    ROOT / "autograder/packaging/bundled/classroom.yml",
 ]
 
 
@@ -173,10 +176,10 @@ def course(tmp_path: Path) -> Course:
 
 
 def test_the_setting_is_written_into_the_notebook(course: Course) -> None:
-    (data,) = release.made(course, ASSIGNMENT).values()
+    (data,) = publish.made(course, ASSIGNMENT).values()
     assert first_code(json.loads(data)) == cell_for(FORK, "spring")
     (course.root / colab.SETTINGS).unlink()
-    (data,) = release.made(course, ASSIGNMENT).values()
+    (data,) = publish.made(course, ASSIGNMENT).values()
     assert "colab" not in first_code(json.loads(data))
 
 
@@ -192,7 +195,7 @@ def test_the_setting_is_written_into_the_notebook(course: Course) -> None:
 def test_settings_that_do_not_say_where_are_refused(course: Course, settings: str, told: str) -> None:
     (course.root / colab.SETTINGS).write_text(settings)
     with pytest.raises(BadInputError, match=told):
-        release.made(course, ASSIGNMENT)
+        publish.made(course, ASSIGNMENT)
 
 
 def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> None:
@@ -203,8 +206,8 @@ def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> No
 
 def test_the_grader_reads_the_cell_and_finds_nothing_in_it() -> None:
     source = cell_for(PUBLISHED)
-    assert forbidden.statements(source)
-    assert telltale.remarks([telltale.Cell(source, 1)], []) == []
+    assert forbidden_calls.statements(source)
+    assert tampering.remarks([tampering.Cell(source, 1)], []) == []
 
 
 RUN = """
@@ -447,7 +450,7 @@ def test_the_steps_that_grade_a_push_parse_and_name_what_is_there(tmp_path: Path
             if word.startswith("$COURSE/"):
                 path = word.removeprefix("$COURSE/").replace("$ASSIGNMENT", ASSIGNMENT)
                 assert (ROOT / path).exists(), word
-    assert "autograder.classroom" in scripts[-1]
+    assert "autograder.platforms.classroom" in scripts[-1]
 
 
 def test_what_goes_into_the_image_is_there() -> None:

@@ -201,7 +201,7 @@ said: "folklore"
 def an_attack(copy: Path) -> None:
     table = "ON_FILES = (\n"
     row = '    reading("reads the groups of accounts", \'"/etc/group"\'),\n'
-    write(copy, "autograder/attacks/on_files.py", table, table + row)
+    write(copy, "autograder/proof/attacks/on_files.py", table, table + row)
     attempt(copy, "reads_the_groups", 'open("/etc/group").read()')
 
 
@@ -537,7 +537,7 @@ def test_a_widget(built: Path, do_without: Callable[[str, str], None]) -> None:
 def test_an_attack(grown: Path) -> None:
     table = "ON_FILES = (\n"
     lie = """    Attack("tells its own port", "nothing is told", "print('GOT', TARGET['port'])"),\n"""
-    write(grown, "autograder/attacks/on_files.py", table, table + lie)
+    write(grown, "autograder/proof/attacks/on_files.py", table, table + lie)
     files = ["tests/cage/test_attacks.py", "tests/cage/test_cages.py"]
     chosen = "groups or (tells and port) or every_attempt or without_walls_the_same"
     found = outcomes(grown, *files, "-k", chosen)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tfcore.looking import can_look
+from tfcore.inspection import can_look
 
 if TYPE_CHECKING:
     from tfcore.data import Classification, Induction, LanguageModeling, SequenceToSequence, Tagging

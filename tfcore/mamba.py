@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tfcore.attention.pattern import wide
-from tfcore.models.stack import check_tokens
+from tfcore.inspection import check_tokens
 from tfcore.selective_scan import selective_scan_carry, selective_scan_step
 from tfcore.state_cache import StateCache, check_batch
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tfcore.checkpoint import load_checkpoint, save_checkpoint, seed_everything
-from tfcore.looking import can_look
+from tfcore.inspection import can_look
 from tfcore.losses import language_model_loss
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import memory, tensors, watch
+from . import memory, profiler_guard, tensors
 from .names import Forbidden, plain
 from .probes import PROBES, Unfit, kind
 
@@ -194,7 +194,7 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
         else:
             harmless.add((module, name))
 
-    with _seeing_torch(forbidden, seen), watch.kept(see) as switched_off:
+    with _seeing_torch(forbidden, seen), profiler_guard.kept(see) as switched_off:
         yield
     if switched_off:
         seen.append("sys.setprofile")

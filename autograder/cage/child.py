@@ -24,7 +24,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from . import calling, meters, probes, served, stand_ins, watch, wire  # noqa: F401  meters: imported once
+from . import calling, meters, probes, profiler_guard, remote_objects, stubs, wire  # noqa: F401  meters: imported once
 
 WAITING = 4
 """A cell may take so many times its processor seconds on the clock: asleep, or behind other processes."""
@@ -81,7 +81,7 @@ class Shell(InteractiveShell):
 
     def system(self, cmd: str) -> None:
         """Takes ``!pip install ...`` and its like for done."""
-        print(stand_ins.NOT_RUN)
+        print(stubs.NOT_RUN)
 
     def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> list[str]:
         """The output of a command that is not run."""
@@ -98,8 +98,8 @@ def make_shell() -> InteractiveShell:
     shell: InteractiveShell = Shell.instance(config=config)
     torch.rand(8).half()  # what looks the processor up must do so before the walls stand
     _draw_once()
-    watch.note_switches()
-    stand_ins.put_up(shell)
+    profiler_guard.note_switches()
+    stubs.put_up(shell)
     _work_once(shell)
     return shell
 
@@ -122,7 +122,7 @@ def serve(sock: socket.socket, shell: InteractiveShell) -> None:
     """Answers orders until the judge closes the wire."""
     global _judge
     _judge = sock
-    served.far = _ask
+    remote_objects.far = _ask
     for which in CLOCKS:
         signal.signal(which, _time_up)
     operations: dict[str, Callable[..., dict[str, Any]]] = {"run": _run, "call": _call}
@@ -293,9 +293,9 @@ def _ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -
     question = {"ask": handle, "attribute": attribute, "args": args, "kwargs": kwargs}
     signal.pthread_sigmask(signal.SIG_BLOCK, CLOCKS)  # half a frame would spoil the wire
     try:
-        with served.unobserved():
+        with remote_objects.unobserved():
             wire.send(_judge, question)
             reply = wire.receive(_judge)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, CLOCKS)
-    return served.heard(reply)
+    return remote_objects.heard(reply)

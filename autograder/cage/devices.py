@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .served import Served
+from .remote_objects import Served
 from .tensors import mapped, tensors_among
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)

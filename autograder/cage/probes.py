@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import tensors
-from .served import unobserved
+from .remote_objects import unobserved
 
 Candidate = Callable[..., Any]
 NONE = "no gradient"
@@ -178,7 +178,7 @@ def _clash(mode: Any, run: Callable[[], Any]) -> str:
 
 def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:
     """The first number that the call casts to whole numbers that cannot hold it; empty if all fit."""
-    from .casts import Casts
+    from .undefined_casts import Casts
 
     with Casts() as seen:
         function(*args, **kwargs)
@@ -190,9 +190,9 @@ def visits(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
     Returns:
         "visits" to each tensor of each list, how many of a list are held "together", and the "largest" number
-        of elements; see `autograder.cage.visits`.
+        of elements; see `autograder.cage.read_counter`.
     """
-    from .visits import Visits
+    from .read_counter import Visits
 
     with Visits([value for value in args if isinstance(value, list)]) as seen:
         function(*args, **kwargs)

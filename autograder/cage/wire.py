@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import tensors
-from .served import Served
+from .remote_objects import Served
 
 MAX_HEADER = 1 << 20
 MAX_BUFFERS = 512

@@ -33,7 +33,7 @@ assert _meters
 assert _meters.loader
 sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
 _meters.loader.exec_module(sys.modules["cage.meters"])
-from cage import child, ending, homes, pages, self_test, walls, wire  # noqa: E402
+from cage import child, huge_pages, process_exit, scratch_dir, self_test, walls, wire  # noqa: E402
 
 sys.path.pop(0)
 
@@ -81,7 +81,7 @@ def main() -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
-    pages.settle()
+    huge_pages.settle()
     gc.enable()
     wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
     nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")
@@ -111,14 +111,14 @@ class Nursery:
 
     def watch(self) -> None:
         """Waits for an order, and ends a child that fills its home."""
-        while not select.select([self.control], [], [], homes.LOOK_SECONDS if self.living else None)[0]:
-            if self.living and homes.is_full(self.home):
+        while not select.select([self.control], [], [], scratch_dir.LOOK_SECONDS if self.living else None)[0]:
+            if self.living and scratch_dir.is_full(self.home):
                 self.ended_for = "it filled its home"
                 self.kill(self.living)
 
     def fork(self, descriptor: int, order: dict[str, Any]) -> int:
         """Forks the child that will run one submission and answer on `descriptor`."""
-        homes.empty(self.home)
+        scratch_dir.empty(self.home)
         pid = os.fork()
         if pid:
             os.close(descriptor)
@@ -144,11 +144,11 @@ class Nursery:
 
     def end(self, pid: int) -> bool:
         """Kills a child, waits for it, removes its home; says whether somebody else had killed it before."""
-        by_itself = ending.has_begun(pid)
+        by_itself = process_exit.has_begun(pid)
         self.kill(pid)
         _, status = os.waitpid(pid, 0)
         self.living = None
-        homes.empty(self.home)
+        scratch_dir.empty(self.home)
         return by_itself and not self.ended_for and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 

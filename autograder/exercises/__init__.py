@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from autograder.exercise import Exercise
+from autograder.checking.declaration import Exercise
 
 _FOLDER = Path(__file__).parent
 

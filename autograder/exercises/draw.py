@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import is_tensor, mapped
-from autograder.exercise import Case
+from autograder.checking.declaration import Case
 
 
 def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from autograder.cage import tensors
-from autograder.exercise import Case, Property, Trial
-from autograder.values import differs, tolerance_for
+from autograder.checking.comparison import differs, tolerance_for
+from autograder.checking.declaration import Case, Property, Trial
 
 Array = np.ndarray
 Cases = Callable[[np.random.Generator], Iterable[Case]]

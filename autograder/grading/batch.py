@@ -18,20 +18,22 @@ from typing import Any
 
 import nbformat
 
-from autograder import exercises, release
-from autograder.errors import BadInputError
+from autograder import exercises
+from autograder.course.errors import BadInputError
+from autograder.course.files import FULL, Files, only_one, read_seed, require_writable, write_atomically
+from autograder.course.layout import Course
+from autograder.course.remark import Remark
+from autograder.course.student_ids import is_valid
+from autograder.course.workers import MOST_WORKERS, Progress
 from autograder.exercises import UnknownExerciseError
-from autograder.files import FULL, Files, only_one, read_seed, require_writable, write_atomically
 from autograder.grading import gradebook, submissions, written
 from autograder.grading.executors import EXECUTORS, grade_all, tier_of
 from autograder.grading.pair import Task, notebook_task
 from autograder.grading.session import Limits
 from autograder.grading.store import Identity, VerdictStore
 from autograder.grading.submissions import Found, Problem, Submission
-from autograder.grading.verdict import Remark, Verdict
-from autograder.layout import Course
-from autograder.student_ids import is_valid
-from autograder.workers import MOST_WORKERS, Progress
+from autograder.grading.verdict import Verdict
+from autograder.release import publish
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def grade(
     gradebook.require_usable(course)
     for output in (course.state, course.autograded):
         require_writable(output)
-    found = submissions.find(folder, {name: release.notebook_names(course, name) for name in chosen}, names)
-    releases = {name: release.notebooks(course, name) for name in chosen if name in found.assignments}
+    found = submissions.find(folder, {name: publish.notebook_names(course, name) for name in chosen}, names)
+    releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
     course.make_private()
     tier = tier_of(executor, allow_unsafe)
     with only_one(course.state / "lock", "autograder grade"):

@@ -30,9 +30,9 @@ from typing import Any
 
 from autograder import cage
 from autograder.cage import landlock, syscalls
-from autograder.cage.homes import MOST_BYTES
+from autograder.cage.scratch_dir import MOST_BYTES
 from autograder.cage.self_test import SPACES
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
 
 SAFE = "AB"
 PROBE_SECONDS = 60

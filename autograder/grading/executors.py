@@ -14,12 +14,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from autograder import versions
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
+from autograder.course.workers import cores
 from autograder.grading import cages
 from autograder.grading.pair import Pair, Task
 from autograder.grading.verdict import Verdict
-from autograder.workers import cores
+from autograder.release import versions
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -19,11 +19,11 @@ from sqlalchemy import Connection, create_engine, false, func, inspect, select, 
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from sqlalchemy.orm import Session, selectinload
 
-from autograder import databases
-from autograder.errors import BadInputError
-from autograder.files import Files, require_writable
-from autograder.layout import Course
-from autograder.student_ids import require_valid
+from autograder.course import databases
+from autograder.course.errors import BadInputError
+from autograder.course.files import Files, require_writable
+from autograder.course.layout import Course
+from autograder.course.student_ids import require_valid
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
 _HELD = ("locked", "busy", "lock timeout")

@@ -23,14 +23,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autograder import exercises, forbidden, telltale
-from autograder.cage import homes, limits, pages, wire
-from autograder.checking import UNJUDGED, Examination, local
-from autograder.exercise import Exercise
+from autograder import exercises
+from autograder.cage import huge_pages, limits, scratch_dir, wire
+from autograder.checking.candidate import UNJUDGED, local
+from autograder.checking.declaration import Exercise
+from autograder.checking.examination import Examination
+from autograder.checking.report import Report
+from autograder.course.remark import Remark
 from autograder.grading import matching
 from autograder.grading.session import Limits, Session
-from autograder.grading.verdict import CellVerdict, Remark, Verdict
-from autograder.report import Report
+from autograder.grading.verdict import CellVerdict, Verdict
+from autograder.source import forbidden_calls, tampering
 
 Cell = dict[str, Any]
 
@@ -50,13 +53,13 @@ found for another is forgotten."""
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     explain_once()
-    pages.settle()
+    huge_pages.settle()
     wire.send(control, {"ready": os.getpid()})
     handed_in: Counter[str] = Counter()
     while True:
         tag, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not tag:  # the driver is gone; it would have ended us before it removed this
-            homes.remove(Path(sys.argv[2]))
+            scratch_dir.remove(Path(sys.argv[2]))
             return
         task = wire.receive(control)
         asked = task.get("assignment") or task["exercise"]
@@ -66,8 +69,8 @@ def main() -> None:
             handed_in = Counter({asked: A_CLASS})
             examination.cache_clear()
             for name in _asked_for(asked):
-                examination(name, task["seed"]).prepare()
-            pages.settle()
+                examination(name, task["seed"]).oracle.prepare()
+            huge_pages.settle()
         if handed_in[asked] >= A_CLASS:
             for name, mistake, criterion in task["made_before"]:
                 if _is_of(asked, name):
@@ -103,7 +106,7 @@ def _import_what_is_needed(asked: str, torch: bool) -> None:
             exercises.find(name)
         if torch:
             importlib.import_module("torch")
-    pages.settle()
+    huge_pages.settle()
     gc.enable()
 
 
@@ -111,7 +114,7 @@ def explain_once() -> None:
     """Explains a mistake, so that no submission pays for what only the first one imports."""
     exercise = exercises.find(exercises.names()[0])
     Examination(exercise, seed=0).of(local(exercise.misconceptions[0].function))
-    forbidden.statements("%matplotlib inline")
+    forbidden_calls.statements("%matplotlib inline")
 
 
 def _limit(asked: dict[str, Any]) -> None:
@@ -257,12 +260,12 @@ def _remarks(
     ]
     answers = {f"{name}_answer": name for name in verdicts}
     ran = [
-        telltale.Cell(cell["source"], number, answers.get(_grade_id(cell), ""))
+        tampering.Cell(cell["source"], number, answers.get(_grade_id(cell), ""))
         for number, cell in enumerate(matched.cells, 1)
         if cell["cell_type"] == "code" and len(cell["source"]) <= LONGEST_CELL
     ]
     try:
-        found = telltale.remarks(ran, list(verdicts), {cell["source"] for cell in released})
+        found = tampering.remarks(ran, list(verdicts), {cell["source"] for cell in released})
     except RecursionError:  # nothing is earned with cells that are nested so deeply
         found = []
     return (
@@ -283,12 +286,12 @@ def judge_exercise(
     """The report on one exercise, as the notebook stands after the cells in `sources`."""
     calls = (*exercise.forbidden, "tfcore")
     try:
-        found = forbidden.find(sources, exercise.function_name, calls)
+        found = forbidden_calls.find(sources, exercise.function_name, calls)
     except RecursionError:
         note = "Your code is nested more deeply than can be read. Write it with fewer brackets or branches."
         return Report.without_points(exercise, "stopped", note)
     if found:
-        return Report.without_points(exercise, "forbidden", forbidden.told(found), forbidden=found)
+        return Report.without_points(exercise, "forbidden", forbidden_calls.told(found), forbidden=found)
     report = examination(exercise.name, seed).of(session.candidate(exercise.function_name, calls), shrinking)
     if not troubles:
         return report
@@ -313,7 +316,7 @@ def _inherited(report: Report, sources: list[str], before: dict[str, CellVerdict
     """
     if report.passed or report.status != "examined" or report.note:
         return report
-    used = forbidden.uses(sources, report.exercise.split("/")[-1])
+    used = forbidden_calls.uses(sources, report.exercise.split("/")[-1])
     wrong = {
         name: v.report for name, v in before.items() if name in used and v.report and not v.report.passed
     }

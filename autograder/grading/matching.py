@@ -10,8 +10,8 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from autograder import forbidden
 from autograder.cage.wire import json_from_bytes
+from autograder.source import forbidden_calls
 
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20
@@ -155,7 +155,7 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
 def imports(released: list[Cell]) -> str:
     """Return the imports of the given cells, which answers need although a student broke such a cell."""
     given = [c["source"] for c in released if c["cell_type"] == "code" and "nbgrader" not in c["metadata"]]
-    found = [one for source in given for one in forbidden.statements(source)]
+    found = [one for source in given for one in forbidden_calls.statements(source)]
     return "\n".join(ast.unparse(one) for one in found if isinstance(one, ast.Import | ast.ImportFrom))
 
 
@@ -264,13 +264,13 @@ def _is_code(source: str) -> bool:
     """Whether a code cell is more than text: strings, comments, names, or words that are no Python."""
     return not all(
         isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant | ast.Name)
-        for one in forbidden.statements(source)
+        for one in forbidden_calls.statements(source)
     )
 
 
 def _words(source: str) -> int:
     """Count the words of a code cell's longest text: a string, a magic's lines, or its comments."""
-    nodes = [node for one in forbidden.statements(source) for node in ast.walk(one)]
+    nodes = [node for one in forbidden_calls.statements(source) for node in ast.walk(one)]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     texts.append(" ".join(re.findall(r"#(.*)", source)))
     return max(len(re.findall(r"[^\W\d_]{2,}", text)) for text in texts)
@@ -317,7 +317,7 @@ def _likeness(released: str, submitted: str) -> float:
 def _names(cell: Cell) -> set[str]:
     """The names that a code cell defines at its top level."""
     try:
-        return set().union(*map(forbidden.defined, forbidden.statements(cell["source"])))
+        return set().union(*map(forbidden_calls.defined, forbidden_calls.statements(cell["source"])))
     except RecursionError:
         return set()
 

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from autograder import cage
-from autograder.cage import homes, wire
+from autograder.cage import scratch_dir, wire
 from autograder.grading import cages
 from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
 from autograder.grading.verdict import CellVerdict, Verdict
@@ -123,7 +123,7 @@ class Pair:
                     process.end()
             self._zygote = self._judge = None
             if self._folder:
-                homes.remove(self._folder)
+                scratch_dir.remove(self._folder)
                 self._folder = None
 
     def grade(self, task: Task) -> Verdict:

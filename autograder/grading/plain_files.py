@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from autograder import exercises
-from autograder.errors import BadInputError
-from autograder.exercise import Exercise
+from autograder.checking.declaration import Exercise
+from autograder.checking.report import Report
+from autograder.course.errors import BadInputError
 from autograder.exercises import UnknownExerciseError
 from autograder.grading import cages, matching
 from autograder.grading.pair import Pair, file_task
 from autograder.grading.session import Limits
-from autograder.report import Report
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 from autograder.cage import wire
 from autograder.cage.probes import LONGER
-from autograder.cage.served import Host
+from autograder.cage.remote_objects import Host
 from autograder.cage.tensors import mapped
-from autograder.checking import Candidate
-from autograder.costs import impossible
-from autograder.exercise import Case, Lent, Outcome
+from autograder.checking.candidate import Candidate
+from autograder.checking.costs import impossible
+from autograder.checking.declaration import Case, Lent, Outcome
 
 WAITING = 4
 """A child may take so many times its processor seconds on the clock; as in `autograder.cage.child`."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from autograder import versions
 from autograder.grading.session import Limits
 from autograder.grading.verdict import CellVerdict, Verdict
+from autograder.release import versions
 
 _START = re.compile(rb'\{"key": "(\w{64})", "submission": "(\w{64})", "status": "(\w+)"')
 

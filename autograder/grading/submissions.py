@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autograder import student_ids
-from autograder.errors import BadInputError
+from autograder.course import student_ids
+from autograder.course.errors import BadInputError
+from autograder.course.visible import one_line
 from autograder.grading.matching import MAX_BYTES
-from autograder.visible import one_line
 
 SECRET = "submission_secret.txt"
 """Where nbgrader's exchange keeps a submission's secret, beside the notebook."""

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autograder.files import read_if_there, write_if_changed
+from autograder.course.files import read_if_there, write_if_changed
+from autograder.course.remark import Remark
 from autograder.grading.matching import joined
 from autograder.grading.submissions import SECRET, Submission
-from autograder.grading.verdict import Remark, Verdict
+from autograder.grading.verdict import Verdict
 
 NOTE = "autograder"
 """Where in a graded notebook's metadata the reports stand."""

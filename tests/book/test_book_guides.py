@@ -99,8 +99,8 @@ def test_a_command_exists(command: str) -> None:
     elif program == "python":
         dash_m, module, *rest = words
         assert dash_m == "-m"
-        assert module == "autograder.clusters.slurm"
-        from autograder.clusters.slurm import parser
+        assert module == "autograder.platforms.clusters.slurm"
+        from autograder.platforms.clusters.slurm import parser
 
         test_a_command_exists(shlex.join(parser().parse_args(rest).command))
     elif program == "pip":
@@ -118,12 +118,12 @@ def test_every_command_of_the_autograder_is_shown() -> None:
 
 
 def test_the_limits_are_those_of_the_grader() -> None:
-    from autograder.cage.homes import MOST_BYTES
     from autograder.cage.probes import LONGER
-    from autograder.doctor import SAID
+    from autograder.cage.scratch_dir import MOST_BYTES
+    from autograder.checking.report import WIDTH as IN_A_NOTEBOOK
     from autograder.grading.matching import MAX_BYTES
     from autograder.grading.session import Limits
-    from autograder.report import WIDTH as IN_A_NOTEBOOK
+    from autograder.proof.doctor import SAID
     from autograder.student import CALL_SECONDS
 
     text, limits = STUDENT.read_text(), Limits()
@@ -162,11 +162,12 @@ def sample_class() -> dict[str, dict[str, float]]:
     """What each student of a sample class of chapter 3 must get, with every accident."""
     import json
 
-    from autograder import exercises, release
-    from autograder.layout import Course
-    from autograder.samples import make
+    from autograder import exercises
+    from autograder.course.layout import Course
+    from autograder.proof.samples import make
+    from autograder.release import publish
 
-    (blank,) = release.notebooks(Course.at(ROOT), CHAPTER).values()
+    (blank,) = publish.notebooks(Course.at(ROOT), CHAPTER).values()
     students = make.students(json.loads(blank), exercises.of_assignment(CHAPTER))
     return {name: scores for name, _, scores in students}
 
@@ -210,8 +211,8 @@ def test_the_instructors_console_does_what_the_page_says(tmp_path: Path) -> None
 
 
 def test_the_page_tells_of_the_class_as_it_is_simulated(tmp_path: Path) -> None:
-    from autograder.layout import Course
-    from autograder.samples.simulate import simulate
+    from autograder.course.layout import Course
+    from autograder.proof.samples.simulate import simulate
 
     text = " ".join(INSTRUCTOR.read_text().split())
     (truth,) = simulate(Course.at(ROOT), ["ch02_qkv"], tmp_path / "class", 200, 1)["assignments"].values()

@@ -11,7 +11,12 @@ from book_paths import ROOT
 
 pytestmark = pytest.mark.slow  # it builds the book
 
-MARKS = ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS", "from autograder.exercise import", "@EXERCISE.misconception")
+MARKS = (
+    "BEGIN SOLUTION",
+    "BEGIN HIDDEN TESTS",
+    "from autograder.checking.declaration import",
+    "@EXERCISE.misconception",
+)
 
 
 def hashes(files: list[Path]) -> set[str]:

@@ -11,12 +11,12 @@ import pytest
 from small_course import RIGHT, SEED, answer_cell, cell, released
 
 from autograder import exercises
-from autograder.attacks import ATTACKS, EARNED, EITHER, FULL, NONE, WORKS, Attack
-from autograder.attacks.attack import GOT
-from autograder.attacks.on_points import WRONG
 from autograder.grading import cages, written
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.session import Limits
+from autograder.proof.attacks import ATTACKS, EARNED, EITHER, FULL, NONE, WORKS, Attack
+from autograder.proof.attacks.attack import GOT
+from autograder.proof.attacks.on_points import WRONG
 
 COURSE = Path(__file__).resolve().parents[2]
 LIMITS = Limits(cell_seconds=1, call_seconds=0.5, total_seconds=30, memory_bytes=1 << 29)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from small_course import LIMITS, RIGHT, SEED
 
-from autograder.cage import homes, limits, self_test, walls
+from autograder.cage import limits, scratch_dir, self_test, walls
 from autograder.cage.attempts import ATTEMPTS
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
 from autograder.grading import cages
 from autograder.grading.pair import Pair, PairError, file_task
 
@@ -131,8 +131,8 @@ def test_a_home_is_removed_however_deep_and_however_shut(tmp_path):
         here = inner
     os.mkdir("shut", 0, dir_fd=here)
     os.close(here)
-    assert homes.is_full(home)
-    homes.empty(home)
+    assert scratch_dir.is_full(home)
+    scratch_dir.empty(home)
     assert not list(home.iterdir())
 
 
@@ -142,7 +142,7 @@ def test_a_home_with_too_many_files_is_full(tmp_path, names, full):
     home.mkdir()
     for i in range(names):
         (home / str(i)).touch()
-    assert homes.is_full(home) is full
+    assert scratch_dir.is_full(home) is full
 
 
 def test_a_link_out_of_a_home_is_not_followed(tmp_path):
@@ -152,7 +152,7 @@ def test_a_link_out_of_a_home_is_not_followed(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "link").symlink_to(kept)
-    homes.empty(home)
+    scratch_dir.empty(home)
     assert not list(home.iterdir())
     assert (kept / "file").read_text() == "kept"
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from autograder.cage import ending
+from autograder.cage import process_exit
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def test_a_child_whose_files_are_closed_is_ending(on_one_core):
     too_early = 0
     for _ in range(100):
         pid, told = forked()
-        assert not ending.has_begun(pid)
+        assert not process_exit.has_begun(pid)
         os.kill(pid, signal.SIGKILL)
         assert os.read(told, 1) == b""
         waitable = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         too_early += waitable is None
-        assert ending.has_begun(pid)
+        assert process_exit.has_begun(pid)
         os.waitpid(pid, 0)
         os.close(told)
     assert too_early, "every child could be waited for at once: this test has tried nothing"

@@ -9,7 +9,8 @@ import torch
 from small_course import LIMITS
 
 from autograder.cage import calling, memory
-from autograder.checking import Examination, local
+from autograder.checking.candidate import local
+from autograder.checking.examination import Examination
 from autograder.exercises import find
 from autograder.grading.pair import file_task
 

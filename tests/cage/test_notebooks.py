@@ -7,8 +7,8 @@ import json
 import pytest
 from small_course import RIGHT, answer_cell, cell, released
 
+from autograder.course.remark import Remark
 from autograder.grading.session import Limits
-from autograder.grading.verdict import Remark
 
 ANSWER, TEST = 2, 3
 

@@ -333,7 +333,8 @@ def test_a_submission_pays_for_no_import_but_its_own():
     source = """
         import sys
         from autograder import exercises
-        from autograder.checking import Examination, local
+        from autograder.checking.candidate import local
+        from autograder.checking.examination import Examination
         from autograder.grading import judge
 
         judge.explain_once()

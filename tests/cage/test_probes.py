@@ -7,7 +7,8 @@ from small_course import LIMITS, SEED
 from torch import nn
 
 from autograder.cage import calling, probes, tensors
-from autograder.checking import Examination, local
+from autograder.checking.candidate import local
+from autograder.checking.examination import Examination
 from autograder.exercises import find
 from autograder.grading.pair import file_task
 

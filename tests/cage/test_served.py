@@ -8,9 +8,9 @@ import pytest
 import torch
 from small_course import LIMITS
 
-from autograder.cage import served
-from autograder.checking import local
-from autograder.exercise import Case, Lent
+from autograder.cage import remote_objects
+from autograder.checking.candidate import local
+from autograder.checking.declaration import Case, Lent
 from autograder.grading.session import Session
 
 
@@ -242,10 +242,10 @@ def test_thousands_of_questions_are_answered_and_more_are_refused(tried):
             return asked, str(error)
     """)
     assert outcome.value == (
-        served.MAX_ASKED,
-        f"more than {served.MAX_ASKED} calls; one is enough for each step",
+        remote_objects.MAX_ASKED,
+        f"more than {remote_objects.MAX_ASKED} calls; one is enough for each step",
     )
-    assert len(outcome.asked) == served.MAX_ASKED
+    assert len(outcome.asked) == remote_objects.MAX_ASKED
 
 
 def test_what_is_kept_of_the_questions_is_bounded(tried):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autograder.cage import tensors, wire
-from autograder.exercise import Seed
+from autograder.checking.declaration import Seed
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import pytest
 
 from autograder import exercises
 from autograder.cage.tensors import is_array, leaves, numbers
-from autograder.checking import Examination, examine, local
-from autograder.exercise import Answer, Case, Criterion, Exercise, Property, Trial
-from autograder.report import Report
+from autograder.checking.candidate import local
+from autograder.checking.declaration import Answer, Case, Criterion, Exercise, Property, Trial
+from autograder.checking.examination import Examination, examine
+from autograder.checking.report import Report
 from autograder.student import PUBLIC_SEED
 
 SEEDS = (PUBLIC_SEED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (22,)))

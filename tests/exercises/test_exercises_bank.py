@@ -9,9 +9,11 @@ from collections import Counter
 import pytest
 from exercise_bank import EACH, PUBLIC_SEED, SAMPLE, SEEDS, reports, toy
 
-from autograder import exercises, verify
+from autograder import exercises
 from autograder.cage import calling
-from autograder.checking import Examination, examine, local
+from autograder.checking.candidate import local
+from autograder.checking.examination import Examination, examine
+from autograder.proof import verify
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -8,7 +8,8 @@ import torch
 from exercise_bank import report_on
 
 from autograder import exercises
-from autograder.checking import examine, local
+from autograder.checking.candidate import local
+from autograder.checking.examination import examine
 from autograder.student import PUBLIC_SEED
 
 

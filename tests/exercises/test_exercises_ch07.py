@@ -12,8 +12,8 @@ from torch import nn
 
 from autograder import exercises
 from autograder.cage import wire
+from autograder.checking.comparison import differs, same_form
 from autograder.exercises.ch07_causal_masking.filter_logits import clear_cut
-from autograder.values import differs, same_form
 
 CHAPTER = "ch07_causal_masking"
 SEEDS = (PUBLIC_SEED, 7, 77)

@@ -12,8 +12,8 @@ from torch import nn
 from whole_models import LikeLlama, Written, fused, written
 
 from autograder import exercises
-from autograder.checking import local
-from autograder.exercise import Outcome
+from autograder.checking.candidate import local
+from autograder.checking.declaration import Outcome
 from autograder.exercises.ch10_capstone.facts import Model
 from autograder.exercises.ch10_capstone.find_coreference_head import EXERCISE as FIND
 from autograder.exercises.ch10_capstone.given import Block

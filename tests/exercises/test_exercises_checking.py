@@ -8,10 +8,12 @@ import pytest
 import torch
 from exercise_bank import EACH, NAMES, PUBLIC_SEED, SAMPLE, alike, cases, examined, report_on, reports, toy
 
-from autograder import checking, exercises
+from autograder import exercises
 from autograder.cage.tensors import arrays, is_tensor, numbers
-from autograder.checking import examine, local
-from autograder.exercise import Case, Criterion, Exercise, Outcome, Seed
+from autograder.checking import explanation
+from autograder.checking.candidate import local
+from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Seed
+from autograder.checking.examination import examine
 
 
 def right(x, axis=None):
@@ -458,10 +460,10 @@ def test_the_cases_are_never_changed(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_call_can_be_told(name):
     exercise = exercises.find(name)
-    told = [checking._call_of(exercise, case) for _, case in cases(name)]
+    told = [explanation.call_of(exercise, case) for _, case in cases(name)]
     assert all(call.startswith(f"{exercise.function_name}(") for call in told if call)
     assert any(told)
-    assert max(map(len, told)) <= checking.SHORT
+    assert max(map(len, told)) <= explanation.SHORT
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -479,7 +481,7 @@ def _is_contiguous(array):
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_reports_survive_the_journey(name):
-    from autograder.report import Report
+    from autograder.checking.report import Report
 
     for report in reports(name, PUBLIC_SEED).values():
         assert Report.from_dict(json.loads(json.dumps(report.as_dict()))) == report

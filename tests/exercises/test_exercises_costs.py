@@ -8,8 +8,8 @@ from exercise_bank import PUBLIC_SEED, examination
 
 from autograder import exercises
 from autograder.cage import calling
-from autograder.checking import local
-from autograder.costs import impossible
+from autograder.checking.candidate import local
+from autograder.checking.costs import impossible
 
 COUNTED = {
     "operations": 60,

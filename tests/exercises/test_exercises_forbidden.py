@@ -11,8 +11,9 @@ import pytest
 import torch
 from exercise_bank import NAMES, report_on
 
-from autograder import exercises, forbidden
+from autograder import exercises
 from autograder.cage.names import plain
+from autograder.source import forbidden_calls
 
 MEMBERS = {
     "torch.distributions.*": ("torch.distributions.kl_divergence",),
@@ -131,7 +132,7 @@ def test_found_in_the_source_under_another_name(name, call):
         f"def {exercise.function_name}(*a):\n    return KIT['f'][0](*a)",
     ]
     for source in sources:
-        assert forbidden.find([source], exercise.function_name, exercise.forbidden), source
+        assert forbidden_calls.find([source], exercise.function_name, exercise.forbidden), source
 
 
 @pytest.mark.parametrize("name", NAMES)

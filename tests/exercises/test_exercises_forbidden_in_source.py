@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder import forbidden
+from autograder.source import forbidden_calls
 
 CALLS = ("scipy.special.softmax", "torch.softmax", "tfcore")
 
@@ -30,7 +30,7 @@ REACHED = {
 
 @pytest.mark.parametrize("source", REACHED.values(), ids=REACHED.keys())
 def test_found(source):
-    found = forbidden.find([source], "softmax", CALLS)
+    found = forbidden_calls.find([source], "softmax", CALLS)
     assert found is not None
     assert found.split(".")[0] in {"scipy", "torch", "tfcore"}
 
@@ -63,7 +63,7 @@ NOT_REACHED = {
 
 @pytest.mark.parametrize("source", NOT_REACHED.values(), ids=NOT_REACHED.keys())
 def test_not_found(source):
-    assert forbidden.find([source], "softmax", CALLS) is None
+    assert forbidden_calls.find([source], "softmax", CALLS) is None
 
 
 def test_a_cell_that_does_not_parse_hides_no_other():
@@ -73,17 +73,18 @@ def test_a_cell_that_does_not_parse_hides_no_other():
         "%matplotlib inline\n!ls",
         "def softmax(x):\n    return torch.softmax(x, 0)",
     ]
-    assert forbidden.find(cells, "softmax", CALLS) == "torch.softmax"
+    assert forbidden_calls.find(cells, "softmax", CALLS) == "torch.softmax"
 
 
 def test_mutual_recursion_ends():
     assert (
-        forbidden.find(["def softmax(x): return f(x)\ndef f(x): return softmax(x)"], "softmax", CALLS) is None
+        forbidden_calls.find(["def softmax(x): return f(x)\ndef f(x): return softmax(x)"], "softmax", CALLS)
+        is None
     )
 
 
 def test_the_functions_that_an_answer_rests_on_are_known():
     cells = ["def a(x): return x", "def b(x): return a(x)", "def c(x):\n    a = 1\n    return a", "d = 3"]
-    assert forbidden.uses(cells, "b") == {"a"}
-    assert forbidden.uses(cells, "c") == set()
-    assert forbidden.uses([*cells, "def e(x): return b(x) + d"], "e") == {"a", "b", "d"}
+    assert forbidden_calls.uses(cells, "b") == {"a"}
+    assert forbidden_calls.uses(cells, "c") == set()
+    assert forbidden_calls.uses([*cells, "def e(x): return b(x) + d"], "e") == {"a", "b", "d"}

@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from autograder import exercises
 from autograder.cage.probes import NONE
-from autograder.checking import Examination
+from autograder.checking.examination import Examination
 from autograder.cli import app
-from autograder.mutation import pages, trials
-from autograder.mutation.operators import Mutant, edited, edits, mutants_of, sample
-from autograder.mutation.trials import Tried, equivalent, figures, grade, grade_one
-from autograder.mutation.truth import near
+from autograder.proof.mutation import pages, trials
+from autograder.proof.mutation.operators import Mutant, edited, edits, mutants_of, sample
+from autograder.proof.mutation.trials import Tried, equivalent, figures, grade, grade_one
+from autograder.proof.mutation.truth import near
 from autograder.student import PUBLIC_SEED
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from exercise_bank import examined, toy
 
-from autograder.report import WIDTH, CriterionResult, Failure, Report
+from autograder.checking.report import WIDTH, CriterionResult, Failure, Report
 
 
 def failing(**kwargs) -> Report:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from autograder import exercises
 from autograder.cage.tensors import arrays, numbers
-from autograder.checking import Examination, local
-from autograder.exercise import Case, Lent, Seed
-from autograder.shrink import MOST_TRIED, Patience, size
-from autograder.shrink import shrunk as shrunk_within
+from autograder.checking.candidate import local
+from autograder.checking.declaration import Case, Lent, Seed
+from autograder.checking.examination import Examination
+from autograder.checking.shrink import MOST_TRIED, Patience, size
+from autograder.checking.shrink import shrunk as shrunk_within
 from autograder.student import PUBLIC_SEED
 
 
@@ -179,7 +180,7 @@ def test_who_makes_a_mistake_of_the_bank_is_asked_only_for_its_smallest_case():
     exercise = toy()
     mistake = next(m for m in exercise.misconceptions if m.name == "mean")
     examination, candidate = Examination(exercise, PUBLIC_SEED), local(mistake.function)
-    drawn = {id(case) for _, cases in examination.drawn for case in cases}
+    drawn = {id(case) for _, cases in examination.oracle.drawn for case in cases}
     others = []
 
     def counted(case):
@@ -196,7 +197,7 @@ def test_a_mistake_with_an_oddity_of_its_own_has_its_own_smallest_case():
     exercise = toy()
     examination = Examination(exercise, PUBLIC_SEED)
     mistake = next(m for m in exercise.misconceptions if m.name == "mean")
-    smallest = examination.smallest(mistake, exercise.criteria[0])
+    smallest = examination.smallest.of(mistake, exercise.criteria[0])
 
     def odd(x, axis=None):
         return x.sum(axis=axis) if np.array_equal(x, smallest.args[0]) else mistake.function(x, axis)

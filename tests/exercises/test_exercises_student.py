@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import autograder
-from autograder import checking, student
+from autograder import student
+from autograder.checking import examination
 from autograder.exercises import UnknownExerciseError, find, names, of_assignment
 
 
@@ -185,7 +186,7 @@ def test_an_interrupt_while_a_failure_is_explained(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checking, "shrunk", interrupted)
+    monkeypatch.setattr(examination, "shrunk", interrupted)
     with pytest.raises(KeyboardInterrupt):
         autograder.check(lambda x, axis=-1: x, "softmax")
 

@@ -6,25 +6,26 @@ from pathlib import Path
 import pytest
 from exercise_bank import NAMES, answers
 
-from autograder import exercises, telltale
-from autograder.telltale import Cell
+from autograder import exercises
+from autograder.source import tampering
+from autograder.source.tampering import Cell
 
 COURSE = Path(__file__).resolve().parents[2]
 
 
 def remarks(*sources, functions=(), answers=""):
-    return telltale.remarks([Cell(s, n, answers) for n, s in enumerate(sources, 1)], functions)
+    return tampering.remarks([Cell(s, n, answers) for n, s in enumerate(sources, 1)], functions)
 
 
 WRITTEN = {
     "cage": ["import cage", "import sys\nfor name in sys.modules:\n    print(name.startswith('cage'))"],
-    "cage.watch": [
-        "import cage.watch",
-        "from cage import watch",
-        "m['cage.watch']",
+    "cage.profiler_guard": [
+        "import cage.profiler_guard",
+        "from cage import profiler_guard",
+        "m['cage.profiler_guard']",
         "m['ca' + 'ge.watch']",
-        "__import__('cage.watch')",
-        "import importlib\nimportlib.import_module('cage.watch')",
+        "__import__('cage.profiler_guard')",
+        "import importlib\nimportlib.import_module('cage.profiler_guard')",
     ],
     "sys.meta_path": ["import sys as s\ns.meta_path.clear()", "from sys import meta_path"],
     "setprofile": [
@@ -141,8 +142,8 @@ def test_the_line_is_found_where_ipython_moves_the_code():
 
 def test_what_was_handed_out_gives_no_remark():
     cell = Cell("import ctypes", 1)
-    assert telltale.remarks([cell], [], {"import ctypes"}) == []
-    assert telltale.remarks([cell], [], {"import sys"})
+    assert tampering.remarks([cell], [], {"import ctypes"}) == []
+    assert tampering.remarks([cell], [], {"import sys"})
 
 
 def test_a_name_that_another_cell_gives_a_value_is_no_module():

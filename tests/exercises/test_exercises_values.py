@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from autograder.values import agree, as_array, as_code, describe, differs, in_words, same_form, tolerance_for
+from autograder.checking.comparison import (
+    agree,
+    as_array,
+    as_code,
+    describe,
+    differs,
+    in_words,
+    same_form,
+    tolerance_for,
+)
 
 A = np.arange(6.0).reshape(2, 3)
 

@@ -10,11 +10,11 @@ import pytest
 from scratch import ASSIGNMENT, FEW, OF_THE_CLASS, SECRET_SEED, SEED, command, graded, hand_in, new_course
 
 from autograder import exercises
+from autograder.course.layout import Course
 from autograder.grading import batch, cages
 from autograder.grading.executors import EXECUTORS
-from autograder.layout import Course
-from autograder.release import notebooks
-from autograder.samples import make
+from autograder.proof.samples import make
+from autograder.release.publish import notebooks
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from autograder.samples.notebooks import answer_cell
+from autograder.proof.samples.notebooks import answer_cell
 
 SEPARATOR = "\n---\n"
 

@@ -3,7 +3,7 @@
 from habits import Habit, answers_of, code
 from honest_cells import NOTEBOOK, PYTHON, WORDS
 
-from autograder.samples.notebooks import written_cells
+from autograder.proof.samples.notebooks import written_cells
 
 
 def trains_less(notebook):

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import autograder
 from autograder.cli import app
+from autograder.course.layout import Course
 from autograder.grading.batch import grade
 from autograder.grading.session import Limits
-from autograder.layout import Course
-from autograder.samples import make
+from autograder.proof.samples import make
 
 ROOT = Path(autograder.__file__).parents[1]
 ASSIGNMENT = "ch02_qkv"

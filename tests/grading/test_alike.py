@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from autograder import alike, exercises
+from autograder import exercises
+from autograder.reports import plagiarism
 
 ANSWER = """
 def attend(query, key, value, mask=None):
@@ -65,11 +66,11 @@ def test_a_disguised_copy_is_found_among_others():
         for number, style in enumerate(exercises.find("scaled_dot_product_attention").styles)
     }
     handed_in = {**others, "ada": {"attend": ANSWER}, "bob": {"attend": DISGUISED}}
-    (pair,) = alike.pairs(handed_in)
+    (pair,) = plagiarism.pairs(handed_in)
     assert pair.students == ("ada", "bob")
     (shared,) = pair.exercises
     assert (shared.exercise, shared.fragments) == ("attend", pair.fragments)
-    assert alike.ALIKE <= shared.share < 1
+    assert plagiarism.ALIKE <= shared.share < 1
 
 
 class Renamed(ast.NodeTransformer):
@@ -98,49 +99,51 @@ def test_names_layout_and_order_of_statements_do_not_matter(assignment):
             for node in ast.walk(tree):
                 if isinstance(node, ast.FunctionDef):
                     random.Random(0).shuffle(node.body)
-            assert alike.fragments(ast.unparse(tree)) == alike.fragments(source), name
+            assert plagiarism.fragments(ast.unparse(tree)) == plagiarism.fragments(source), name
 
 
 @pytest.mark.parametrize("assignment", exercises.assignments())
 def test_independent_styles_are_not_alike(assignment):
     handed_in = bank(assignment)
-    assert alike.pairs(handed_in) == []
-    copied = max(handed_in.values(), key=lambda own: sum(len(alike.fragments(code)) for code in own.values()))
-    assert names_of(alike.pairs({**handed_in, "zoe": copied}))[0][1] == "zoe"
+    assert plagiarism.pairs(handed_in) == []
+    copied = max(
+        handed_in.values(), key=lambda own: sum(len(plagiarism.fragments(code)) for code in own.values())
+    )
+    assert names_of(plagiarism.pairs({**handed_in, "zoe": copied}))[0][1] == "zoe"
 
 
 def test_what_was_given_or_left_empty_is_not_alike():
     given = exercises.find("TransformerBlock").given_source
-    assert len(alike.fragments(given)) > alike.ENOUGH
+    assert len(plagiarism.fragments(given)) > plagiarism.ENOUGH
     blank = "def softmax(x, axis=-1):\n    raise NotImplementedError()\n"
     for code in (blank, "", "# nothing", "return (((", "%matplotlib inline"):
-        assert alike.pairs({"ada": {"softmax": code}, "bob": {"softmax": code}}) == []
+        assert plagiarism.pairs({"ada": {"softmax": code}, "bob": {"softmax": code}}) == []
     both = {"ada": {"block": given}, "bob": {"block": given}}
-    assert alike.pairs(both, given=[given]) == []
-    assert names_of(alike.pairs(both)) == [("ada", "bob")]
+    assert plagiarism.pairs(both, given=[given]) == []
+    assert names_of(plagiarism.pairs(both)) == [("ada", "bob")]
 
 
 def test_a_statement_of_ten_words_has_three_fragments():
-    assert alike.LENGTH == 8
-    assert len(alike.fragments("y = x - x.max(axis=1)")) == 3
+    assert plagiarism.LENGTH == 8
+    assert len(plagiarism.fragments("y = x - x.max(axis=1)")) == 3
 
 
 def test_one_short_answer_in_common_is_no_evidence():
     same = exercises.find("ch02_qkv/softmax").styles[0].pasted("softmax")
-    assert alike.fragments(same)
-    assert alike.pairs({"ada": {"softmax": same}, "bob": {"softmax": same}}) == []
+    assert plagiarism.fragments(same)
+    assert plagiarism.pairs({"ada": {"softmax": same}, "bob": {"softmax": same}}) == []
 
 
 @pytest.mark.parametrize(("copies", "students", "pairs"), [(2, 10, 1), (3, 10, 3), (4, 10, 0), (4, 200, 6)])
 def test_what_many_wrote_does_not_count(copies, students, pairs):
     handed_in = {f"student-{n:02d}": {"attend": ANSWER if n < copies else ""} for n in range(students)}
-    assert len(alike.pairs(handed_in)) == pairs
+    assert len(plagiarism.pairs(handed_in)) == pairs
 
 
 def test_a_student_who_left_exercises_out_is_compared_in_the_others():
     whole = bank("ch08_kv_cache")["style-0"]
     half = dict(list(whole.items())[:4])
-    (pair,) = alike.pairs({"ada": whole, "bob": half})
+    (pair,) = plagiarism.pairs({"ada": whole, "bob": half})
     assert {shared.exercise for shared in pair.exercises} <= set(half)
     assert all(shared.share == 1 for shared in pair.exercises)
 
@@ -150,17 +153,17 @@ def test_a_large_class_is_compared_by_what_is_rare(monkeypatch):
     """Each answer is read once, and the pairs looked at grow with the fragments, not with their square."""
     read, looked = [], []
 
-    def fragments(source, real=alike.fragments):
+    def fragments(source, real=plagiarism.fragments):
         read.append(source)
         return real(source)
 
-    def combinations(students, size, real=alike.combinations):
+    def combinations(students, size, real=plagiarism.combinations):
         found = list(real(students, size))
         looked.extend(found)
         return found
 
-    monkeypatch.setattr(alike, "fragments", fragments)
-    monkeypatch.setattr(alike, "combinations", combinations)
+    monkeypatch.setattr(plagiarism, "fragments", fragments)
+    monkeypatch.setattr(plagiarism, "combinations", combinations)
     common = [style.pasted("f") for style in exercises.find("wkv").styles]
     rare = [style.pasted("f") for name in exercises.names() for style in exercises.find(name).styles]
     draw = random.Random(0)
@@ -168,11 +171,11 @@ def test_a_large_class_is_compared_by_what_is_rare(monkeypatch):
         f"student-{n}": {f"exercise-{m}": draw.choice(rare if n % 5 == 0 else common) for m in range(8)}
         for n in range(300)
     }
-    alike.pairs(handed_in)
+    plagiarism.pairs(handed_in)
     assert len(read) == 300 * 8
-    size = {code: len(alike.fragments(code)) for code in {*common, *rare}}
+    size = {code: len(plagiarism.fragments(code)) for code in {*common, *rare}}
     written = sum(size[code] for own in handed_in.values() for code in own.values())
-    assert 0 < len(looked) <= written * (alike.common_from(300) - 1) / 2
+    assert 0 < len(looked) <= written * (plagiarism.common_from(300) - 1) / 2
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,7 @@ def test_a_large_class_is_compared_by_what_is_rare(monkeypatch):
     ],
 )
 def test_odd_code_is_read_or_left_out(code):
-    assert len(alike.fragments(code)) < 20_000
+    assert len(plagiarism.fragments(code)) < 20_000
 
 
 def test_the_answers_are_the_code_of_solution_cells():
@@ -204,5 +207,5 @@ def test_the_answers_are_the_code_of_solution_cells():
         cell("code", "listed_answer", source=["x\n", "y"], solution=True),
         {"cell_type": "code", "source": "mine", "metadata": {}},
     ]
-    assert alike.answers_in({"cells": cells}) == {"softmax": "x = 1", "listed": "x\ny"}
-    assert alike.answers_in({}) == {}
+    assert plagiarism.answers_in({"cells": cells}) == {"softmax": "x = 1", "listed": "x\ny"}
+    assert plagiarism.answers_in({}) == {}

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scratch import ASSIGNMENT, in_process, tree
 
-from autograder import exercises, release
-from autograder.files import read_seed
-from autograder.layout import Course
+from autograder import exercises
+from autograder.course.files import read_seed
+from autograder.course.layout import Course
+from autograder.release import publish
 
 SEED = 8_675_309_042
 
@@ -188,5 +189,5 @@ def test_a_few_drawn_numbers_may_stand_somewhere_by_chance(released):
 
 
 def test_released_files_are_those_that_were_audited(released):
-    files = release.made(Course.at(released), ASSIGNMENT)
+    files = publish.made(Course.at(released), ASSIGNMENT)
     assert tree(released / "notebooks" / ASSIGNMENT).keys() == set(files)

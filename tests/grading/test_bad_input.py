@@ -131,7 +131,7 @@ def test_unreadable_notebooks_are_listed_and_the_others_graded(handed_in, studen
 
 
 def course_at(folder):
-    from autograder.layout import Course
+    from autograder.course.layout import Course
 
     return Course.at(folder)
 
@@ -423,7 +423,7 @@ def test_export_into_a_file_for_a_folder(few):
 
 
 def test_two_runs_at_once(handed_in):
-    from autograder.files import only_one
+    from autograder.course.files import only_one
 
     with only_one(handed_in / ".autograder" / "lock", "autograder grade"):
         refuses(handed_in, *GRADE, handed_in / "submitted", says=["already running"])

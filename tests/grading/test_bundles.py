@@ -16,16 +16,20 @@ from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 from scratch import ASSIGNMENT, FEW, LIMITS, SEED, clean_python, hand_in, in_process, run
 
-from autograder import audit, bundle_library, bundles, exercises, gradescope, safe_html
-from autograder.errors import BadInputError
+from autograder import exercises
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
 from autograder.grading import cages
 from autograder.grading.gradebook import Row
 from autograder.grading.matching import MAX_BYTES
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.verdict import Verdict
-from autograder.layout import Course
-from autograder.release import notebooks
-from autograder.samples import make
+from autograder.packaging import bundle_library
+from autograder.platforms import bundles, gradescope
+from autograder.proof.samples import make
+from autograder.release import audit
+from autograder.release.publish import notebooks
+from autograder.reports import safe_html
 
 VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
 FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}

@@ -8,7 +8,7 @@ from scratch import command, in_process
 
 from autograder import exercises
 from autograder.grading import plain_files
-from autograder.samples.notebooks import worth
+from autograder.proof.samples.notebooks import worth
 
 KEYS = ["exercise", "file", "passed", "score", "max_score", "diagnosis", "forbidden", "message"]
 SOFTMAX = exercises.find("softmax")

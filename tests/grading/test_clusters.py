@@ -18,8 +18,8 @@ import pytest
 import yaml
 from scratch import AS_GRADED, SEED, hand_in
 
-from autograder import clusters
 from autograder.grading import cages
+from autograder.platforms import clusters
 
 FOLDER = Path(clusters.__file__).parent
 SBATCH = """#!/bin/sh
@@ -61,7 +61,7 @@ def test_a_class_graded_by_jobs_of_slurm(slurm, course, students):
     command = f"{show} && {shlex.join([*grade, *AS_GRADED, '--submissions', 'submitted', '--json'])}"
     options = ["--workers", "2", "--queue", "short", "--interface", "lo"]
     done = subprocess.run(
-        [sys.executable, "-m", "autograder.clusters.slurm", *options, "--", "sh", "-c", command],
+        [sys.executable, "-m", "autograder.platforms.clusters.slurm", *options, "--", "sh", "-c", command],
         cwd=course,
         capture_output=True,
         text=True,

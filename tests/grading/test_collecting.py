@@ -8,10 +8,10 @@ import zipfile
 import pytest
 from scratch import ASSIGNMENT, in_process
 
-from autograder.collecting import PLATFORMS, collect
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
 from autograder.grading.matching import MAX_BYTES
-from autograder.layout import Course
+from autograder.platforms.collect import PLATFORMS, collect
 
 NAME = f"{ASSIGNMENT}.ipynb"
 GRADESCOPE = """submission_11:
@@ -377,7 +377,7 @@ def test_an_encrypted_notebook_is_told_and_the_others_are_taken(course, tmp_path
 def test_an_archive_that_cannot_be_used_is_refused_whole(
     course, tmp_path, monkeypatch, members, platform, told
 ):
-    monkeypatch.setattr("autograder.collecting.MOST_FILES", 3)
+    monkeypatch.setattr("autograder.platforms.collect.MOST_FILES", 3)
     with pytest.raises(BadInputError, match=told):
         collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s", platform)
     assert not (tmp_path / "s").exists()

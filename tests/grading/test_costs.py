@@ -10,10 +10,10 @@ from scratch import ASSIGNMENT, LIMITS, SEED, hand_in
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from autograder.course.layout import Course
 from autograder.grading import pair as pairs
 from autograder.grading.batch import grade
 from autograder.grading.executors import EXECUTORS
-from autograder.layout import Course
 
 SMALL, LARGE = 10, 30
 ROOM = 40_000
@@ -44,8 +44,8 @@ def counted():
 def verdict(template, students, pair, tmp_path_factory):
     """The verdict on somebody, which everybody gets here: grading itself is not what is counted."""
     from autograder.grading.pair import notebook_task
-    from autograder.release import notebooks
-    from autograder.samples import make
+    from autograder.proof.samples import make
+    from autograder.release.publish import notebooks
 
     (released,) = notebooks(Course.at(template), ASSIGNMENT).values()
     submission = make.as_bytes(students["mistake-01"][0])

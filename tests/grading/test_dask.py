@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 from scratch import ASSIGNMENT, SEED
 
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
 from autograder.grading import cages, executors
 from autograder.grading.pair import notebook_task
 from autograder.grading.session import Limits

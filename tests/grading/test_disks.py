@@ -11,10 +11,10 @@ import pytest
 from scratch import AS_GRADED, ASSIGNMENT, FEW, SEED, in_process, tree
 from test_bad_input import read_only, refuses
 
+from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.executors import EXECUTORS
 from autograder.grading.store import VerdictStore
-from autograder.layout import Course
 
 SIZE = 24 << 20
 STEP = 24 << 10

@@ -9,10 +9,10 @@ import pytest
 from scratch import ASSIGNMENT, LIMITS, SEED
 
 from autograder import exercises
+from autograder.course.layout import Course
 from autograder.grading.pair import notebook_task
-from autograder.layout import Course
-from autograder.release import notebooks
-from autograder.samples import make
+from autograder.proof.samples import make
+from autograder.release.publish import notebooks
 
 
 def as_lines(notebook):

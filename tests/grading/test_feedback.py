@@ -12,10 +12,10 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_notebook
 from scratch import ASSIGNMENT, FEW, ROOT, SEED, graded, hand_in, in_process, tree
 
-from autograder import safe_html
-from autograder.feedback_page import FeedbackExporter, summary
+from autograder.checking.report import Report
 from autograder.grading.written import NOTE
-from autograder.report import Report
+from autograder.reports import safe_html
+from autograder.reports.feedback_page import FeedbackExporter, summary
 
 
 def page(course, student):

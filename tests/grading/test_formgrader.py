@@ -20,7 +20,7 @@ import pytest
 from bs4 import BeautifulSoup
 from scratch import ASSIGNMENT, graded, hand_in, in_process
 
-from autograder.samples.notebooks import written_cells
+from autograder.proof.samples.notebooks import written_cells
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

@@ -12,10 +12,10 @@ import pytest
 from nbgrader.api import Gradebook
 from scratch import ASSIGNMENT, FEW, LIMITS, SEED, graded, hand_in, tree
 
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
 from autograder.grading import batch, gradebook, written
 from autograder.grading.store import VerdictStore
-from autograder.layout import Course
 
 
 def opened(course):

@@ -13,12 +13,12 @@ from honest_cells import CELLS
 from scratch import ASSIGNMENT, SEED, graded, hand_in, in_process
 
 from autograder import exercises
+from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.pair import notebook_task
 from autograder.grading.session import Limits
-from autograder.layout import Course
-from autograder.release import notebooks
-from autograder.samples.notebooks import marks, written_cells
+from autograder.proof.samples.notebooks import marks, written_cells
+from autograder.release.publish import notebooks
 
 pytestmark = pytest.mark.slow
 

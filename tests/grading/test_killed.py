@@ -13,8 +13,8 @@ import psutil
 import pytest
 from scratch import ASSIGNMENT, FEW, SEED, tree
 
+from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.layout import Course
 
 KILLS = int(os.environ.get("KILLS", "8"))
 """Fifty take five minutes: `KILLS=50 pytest tests/grading/test_killed.py`."""

@@ -9,13 +9,14 @@ from bs4 import BeautifulSoup
 from docutils.nodes import make_id
 from scratch import ROOT
 
-from autograder import exercises, items, looks, overview_page, sections
-from autograder.alike import Pair, Shared
-from autograder.errors import BadInputError
+from autograder import exercises
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.course.remark import Remark
 from autograder.grading.gradebook import Row
-from autograder.grading.verdict import Remark
-from autograder.layout import Course
-from autograder.overview import Misconception, Overview
+from autograder.reports import class_page, item_analysis, review_queue, sections
+from autograder.reports.class_report import Misconception, Overview
+from autograder.reports.plagiarism import Pair, Shared
 
 POINTS = {"easy": 2.0, "hard": 5.0, "odd": 3.0, "written": 4.0}
 RNG = np.random.default_rng(0)
@@ -33,7 +34,7 @@ def a_class(students=20):
 
 
 def by_name(rows):
-    return {item.exercise: item for item in items.of_class(rows, list(POINTS))}
+    return {item.exercise: item for item in item_analysis.of_class(rows, list(POINTS))}
 
 
 def test_difficulty_and_discrimination_as_numpy_has_them():
@@ -63,7 +64,7 @@ def test_what_is_worth_mending_is_said_in_words():
 
 
 def test_where_there_is_no_discrimination_it_is_said_why():
-    few = by_name(a_class(items.FEWEST - 1))
+    few = by_name(a_class(item_analysis.FEWEST - 1))
     assert all(item.discrimination is None and item.worth_mending == () for item in few.values())
     assert "fewer than" in few["easy"].unknown
     same = [replace(row, scores={**row.scores, "easy": 1.0}) for row in a_class()]
@@ -73,10 +74,10 @@ def test_where_there_is_no_discrimination_it_is_said_why():
     orders = [{"a": 0.1, "b": 0.2, "c": 0.3}, {"a": 0.3, "b": 0.2, "c": 0.1}]
     names = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}
     same_sum = [Row(f"s{n}", "a", {**orders[n % 2], "d": n / 20}, names) for n in range(20)]
-    found = {item.exercise: item for item in items.of_class(same_sum, list(names))}
+    found = {item.exercise: item for item in item_analysis.of_class(same_sum, list(names))}
     assert found["d"].unknown == "all have the same points elsewhere"
     alone = [Row(row.student, "a", {"easy": row.scores["easy"]}, {"easy": 2.0}) for row in a_class()]
-    assert items.of_class(alone, ["easy"])[0].unknown == "nothing to compare with"
+    assert item_analysis.of_class(alone, ["easy"])[0].unknown == "nothing to compare with"
 
 
 def test_what_waits_for_a_person_counts_nowhere():
@@ -86,7 +87,7 @@ def test_what_waits_for_a_person_counts_nowhere():
     assert (by_name(rows)["written"].mean, by_name(rows)["written"].waiting) == (None, 20)
 
     def overview(rows):
-        return Overview("ch02_qkv", tuple(rows), items.of_class(rows, list(POINTS)), (), {}, (), ())
+        return Overview("ch02_qkv", tuple(rows), item_analysis.of_class(rows, list(POINTS)), (), {}, (), ())
 
     assert overview(rows).shares == overview(graded).shares
     assert overview(rows).shares[0] == pytest.approx(sum(rows[0].scores.values()) / 10)
@@ -120,7 +121,9 @@ def test_each_reason_to_look_is_told_once_by_kind():
         "bob": {"nb": [Remark(f"the kernel was lost: {lost}", "stopped")]},
         "eve": {"nb": [Remark("the kernel was lost: its process ended", "stopped"), blind]},
     }
-    found = looks.of_class(rows, {"zoe": "no notebook", "ada": "the new one is not JSON"}, reports, remarks)
+    found = review_queue.of_class(
+        rows, {"zoe": "no notebook", "ada": "the new one is not JSON"}, reports, remarks
+    )
     assert [(look.kind, look.student) for look in found] == [
         ("not graded", "ada"),
         ("not graded", "zoe"),
@@ -151,12 +154,15 @@ def hostile_class(pairs=1):
     points = {name: 3.0, "waits": 4.0, "free": 0.0}
     rows = [
         Row(f"s{n:02d} {HOSTILE}", HOSTILE, {name: n % 4, "waits": 0.0, "free": 0.0}, points, ("waits",))
-        for n in range(items.FEWEST + 1)
+        for n in range(item_analysis.FEWEST + 1)
     ]
-    found = [looks.Look(HOSTILE, kind, f"in {HOSTILE}: no", "f", HOSTILE, "", "nb") for kind in looks.KINDS]
+    found = [
+        review_queue.Look(HOSTILE, kind, f"in {HOSTILE}: no", "f", HOSTILE, "", "nb")
+        for kind in review_queue.KINDS
+    ]
     pair = Pair((HOSTILE, "bob"), (Shared(name, 31, 0.75),))
     mistake = Misconception(name, HOSTILE, 2, f"Use `{HOSTILE}`.")
-    graded = items.of_class(rows, list(points))
+    graded = item_analysis.of_class(rows, list(points))
     return Overview(HOSTILE, tuple(rows), graded, (mistake,), {name: 1}, tuple(found), (pair,) * pairs)
 
 
@@ -166,7 +172,7 @@ def texts_below(soup, head):
 
 
 def test_every_text_on_the_page_is_escaped_and_visible():
-    page = overview_page.as_html(hostile_class())
+    page = class_page.as_html(hostile_class())
     assert page.replace("\n", "").isprintable()
     soup = BeautifulSoup(page, "html.parser")
     assert not soup.find("script")
@@ -179,7 +185,7 @@ def test_every_text_on_the_page_is_escaped_and_visible():
 
 
 def test_the_page_shows_points_by_how_many_they_are():
-    soup = BeautifulSoup(overview_page.as_html(hostile_class()), "html.parser")
+    soup = BeautifulSoup(class_page.as_html(hostile_class()), "html.parser")
     row = soup.find(class_="scroll").find_all("tr")[3]
     cells = [(" ".join(td["class"]), td.get_text()) for td in row.find_all("td")]
     assert cells == [("n", "2"), ("n some", "2"), ("n full", "0"), ("n wait", "?")]
@@ -190,8 +196,8 @@ def test_the_page_shows_points_by_how_many_they_are():
 
 def test_the_page_says_how_many_pairs_it_leaves_out():
     for extra, said in ((0, False), (2, True)):
-        page = overview_page.as_html(hostile_class(overview_page.MOST_PAIRS + extra))
-        assert page.count("(31 fragments)") == overview_page.MOST_PAIRS
+        page = class_page.as_html(hostile_class(class_page.MOST_PAIRS + extra))
+        assert page.count("(31 fragments)") == class_page.MOST_PAIRS
         assert ("<p>2 more with" in page) is said
 
 
@@ -225,7 +231,7 @@ def test_where_the_book_is_published_is_one_setting(few):
 
 def test_the_guide_says_when_there_is_discrimination():
     guide = (ROOT / "book" / "instructor_guide.md").read_text()
-    assert items.FEWEST == 10
+    assert item_analysis.FEWEST == 10
     assert "with fewer than ten students there is none" in guide
-    item = items.Item("f", 1.0, graded=25, waiting=0, mean=0.5, full_marks=1, discrimination=0.1)
+    item = item_analysis.Item("f", 1.0, graded=25, waiting=0, mean=0.5, full_marks=1, discrimination=0.1)
     assert f"In a class of 25 a correlation of up to {item.by_chance:g} either way" in guide

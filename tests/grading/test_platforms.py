@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from scratch import in_process
 
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
 from autograder.grading.gradebook import Row
-from autograder.platforms import fill
+from autograder.platforms.gradebook_formats import fill
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,ch02_qkv (4711),ch03_scaling (4712),Final Score
 Points Possible,,,,,20,20,

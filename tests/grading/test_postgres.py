@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from scratch import AS_GRADED, ASSIGNMENT, graded, hand_in, in_process, tree
 
-from autograder import databases, feedback
-from autograder.errors import BadInputError
+from autograder.course import databases
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.layout import Course
-from autograder.release import notebooks
+from autograder.release.publish import notebooks
+from autograder.reports import feedback
 
 psycopg = pytest.importorskip("psycopg", reason="needs psycopg, which speaks to PostgreSQL")
 from nbgrader.api import Gradebook  # noqa: E402
@@ -328,7 +329,7 @@ def test_what_is_no_address(few, address):
 def test_nbgraders_own_db_option_reaches_the_plugin(few, monkeypatch):
     from traitlets.config import Application, Config
 
-    from autograder.nbgrader_plugin import teach_gradebook
+    from autograder.platforms.nbgrader_plugin import teach_gradebook
 
     monkeypatch.chdir(few)
     (few / "gradebook.db").unlink()

@@ -6,9 +6,10 @@ import subprocess
 import pytest
 from scratch import ASSIGNMENT, ROOT, in_process, new_course, tree
 
-from autograder import exercises, release
-from autograder.errors import BadInputError
-from autograder.layout import Course
+from autograder import exercises
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.release import publish
 
 
 def cells(path):
@@ -250,7 +251,7 @@ def test_the_repositorys_own_release_is_up_to_date():
     """What students get from the repository is what its solutions give."""
     course = Course.at(ROOT)
     for assignment in course.assignments:
-        for name, data in release.made(course, assignment).items():
+        for name, data in publish.made(course, assignment).items():
             path = course.notebooks / assignment / name
             if not path.exists():
                 pytest.skip("the notebooks are not released here")

@@ -9,9 +9,9 @@ import pytest
 from bs4 import BeautifulSoup
 from scratch import ASSIGNMENT, FEW, graded, hand_in, in_process
 
-from autograder.export import as_csv, harmless
+from autograder.course.layout import Course
 from autograder.grading.gradebook import Row
-from autograder.layout import Course
+from autograder.platforms.export import as_csv, harmless
 
 
 def test_report_page_stands_alone(few, students):
@@ -64,11 +64,13 @@ def test_report_as_json(few, students):
 
 
 def test_code_in_a_hint_is_code_in_the_page(few):
-    from autograder import overview, overview_page
+    from autograder.reports import class_page, class_report
 
-    made = overview.of(Course.at(few), ASSIGNMENT)
-    told = overview.Misconception("softmax", "no_maximum", 2, "Use `x.max()` < 1, <b>not</b> `np.max(x)`.")
-    page = overview_page.as_html(replace(made, misconceptions=(told,)))
+    made = class_report.of(Course.at(few), ASSIGNMENT)
+    told = class_report.Misconception(
+        "softmax", "no_maximum", 2, "Use `x.max()` < 1, <b>not</b> `np.max(x)`."
+    )
+    page = class_page.as_html(replace(made, misconceptions=(told,)))
     assert "Use <code>x.max()</code> &lt; 1, &lt;b&gt;not&lt;/b&gt; <code>np.max(x)</code>." in page
 
 
@@ -85,10 +87,11 @@ def test_sections_are_links_where_the_book_is_published(few):
 def test_no_word_is_cut_on_a_narrow_terminal(few, width):
     from rich.console import Console
 
-    from autograder import overview, tables
+    from autograder.commands import tables
+    from autograder.reports import class_report
 
     out = io.StringIO()
-    made = overview.of(Course.at(few), ASSIGNMENT)
+    made = class_report.of(Course.at(few), ASSIGNMENT)
     tables.overview(made, Console(file=out, width=width, force_terminal=True, color_system=None))
     words, lines = out.getvalue().split(), out.getvalue().splitlines()
     assert max(map(len, lines)) <= width

@@ -6,9 +6,9 @@ import pytest
 from scratch import OF_THE_CLASS, command, tree
 
 from autograder import exercises
+from autograder.course.layout import Course
 from autograder.grading import gradebook, written
-from autograder.layout import Course
-from autograder.samples import make
+from autograder.proof.samples import make
 
 pytestmark = pytest.mark.slow
 

@@ -9,16 +9,17 @@ from random import Random
 import pytest
 from scratch import ASSIGNMENT, graded, in_process, tree
 
-from autograder import exercises, overview
-from autograder.collecting import collect
-from autograder.errors import BadInputError
+from autograder import exercises
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.layout import Course
-from autograder.release import notebooks
-from autograder.samples import simulate as simulating
-from autograder.samples.accidents import TRICKS
-from autograder.samples.simulate import KINDS, MISTAKES, shares, simulate
-from autograder.samples.students import BEFALLS, FILES, READABLE, Sheet, attacks_on, broken, hostile
+from autograder.platforms.collect import collect
+from autograder.proof.samples import simulate as simulating
+from autograder.proof.samples.accidents import TRICKS
+from autograder.proof.samples.simulate import KINDS, MISTAKES, shares, simulate
+from autograder.proof.samples.students import BEFALLS, FILES, READABLE, Sheet, attacks_on, broken, hostile
+from autograder.release.publish import notebooks
+from autograder.reports import class_report
 
 STUDENTS = 24
 
@@ -108,7 +109,7 @@ def simulated(template, tmp_path_factory):
 def test_the_report_finds_what_was_planted(simulated):
     here, truth, _, _ = simulated
     found = {}
-    for mistake in overview.of(here, ASSIGNMENT).misconceptions:
+    for mistake in class_report.of(here, ASSIGNMENT).misconceptions:
         found.setdefault(mistake.exercise, {})[mistake.name] = mistake.count
     assert found == truth["misconceptions"]
 

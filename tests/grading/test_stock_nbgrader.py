@@ -11,8 +11,8 @@ from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 from scratch import ASSIGNMENT, ROOT, command, graded, hand_in, in_process
 
+from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.layout import Course
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import zipfile
 import pytest
 from scratch import AS_GRADED, ASSIGNMENT, hand_in, in_process
 
-from autograder.errors import BadInputError
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.course.student_ids import LONGEST, is_valid, require_valid
 from autograder.grading import gradebook
-from autograder.layout import Course
-from autograder.student_ids import LONGEST, is_valid, require_valid
 
 GOOD = (
     "ada",

@@ -5,8 +5,8 @@ import json
 import pytest
 from scratch import ASSIGNMENT, in_process, tree
 
-from autograder.errors import BadInputError
-from autograder.variants import read, varied
+from autograder.course.errors import BadInputError
+from autograder.course.variants import read, varied
 
 CELL = """For $d_k = 64$ the variance is 320, and 64.5 is another number, as is 164.
 

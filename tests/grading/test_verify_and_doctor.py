@@ -10,10 +10,11 @@ import psutil
 import pytest
 from scratch import ASSIGNMENT, ROOT, command, in_process, tree
 
-from autograder import exercises, verify
-from autograder.exercise import Answer
+from autograder import exercises
+from autograder.checking.declaration import Answer
 from autograder.grading import cages
-from autograder.verify import Entry, Notebook, Proof, checked, entries, try_notebooks
+from autograder.proof import verify
+from autograder.proof.verify import Entry, Notebook, Proof, checked, entries, try_notebooks
 
 KEYS = [
     "exercises",

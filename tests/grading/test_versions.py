@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from scratch import AS_GRADED, ASSIGNMENT, ROOT, SEED, hand_in
 
-from autograder import exercises, versions
+from autograder import exercises
+from autograder.release import versions
 
 ALL_THAT_RUNS = """
 import sys

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 from scratch import AS_GRADED, ASSIGNMENT, command, graded, hand_in, in_process
 
-from autograder.attacks import Attack
-from autograder.attacks.on_readers import ON_READERS, UP_AND_ERASE
-from autograder.errors import BadInputError
-from autograder.samples.notebooks import add_cell, answer_cell
+from autograder.commands.terminal import Terminal, escape
+from autograder.course.errors import BadInputError
+from autograder.course.visible import one_line, visible
+from autograder.proof.attacks import Attack
+from autograder.proof.attacks.on_readers import ON_READERS, UP_AND_ERASE
+from autograder.proof.samples.notebooks import add_cell, answer_cell
 from autograder.student import check
-from autograder.terminal import Terminal, escape
-from autograder.visible import one_line, visible
 
 HOSTILE = {
     "erases the line above": UP_AND_ERASE,

@@ -5,7 +5,7 @@ import os
 import pytest
 from scratch import in_process
 
-from autograder import workers
+from autograder.course import workers
 from autograder.grading.executors import EXECUTORS
 
 

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tfcore.cache import Cache, StaticCache, preallocated_layers
+from tfcore.inspection import check_tokens
 from tfcore.layers import MultiHeadAttention
 from tfcore.models.decoder import Decoder
-from tfcore.models.stack import check_tokens
 
 KEPT = 4  # recorded programs, each with a memory as large as a cache
 WHOLE: dict[str, Any] = {"fullgraph": True, "recompile_limit": 64}  # not cut into pieces

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from tfcore.cache import Cache, KeysAndValues, StaticCache, check_cache, make_cache
 from tfcore.config import ModelConfig
+from tfcore.inspection import can_look, check_tokens
 from tfcore.layers import DecoderBlock, TransformerBlock, make_norm
-from tfcore.looking import can_look
 from tfcore.positions import Positions
 
 GAPS_ALLOWED = ("none", "sinusoidal", "learned", "rope")  # positions that are counted by real tokens
@@ -220,27 +220,6 @@ def _initialise(stack: Stack) -> None:
             nn.init.normal_(parameter, std=std * into_stream if adds else std)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)
-
-
-def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
-    """Refuse what are no token ids (B, T); else give B and T.
-
-    >>> check_tokens(torch.tensor([[7, 1, 4]]), vocab_size=50)
-    (1, 3)
-    """
-    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
-        raise ValueError(
-            f"expected token ids as whole numbers of shape (B, T) with T of 1 or more, got {tokens.dtype} "
-            f"{tuple(tokens.shape)}; a single sequence goes in as tokens[None]"
-        )
-    if tokens.numel() and can_look(tokens):
-        low, high = int(tokens.min()), int(tokens.max())
-        if low < 0 or high >= vocab_size:
-            raise ValueError(
-                f"expected token ids from 0 to {vocab_size - 1}, got {low if low < 0 else high}; "
-                "use the tokenizer that belongs to the model"
-            )
-    return tokens.shape[0], tokens.shape[1]
 
 
 def _check_padding(name: str, padding: Tensor | None, shape: tuple[int, int]) -> None:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tfcore.config import Layout
-from tfcore.looking import can_look
+from tfcore.inspection import can_look
 from tfcore.positions.rotary import inverse_frequencies
 
 

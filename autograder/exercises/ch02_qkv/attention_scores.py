@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, near
 from autograder.exercises.library import ATTENTION
 from tfcore import ops

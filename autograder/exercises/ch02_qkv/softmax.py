@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, not_softmax
 from autograder.exercises.library import SOFTMAX
 from tfcore import ops

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.comparison import differs
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, index, of_weights
-from autograder.values import differs
 from tfcore import scaling
 
 Array = np.ndarray

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from autograder.exercise import Case, Criterion, Exercise, Measure, Outcome, Seed, Trial
-from autograder.values import as_array, describe
+from autograder.checking.comparison import as_array, describe
+from autograder.checking.declaration import Case, Criterion, Exercise, Measure, Outcome, Seed, Trial
 from tfcore import scaling
 
 Array = np.ndarray

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST
 from tfcore import scaling
 

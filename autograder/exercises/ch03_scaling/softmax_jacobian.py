@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST, index, near, of_weights
 from autograder.exercises.library import DERIVATIVES
 from tfcore import scaling

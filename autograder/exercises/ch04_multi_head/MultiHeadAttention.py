@@ -13,17 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from autograder.cage.tensors import numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import cast, linear, mask, sizes, tensor
-from autograder.exercises.laws import (
-    FIRST,
-    LAST,
-    differentiated,
-    elsewhere,
-    near,
-    not_softmax,
-    on_any_device,
-)
+from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, near, not_softmax, on_any_device
 from autograder.exercises.library import LAYERS
 from tfcore.attention import attention
 from tfcore.layers.heads import merge_heads, split_heads

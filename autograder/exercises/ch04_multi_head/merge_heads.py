@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device, whence
 from tfcore.layers import heads

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.laws import FIRST, LAST
 from tfcore import costs
 

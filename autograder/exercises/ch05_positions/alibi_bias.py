@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.comparison import differs
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST
-from autograder.values import differs
 from tfcore.positions import alibi
 
 CLOSE = 1e-5

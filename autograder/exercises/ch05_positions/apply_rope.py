@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device
 from tfcore.positions import rotary

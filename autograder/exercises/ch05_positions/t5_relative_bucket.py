@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import is_tensor, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, elsewhere, on_any_device
 from tfcore.positions import relative

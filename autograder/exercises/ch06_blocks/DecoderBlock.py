@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property
+from autograder.checking.declaration import Case, Criterion, Exercise, Property
 from autograder.exercises.ch06_blocks import given, reference
 from autograder.exercises.ch06_blocks.blocks import (
     fits,

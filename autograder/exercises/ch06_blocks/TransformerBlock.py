@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise
+from autograder.checking.declaration import Case, Criterion, Exercise
 from autograder.exercises.ch06_blocks import given, reference
 from autograder.exercises.ch06_blocks.blocks import fits, laws, silent_attention, weights
 from autograder.exercises.ch06_blocks.given import MultiHeadAttention

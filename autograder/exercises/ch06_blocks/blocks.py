@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage import probes
-from autograder.exercise import Case, Property, Trial
+from autograder.checking.declaration import Case, Property, Trial
 from autograder.exercises import draw
 
 LAST_LAYER = {"attention": "attention.W_o", "cross_attention": "cross_attention.W_o", "ffn": "ffn.2"}

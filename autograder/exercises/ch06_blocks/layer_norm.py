@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch06_blocks.tokens import (
     called,
     default_eps,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autograder.exercise import Case, Trial
+from autograder.checking.declaration import Case, Trial
 from autograder.exercises.draw import tensor
 from autograder.exercises.laws import near
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import numbers
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
 from tfcore import masks
 

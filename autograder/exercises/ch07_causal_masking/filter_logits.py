@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from autograder.cage.tensors import is_tensor, numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.comparison import differs, tolerance_for
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import differentiated, elsewhere, on_any_device
-from autograder.values import differs, tolerance_for
 from tfcore.generate import sampling
 
 Array = np.ndarray

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Test, Trial
+from autograder.checking.comparison import differs
+from autograder.checking.declaration import Case, Criterion, Exercise, Lent, Property, Test, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import elsewhere, on_any_device
-from autograder.values import differs
 from tfcore.testing import probes
 
 Array = np.ndarray

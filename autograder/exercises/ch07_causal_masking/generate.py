@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Lent, Outcome, Property, Seed, Trial
+from autograder.checking.comparison import differs
+from autograder.checking.declaration import Case, Criterion, Exercise, Lent, Outcome, Property, Seed, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import elsewhere, on_any_device
-from autograder.values import differs
 from tfcore import generate as generation
 
 ROWS = 101

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from autograder.cage.tensors import is_tensor, strided
-from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
+from autograder.checking.comparison import differs, tolerance_for
+from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
-from autograder.values import differs, tolerance_for
 from tfcore import losses
 
 

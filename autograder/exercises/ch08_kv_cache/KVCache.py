@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from autograder.cage.tensors import strided
-from autograder.costs import unseen
-from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
+from autograder.checking.costs import unseen
+from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
     as_it_is,
     brought,

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import strided
-from autograder.costs import unseen
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.costs import unseen
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
     as_it_is,
     brought,

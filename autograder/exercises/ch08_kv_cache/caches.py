@@ -12,9 +12,9 @@ from torch import Tensor
 
 from autograder.cage.probes import OVERWRITTEN
 from autograder.cage.tensors import is_tensor, numbers
-from autograder.exercise import Case, Outcome, Trial
+from autograder.checking.comparison import as_array, describe, differs
+from autograder.checking.declaration import Case, Outcome, Trial
 from autograder.exercises.draw import tensor
-from autograder.values import as_array, describe, differs
 
 Init = dict[str, Any]
 HANDED = "handed over"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, as_close, differentiated, elsewhere, on_any_device
 from tfcore import cache

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, elsewhere, on_any_device
 from tfcore import cache

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Outcome, Property, Trial
+from autograder.checking.comparison import as_array, describe
+from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.laws import FIRST, as_close, elsewhere, on_any_device
-from autograder.values import as_array, describe
 from tfcore import generate
 
 GRID = 8

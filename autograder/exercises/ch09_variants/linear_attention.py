@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from autograder.cage.tensors import numbers, strided
-from autograder.costs import too_little
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.costs import too_little
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
 from autograder.exercises.ch09_variants.weighing import (
     nothing_from_the_future,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograder.cage.tensors import numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import CAUSAL, IN_FLOAT32, ROUGH, levelled, qkv
 from autograder.exercises.ch09_variants.weighing import (
     joined,

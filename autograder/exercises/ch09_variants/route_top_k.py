@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from autograder.cage.tensors import is_tensor, numbers, strided
-from autograder.exercise import Case, Criterion, Exercise, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch09_variants.drawing import IN_FLOAT32, ROUGH
 from autograder.exercises.ch09_variants.weighing import SLACK, slack
 from autograder.exercises.draw import sizes, tensor

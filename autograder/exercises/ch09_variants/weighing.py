@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from autograder.cage.tensors import arrays, is_floating, numbers
-from autograder.exercise import Outcome, Test, Trial
+from autograder.checking.declaration import Outcome, Test, Trial
 from autograder.exercises.laws import index, not_softmax
 
 Array = np.ndarray

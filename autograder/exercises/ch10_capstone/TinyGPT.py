@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from autograder.cage.tensors import strided
-from autograder.exercise import Case, Criterion, Exercise, Lent, Measure, Outcome, Test, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Lent, Measure, Outcome, Test, Trial
 from autograder.exercises.ch10_capstone import given
 from autograder.exercises.ch10_capstone.facts import FACTS, Model, Refused
 from autograder.exercises.ch10_capstone.given import Block

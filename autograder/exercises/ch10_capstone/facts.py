@@ -19,7 +19,7 @@ from torch import Tensor
 
 from autograder.cage.language_models import Init, loss
 from autograder.cage.tensors import is_tensor
-from autograder.exercise import Case, Outcome
+from autograder.checking.declaration import Case, Outcome
 
 SEEN = 1e-4
 """A change of the logits above this part of their size is no rounding."""

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from autograder.exercise import Case, Criterion, Exercise, Lent, Property, Trial
+from autograder.checking.declaration import Case, Criterion, Exercise, Lent, Property, Trial
 from autograder.exercises.draw import sizes
 from autograder.exercises.laws import elsewhere, on_any_device, repeatable
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from autograder.exercise import Lent
+from autograder.checking.declaration import Lent
 from tfcore.data import VOCABULARY, language_modeling_batch, sentences
 
 STEPS, BATCH, HELD_OUT = 70, 32, 64

@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from autograder.release import DIFFICULTIES
+from autograder.release.publish import DIFFICULTIES
 
 MAY_BREAK = "\u200b"
 """Of no width; lets a phone break the long name of a function."""

@@ -1,0 +1,209 @@
+"""The report on one exercise: what a student reads, and what a program reads."""
+
+from __future__ import annotations
+
+import html
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from autograder.checking.comparison import in_words
+from autograder.course.visible import visible
+
+if TYPE_CHECKING:
+    from autograder.checking.declaration import Exercise
+
+SAME = "the same as above"
+CALLED = "the call was "
+SHAPE = "expected shape"
+"""Part of a fault that leads a report: with a wrong shape, other sentences say little."""
+WIDTH = 80
+DIGITS = 4
+"""Decimals of points; parts of them, added up, would end in 3.1999999999999997."""
+
+Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a criterion was not met, in the smallest case that shows it."""
+
+    case: str
+    call: str
+    fault: str
+    broken: str | None = None
+    misconception: str | None = None
+    hint: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        return self.hint or self.broken or self.fault
+
+
+@dataclass(frozen=True)
+class CriterionResult:
+    """A criterion with the points it gave."""
+
+    says: str
+    points: float
+    earned: float
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The points of one exercise with the reasons.
+
+    ``status`` is "examined" when the cases were tried; "blank", "missing", "forbidden" or "stopped" (by the
+    time limit, or with the kernel) say why they were not, and ``note`` explains.
+    """
+
+    exercise: str
+    max_score: float
+    criteria: tuple[CriterionResult, ...] = ()
+    status: Status = "examined"
+    note: str = ""
+    forbidden: str | None = None
+    score: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", round(float(sum(c.earned for c in self.criteria)), DIGITS))
+
+    @classmethod
+    def without_points(
+        cls, exercise: Exercise, status: Status, note: str, forbidden: str | None = None
+    ) -> Report:
+        """A report on code whose cases could not be tried."""
+        return cls(exercise.name, exercise.points, status=status, note=note, forbidden=forbidden)
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "examined" and all(c.failure is None for c in self.criteria)
+
+    @property
+    def failures(self) -> list[Failure]:
+        return [c.failure for c in self.criteria if c.failure]
+
+    @property
+    def diagnosis(self) -> str | None:
+        """The misconception that explains the first explained failure, by its name in the bank."""
+        return next((f.misconception for f in self.failures if f.misconception), None)
+
+    @property
+    def message(self) -> str:
+        """The diagnosis in one sentence, and the note, if there is one, behind it."""
+        if not self.failures:
+            return self.note or "Right."
+        said = next((f for f in self.failures if f.misconception), self.failures[0]).sentence
+        return f"{said.rstrip('.')}. {self.note}" if self.note else said
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON data; `Report.from_dict` reads it back."""
+        return asdict(self) | {"passed": self.passed, "diagnosis": self.diagnosis, "message": self.message}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Report:
+        criteria = tuple(
+            CriterionResult(**{**c, "failure": Failure(**c["failure"]) if c["failure"] else None})
+            for c in data["criteria"]
+        )
+        plain = {key: data[key] for key in ("exercise", "max_score", "status", "note", "forbidden")}
+        return cls(criteria=criteria, **plain)
+
+    @property
+    def title(self) -> str:
+        name = self.exercise.split("/")[-1]
+        return f"{name}: {self.score:g} of {self.max_score:g} points"
+
+    def __str__(self) -> str:
+        return "\n".join(indent + line for indent, line in self._indented())
+
+    def wrapped(self, width: int = WIDTH) -> str:
+        """The same in lines of `width`, each cut between words and continued below its beginning."""
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        lines: list[str] = []
+        for indent, line in self._indented():
+            wrapper.initial_indent, wrapper.subsequent_indent = indent, f"{indent}  "
+            lines += wrapper.wrap(line)
+        return "\n".join(lines)
+
+    def _indented(self) -> Iterator[tuple[str, str]]:
+        yield "", self.title
+        for line in self.note.splitlines():
+            yield "  ", line
+        for head, details in self._told():
+            yield "  ", head
+            for line in details:
+                yield " " * 9, " ".join(line.splitlines())  # no line of a message passes for one of ours
+
+    def _told(self) -> Iterator[tuple[str, list[str]]]:
+        """Each criterion with the lines below it; those that failed for a reason told before in one line."""
+        told: set[str] = set()
+        again: list[CriterionResult] = []
+        for result in self.criteria:
+            if not result.failure:
+                waits = result.points and not result.earned
+                yield _head("✓", [result]), ["counts once the first point above is met"] if waits else []
+            elif lines := _lines(result.failure, told):
+                yield _head("✗", [result]), lines
+            else:
+                again.append(result)
+        if again:
+            yield _head("✗", again), [SAME]
+
+    def _repr_html_(self) -> str:
+        """The report as HTML without a script, every word of the student's escaped."""
+        colour = "#1a7f37" if self.passed else "#b35900"
+        rows = []
+        for head, details in self._told():
+            mark, points, says = marked_up(head).split(maxsplit=2)
+            told = "".join(f"<p style='margin:0'>{marked_up(line)}</p>" for line in details)
+            rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{told}</div></li>")
+        note = f"<p>{marked_up(self.note)}</p>" if self.note else ""
+        listed = f"<ul style='list-style-type:none;padding-left:1em'>{''.join(rows)}</ul>" if rows else ""
+        return (
+            f"<div class='report' style='border-left:4px solid {colour};padding-left:1em'>"
+            f"<b class='report-title'>{html.escape(self.title)}</b>{note}{listed}</div>"
+        )
+
+
+def marked_up(text: str) -> str:
+    """The text as HTML, with what stands between backticks, and a call, as code."""
+    before, call, after = text.partition(CALLED)
+    if call and not before:
+        return f"{CALLED}<code>{html.escape(visible(after).replace('`', ''))}</code>"
+    marked = re.sub(r"(?<!\S)\*(\w[\w ]*)\*", r"<em>\1</em>", html.escape(visible(text)))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", marked)
+
+
+def _head(mark: str, results: list[CriterionResult]) -> str:
+    """``✗ 0/2  gradients; any axis``: criteria with the points they gave together."""
+    earned, points = sum(r.earned for r in results), sum(r.points for r in results)
+    return f"{mark} {earned:g}/{points:g}  {'; '.join(r.says for r in results)}"
+
+
+def _lines(failure: Failure, told: set[str]) -> list[str]:
+    """What is said of a failure, its hint first; nothing if the hint or the fault was told before.
+
+    Args:
+        failure: why a criterion was not met.
+        told: what was said of those before; what is said of this one is added.
+    """
+    raised = failure.fault.startswith("your code raised")
+    fault = in_words(failure.fault) if raised else failure.fault
+    broken, hint = in_words(failure.broken or ""), failure.hint or ""
+    before = told.copy()
+    told |= {fault, broken, hint} - {""}
+    if hint in before or (fault in before and not hint):
+        return []
+    lines = [f"→ {hint}"] if hint else []
+    if fault in before:
+        return [*lines, SAME]
+    lines.insert(0 if SHAPE in fault else len(lines), f"{failure.case}: {failure.fault}")
+    if failure.call:
+        lines.append(f"{CALLED}{failure.call}")
+    if failure.broken:
+        lines.append("it breaks the same rule as above" if broken in before else failure.broken)
+    return lines

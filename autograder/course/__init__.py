@@ -1,0 +1,1 @@
+"""What a course is on disk, and what every room above needs."""

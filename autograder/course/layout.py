@@ -1,0 +1,136 @@
+"""Where the parts of a course lie: one folder with nbgrader's configuration in it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder.course.errors import BadInputError
+
+if TYPE_CHECKING:
+    from nbgrader.coursedir import CourseDirectory
+
+CONFIG = "nbgrader_config.py"
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course's folder and what nbgrader's configuration says of it."""
+
+    root: Path
+    db: str = field(default="", repr=False)
+    """The gradebook's address, where it is not the configuration's."""
+
+    @classmethod
+    def at(cls, folder: Path, db: str | None = None) -> Course:
+        """The course in that folder.
+
+        Args:
+            folder: the one with nbgrader's configuration.
+            db: the gradebook's address, where it is not the configuration's.
+
+        Raises:
+            BadInputError: no course is there.
+        """
+        root = folder.resolve()
+        if not (root / CONFIG).is_file():
+            raise BadInputError(
+                f"{root} is no course: it has no {CONFIG}. Run this in the folder of the course, or name "
+                "that folder with --course."
+            )
+        return cls(root, db or "")
+
+    @property
+    def config(self) -> Any:
+        """nbgrader's configuration as nbgrader would read it here; a copy, since nbgrader changes it."""
+        return copy.deepcopy(self._config)
+
+    @cached_property
+    def _config(self) -> Any:
+        from traitlets.config import PyFileConfigLoader
+
+        try:
+            return PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
+        except Exception as error:
+            raise BadInputError(
+                f"{self.root / CONFIG} cannot be read: {error!r}. Correct that file."
+            ) from error
+
+    def folder(self, name: str, default: str) -> Path:
+        """One of nbgrader's folders, such as ``source_directory``."""
+        return self.root / str(self._config.get("CourseDirectory", {}).get(name, default))
+
+    @property
+    def solutions(self) -> Path:
+        return self.folder("source_directory", "source")
+
+    @property
+    def notebooks(self) -> Path:
+        return self.folder("release_directory", "release")
+
+    @property
+    def autograded(self) -> Path:
+        return self.folder("autograded_directory", "autograded")
+
+    @property
+    def feedback(self) -> Path:
+        return self.folder("feedback_directory", "feedback")
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def state(self) -> Path:
+        """What the grader remembers: the secret seed, the verdicts, what is already done."""
+        return self.root / ".autograder"
+
+    def make_private(self) -> None:
+        """Makes the folder of what the grader remembers, for its owner's eyes only."""
+        self.state.mkdir(mode=0o700, exist_ok=True)
+
+    @cached_property
+    def db_url(self) -> str:
+        """The gradebook's address, as `autograder.course.databases` completes it."""
+        from autograder.course import databases
+
+        given = self.db or self._config.get("CourseDirectory", {}).get("db_url", "")
+        return databases.address(str(given or "sqlite:///gradebook.db"), self.root)
+
+    @property
+    def db_file(self) -> Path | None:
+        """The gradebook's file, or None when it is on a server."""
+        from autograder.course import databases
+
+        return databases.file_of(self.db_url)
+
+    @cached_property
+    def assignments(self) -> tuple[str, ...]:
+        """The assignments with a solution notebook, in order."""
+        return tuple(sorted({path.parent.name for path in self.solutions.glob("*/*.ipynb")}))
+
+    def chosen(self, names: list[str]) -> list[str]:
+        """The assignments of those names, or all; each has its exercises declared.
+
+        Raises:
+            BadInputError: a name is no assignment, or there are none.
+        """
+        if not self.assignments:
+            raise BadInputError(
+                f"{self.solutions} holds no assignment: expected <assignment>/<notebook>.ipynb."
+            )
+        for name in names:
+            if name not in self.assignments:
+                raise BadInputError(
+                    f"no assignment is called {name!r}. There are: {', '.join(self.assignments)}."
+                )
+        return [name for name in self.assignments if not names or name in names]
+
+    def coursedir(self) -> CourseDirectory:
+        """nbgrader's own object for this course."""
+        from nbgrader.coursedir import CourseDirectory
+
+        return CourseDirectory(config=self.config, root=str(self.root), db_url=self.db_url)

@@ -1,0 +1,1 @@
+"""Wheels of the packages, and what bundles are made of."""

@@ -1,0 +1,1 @@
+"""The way in and out: learning platforms, bundles to hand out, nbgrader, a hub, a cluster."""

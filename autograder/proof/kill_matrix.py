@@ -1,0 +1,90 @@
+"""The kill matrix as a page of the book: which criterion stops which mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from autograder.proof.verify import Proof
+
+HEAD = """---
+myst:
+  html_meta:
+    description: Every mistake that the grader knows, what stops it, and the sentence that its author reads.
+---
+<!-- Written by `autograder verify --page book/kill_matrix.md`; a test holds it in step. -->
+
+# The kill matrix
+
+A check is only worth its points if it stops what is wrong and lets pass what is right. So every exercise of
+this course has a bank of wrong answers that students give, each with a hint for its author, and a bank of
+right answers that look unlike ours. `autograder verify` gives each of them to `check`, as a student would,
+and to the grader, which draws other numbers. This page has the results; [the next one](mutants.md) has those
+of faults that no bank foresees.
+
+In the tables a row is a wrong answer, and a column is one of the numbered criteria that earn points. {FAILS}
+means that the answer fails the criterion in the cases that students see. No row is empty: an empty row would
+be a mistake that gets full marks. A mistake is *named* if its author reads the hint below it and no other.
+"""
+FAILS = "✗"
+
+
+def page(proof: Proof) -> str:
+    """The page in MyST Markdown."""
+    return "\n".join([HEAD.replace("{FAILS}", FAILS), *_summary(proof), *_exercises(proof)]) + "\n"
+
+
+def _summary(proof: Proof) -> Iterator[str]:
+    yield "| assignment | mistakes | rejected | named | right answers | accepted |"
+    yield "|:--|--:|--:|--:|--:|--:|"
+    parts = groupby(proof.entries, lambda entry: entry.exercise.split("/")[0])
+    rows = [(f"[{assignment}](#{assignment})", list(own)) for assignment, own in parts]
+    for name, entries in [*rows, ("**all**", proof.entries)]:
+        mistakes = [entry for entry in entries if entry.is_misconception]
+        styles = [entry for entry in entries if not entry.is_misconception]
+        cells = [
+            len(mistakes),
+            sum(entry.as_it_should for entry in mistakes),
+            sum(entry.told_by_name for entry in mistakes),
+            len(styles),
+            sum(entry.as_it_should for entry in styles),
+        ]
+        yield f"| {name} | {' | '.join(map(str, cells))} |"
+
+
+def _exercises(proof: Proof) -> Iterator[str]:
+    for assignment, tables in groupby(proof.matrix(), lambda table: table["exercise"].split("/")[0]):
+        yield f"\n## {assignment}"
+        for table in tables:
+            yield from _exercise(table)
+
+
+def _exercise(table: dict[str, Any]) -> Iterator[str]:
+    mistakes = [answer for answer in table["answers"] if answer["is_misconception"]]
+    styles = [_plain(answer["says"]) for answer in table["answers"] if not answer["is_misconception"]]
+    yield f"\n:::{{dropdown}} `{table['exercise'].split('/')[1]}`: {len(mistakes)} mistakes"
+    yield ":class-container: tf-kills\n"
+    yield from (f"{number}. {_plain(says)}" for number, says in enumerate(table["criteria"], 1))
+    numbers = range(1, len(table["criteria"]) + 1)
+    yield f"\n| mistake, and what its author reads | {' | '.join(map(str, numbers))} |"
+    yield f"|:--|{':-:|' * len(numbers)}"
+    for answer in mistakes:
+        marks = " | ".join(FAILS if fails else " " for fails in answer["fails"])
+        told = "" if answer["told"][0] == answer["name"] else " (explained by what is broken, not named)"
+        says = _plain(answer["says"]).replace("|", r"\|")
+        yield f"| `{answer['name']}` {says}{told} | {marks} |"
+    yield f"\nRight answers in other styles, all accepted: {'; '.join(styles)}."
+    yield ":::"
+
+
+def _plain(text: str) -> str:
+    r"""A sentence in which Markdown sees code between backticks, a *word* between asterisks and nothing else.
+
+    >>> print(_plain("`a_b` is *not* c_d, nor is it 2 * 3 * 4 or h**2"))
+    `a_b` is *not* c\_d, nor is it 2 \* 3 \* 4 or h\*\*2
+    """
+    parts = re.split(r"(`[^`]*`|(?<![\w*])\*[a-z][a-z ]*\*(?![\w*]))", text)
+    parts[::2] = [re.sub(r"([\\*_<>\[\]{}$#^~])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)

@@ -1,0 +1,284 @@
+"""Grades mutants, each under a time limit, and counts what became of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import time
+import tomllib
+import traceback
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autograder import exercises
+from autograder.cage.calling import TimeUp
+from autograder.checking.candidate import Candidate, local
+from autograder.checking.declaration import Case, Outcome
+from autograder.checking.examination import Examination
+from autograder.checking.report import Report
+from autograder.course.errors import BadInputError
+from autograder.course.workers import Progress, cores, end_with_parent
+from autograder.proof.mutation.operators import Mutant, sample
+from autograder.proof.mutation.truth import unlike_in
+
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+"""The reviewed list: changes that leave a right answer right, each with the reason."""
+SECONDS = 2.0
+"""Processor time that all calls of a mutant may take, beside ten times what the reference takes."""
+LONGEST = 300.0
+"""Seconds after which the process of a mutant is ended, whatever it does."""
+MEMORY = 4 << 30
+"""Bytes that a mutant may take beyond what the grader has taken."""
+NUMBER = r"(?:-?[\d.]+(?:e[+-]\d+)?|-?inf|nan|True|False)"
+BARE = re.compile(
+    r"(?:(?:`\w+` \()?result \d+ of \d+\)?: |at step \d+: |in `.*`: |the gradient with respect to `.*`: )*"
+    rf"expected {NUMBER}(?: at \[[\d, ]*\])?, got {NUMBER}"
+)
+"""A fault that only compares two numbers."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A mutant with its report.
+
+    Args:
+        mutant: the answer that was graded.
+        report: the report that its author reads.
+        named: the mistakes that the report names.
+        unlike: named mistakes that do not give the mutant's results, each with the first such case.
+        grader_failed: the error, where the grader itself failed on the mutant.
+    """
+
+    mutant: Mutant
+    report: Report
+    named: tuple[str, ...] = ()
+    unlike: dict[str, str] = field(default_factory=dict)
+    grader_failed: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        return self.report.passed
+
+    @property
+    def not_listed(self) -> bool:
+        """Return whether it is accepted and the reviewed list gives no reason."""
+        return self.accepted and self.mutant.key not in equivalent()
+
+    @property
+    def bare(self) -> bool:
+        """Return whether the report names nothing and its first sentence only compares two numbers."""
+        if self.accepted or self.named or self.report.status != "examined":
+            return False
+        first = self.report.failures[0]
+        return not first.broken and bool(BARE.fullmatch(first.fault))
+
+    @property
+    def fails_the_run(self) -> bool:
+        return self.not_listed or bool(self.grader_failed)
+
+    @property
+    def to_look_at(self) -> str:
+        """Say why a person should look at the mutant; empty where all is well."""
+        if self.fails_the_run:
+            return "the grader failed" if self.grader_failed else "accepted"
+        return "falsely named" if self.unlike else "bare" if self.bare else ""
+
+
+def figures(tried: list[Tried]) -> dict[str, int]:
+    """Count what became of mutants; those with a cause are rejected, not named and not bare."""
+    accepted, bare = sum(one.accepted for one in tried), sum(one.bare for one in tried)
+    named = sum(bool(one.named) for one in tried)
+    return {
+        "mutants": len(tried),
+        "rejected": len(tried) - accepted,
+        "accepted": accepted,
+        "not_listed": sum(one.not_listed for one in tried),
+        "named": named,
+        "truly_named": named - sum(bool(one.unlike) for one in tried),
+        "with_a_cause": len(tried) - accepted - named - bare,
+        "bare": bare,
+    }
+
+
+def by_assignment(tried: list[Tried]) -> dict[str, dict[str, int]]:
+    """Return the figures of each assignment and, under "all", their sums."""
+    parts: dict[str, list[Tried]] = {}
+    for one in tried:
+        parts.setdefault(one.mutant.exercise.split("/")[0], []).append(one)
+    return {name: figures(own) for name, own in (parts | {"all": tried}).items()}
+
+
+def as_dict(tried: list[Tried]) -> dict[str, Any]:
+    """Return the figures and every mutant that a person should look at, as JSON data."""
+    shown = [
+        {
+            **asdict(one.mutant),
+            "to_look_at": one.to_look_at,
+            "named": one.named,
+            "unlike": one.unlike,
+            "score": one.report.score,
+            "max_score": one.report.max_score,
+            "report": one.grader_failed or str(one.report),
+        }
+        for one in tried
+        if one.to_look_at
+    ]
+    return {"figures": by_assignment(tried), "to_look_at": shown}
+
+
+@cache
+def equivalent() -> dict[tuple[str, str, str], str]:
+    """Read the reviewed list: the reason for each (exercise, style, change)."""
+    rows = tomllib.loads(EQUIVALENT.read_text("utf-8"))
+    reasons = rows.pop("reasons")
+    return {
+        (exercise, *row.split(": ", 1)): reasons.get(reason, reason)
+        for exercise, own in rows.items()
+        for row, reason in own.items()
+    }
+
+
+def chosen_exercises(chosen: list[str]) -> list[str]:
+    """Return the names of the exercises chosen, each by itself or by its assignment; of all, if none is."""
+    names = exercises.names()
+    if unknown := [name for name in chosen if name not in (*exercises.assignments(), *names)]:
+        near = [name for name in names if name.split("/")[0] == unknown[0].split("/")[0]]
+        there = ", ".join(near or exercises.assignments())
+        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {there}.")
+    return [name for name in names if not chosen or name in chosen or name.split("/")[0] in chosen]
+
+
+def try_mutants(
+    names: list[str],
+    number: int,
+    seed: int,
+    progress: Progress = lambda done, total: None,
+    workers: int | None = None,
+) -> list[Tried]:
+    """Draw mutants of the exercises named and grade each of them.
+
+    Args:
+        names: exercises, as ``assignment/function``.
+        number: how many mutants, over all exercises.
+        seed: draws the mutants and the cases.
+        progress: hears how much is done.
+        workers: processes at once; by default one for each core.
+    """
+    mutants = sample(names, number, seed)
+    own = {name: [mutant for mutant in mutants if mutant.exercise == name] for name in names}
+    done: dict[str, list[Tried]] = {}
+    with ProcessPoolExecutor(workers or cores(), multiprocessing.get_context("spawn"), _begin) as pool:
+        # the last exercises of the course are the longest: they begin first
+        running = {pool.submit(grade, name, own[name], seed): name for name in reversed(names) if own[name]}
+        for future in as_completed(running):
+            done[running[future]] = future.result()
+            progress(sum(map(len, done.values())), len(mutants))
+    return [one for name in names for one in done.get(name, [])]
+
+
+def _begin() -> None:
+    end_with_parent()
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def grade(name: str, mutants: list[Mutant], seed: int) -> list[Tried]:
+    """Grade mutants of one exercise in a process of their own, and in another when one has ended it.
+
+    Args:
+        name: the exercise, as ``assignment/function``.
+        mutants: its mutants.
+        seed: draws the cases.
+    """
+    examination, context = Examination(exercises.find(name), seed), multiprocessing.get_context("fork")
+    begun = time.process_time()
+    for criterion, cases in examination.oracle.drawn:
+        for case in cases:
+            examination.oracle.expected(criterion, case)
+    seconds = SECONDS + 10 * (time.process_time() - begun)
+    tried: list[Tried] = []
+    while rest := mutants[len(tried) :]:
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=_grade_all, args=(examination, rest, seconds, sender))
+        child.start()
+        sender.close()
+        ended = Report.without_points(examination.exercise, "stopped", "It ended its process.")
+        try:
+            while len(tried) < len(mutants) and receiver.poll(LONGEST):
+                tried.append(receiver.recv())
+        except EOFError:
+            pass
+        child.kill()
+        child.join()
+        receiver.close()
+        if len(tried) < len(mutants):
+            tried.append(Tried(mutants[len(tried)], ended))
+    return tried
+
+
+def _grade_all(examination: Examination, mutants: list[Mutant], seconds: float, sender: Any) -> None:
+    end_with_parent()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # LAPACK complains there
+    signal.signal(signal.SIGPROF, _time_up)
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if (size := Path("/proc/self/statm")).exists():  # of Linux
+        taken = int(size.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, most))
+    for mutant in mutants:
+        sender.send(grade_one(examination, mutant, seconds))
+
+
+def _time_up(signum: int, frame: Any) -> None:
+    raise TimeUp("it took too long")
+
+
+def grade_one(examination: Examination, mutant: Mutant, seconds: float) -> Tried:
+    """Grade one mutant in this process.
+
+    Args:
+        examination: of its exercise.
+        mutant: the answer.
+        seconds: processor time that all its calls may take.
+    """
+    exercise = examination.exercise
+    try:
+        function = mutant.function()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        return Tried(mutant, Report.without_points(exercise, "missing", said))
+    candidate = _limited(local(function, (*exercise.forbidden, "tfcore")), seconds)
+    try:
+        report = examination.of(candidate, shrinking=False)
+        either = (failure.misconception.split(" or ") for failure in report.failures if failure.misconception)
+        named = tuple(dict.fromkeys(name for names in either for name in names))
+        unlike = {name: unlike_in(examination, candidate, name) for name in named}
+    except Exception:
+        ended = Report.without_points(exercise, "stopped", "The grader failed.")
+        return Tried(mutant, ended, grader_failed=traceback.format_exc())
+    return Tried(mutant, report, named, {name: case for name, case in unlike.items() if case})
+
+
+def _limited(candidate: Candidate, seconds: float) -> Candidate:
+    """Limit the processor time that all calls of a candidate take together."""
+    left = seconds
+
+    def call(case: Case) -> Outcome:
+        nonlocal left
+        if left <= 0:
+            return Outcome(error="TimeUp", message=case.says)
+        try:
+            signal.setitimer(signal.ITIMER_PROF, left)
+            return candidate(case)
+        except TimeUp:
+            return Outcome(error="TimeUp", message=case.says)
+        finally:
+            left = signal.setitimer(signal.ITIMER_PROF, 0)[0] - 1e-6
+
+    return call

@@ -1,0 +1,77 @@
+"""Check a diagnosis by outcomes alone: does the named mistake do the same as the answer?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autograder.cage import tensors
+from autograder.cage.probes import NONE
+from autograder.checking.candidate import Candidate, local
+from autograder.checking.declaration import Criterion, Exercise, Outcome, Trial
+from autograder.checking.examination import Examination
+from autograder.checking.faults import Raised, judged
+
+
+def unlike_in(examination: Examination, candidate: Candidate, name: str) -> str | None:
+    """Return a case that the candidate fails and in which a mistake of the bank does something else.
+
+    Args:
+        examination: draws the cases and knows the right results.
+        candidate: calls the answer whose report names the mistake.
+        name: the mistake's name in the bank.
+    """
+    exercise = examination.exercise
+    (mistake,) = (answer for answer in exercise.misconceptions if answer.name == name)
+    for criterion, cases in examination.oracle.drawn:
+        ours, theirs = criterion.through(candidate), criterion.through(local(mistake.function))
+        for case in cases:
+            trial = Trial(case, ours(case), examination.oracle.expected(criterion, case), ours)
+            fails = judged(exercise, criterion, trial)
+            if fails and not _alike(exercise, criterion, trial, theirs(case)):
+                return f"{criterion.says}: {case.says}"
+    return None
+
+
+def _alike(exercise: Exercise, criterion: Criterion, trial: Trial, other: Outcome) -> bool:
+    """Return whether two outcomes of a case are the same, as far as the criterion observes them."""
+    one, tolerance = trial.outcome, criterion.tolerance or trial.case.tolerance
+    if one.error or other.error:
+        complaints = {outcome.message.partition(" (line ")[0] for outcome in (one, other)}
+        where_one_is_due = isinstance(trial.expected, Raised)
+        return one.error == other.error and (where_one_is_due or len(complaints) == 1)
+    if criterion.observes == "arguments":
+        return near(one.arguments, other.arguments, tolerance)
+    if criterion.observes == "cost" and one.cost != other.cost:
+        return False
+    same = exercise.same and exercise.same(one.value, other.value, trial.case)
+    return bool(same or near(one.value, other.value, tolerance))
+
+
+def near(one: Any, other: Any, tolerance: float) -> bool:
+    """Return whether two values have the same form, and numbers that differ by no more than the tolerance.
+
+    Args:
+        one: a value that was returned: an array, a number, or a list, tuple or dict of such.
+        other: the same by another answer.
+        tolerance: how far a number x may be off, beside the same part of x.
+    """
+    left, right = list(tensors.leaves(one)), list(tensors.leaves(other))
+    pairs = zip(left, right, strict=False)
+    return len(left) == len(right) and all(a == b and _same(x, y, tolerance) for (a, x), (b, y) in pairs)
+
+
+def _same(one: Any, other: Any, tolerance: float) -> bool:
+    """Compare two leaves; no gradient is a gradient of zeros."""
+    if not all(tensors.is_array(x) or isinstance(x, int | float | np.generic) for x in (one, other)):
+        given = [x for x in (one, other) if not (isinstance(x, str) and x == NONE)]
+        if len(given) == 1:
+            return tensors.is_array(given[0]) and not tensors.numbers(given[0]).any()
+        return type(one) is type(other) and bool(one == other)
+    if tensors.is_tensor(one) != tensors.is_tensor(other):
+        return False
+    if tensors.is_tensor(one) and (one.dtype, one.device) != (other.dtype, other.device):
+        return False
+    left, right = (np.asarray(tensors.numbers(x), np.float64) for x in (one, other))
+    return left.shape == right.shape and np.allclose(left, right, tolerance, tolerance, equal_nan=True)

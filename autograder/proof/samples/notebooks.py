@@ -1,0 +1,94 @@
+"""A released notebook, filled in: answers of the bank pasted into it, and the points that they are worth."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+from typing import Any
+
+from autograder import exercises
+from autograder.checking.candidate import local
+from autograder.checking.declaration import Answer, Exercise
+from autograder.checking.examination import Examination
+from autograder.student import PUBLIC_SEED
+
+Notebook = dict[str, Any]
+Scores = dict[str, float]
+
+WRITTEN = "Because each row is a set of weights: it must sum to one, and the largest score must win."
+
+
+def as_bytes(notebook: Notebook) -> bytes:
+    """The file; half a pair of surrogates, which is no text, is escaped as JSON does."""
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
+        errors="backslashreplace"
+    )
+
+
+def handed_in(
+    blank: Notebook, declared: list[Exercise], answers: dict[str, Answer]
+) -> tuple[Notebook, Scores]:
+    """The released notebook with these answers pasted in, and the points that they are worth."""
+    points = {e.function_name: worth(e, answers.get(e.function_name)) for e in declared}
+    return pasted(blank, answers), points
+
+
+def pasted(blank: Notebook, answers: dict[str, Answer], words: str = WRITTEN) -> Notebook:
+    """The released notebook with these answers in it.
+
+    Args:
+        blank: the released notebook.
+        answers: by the exercise's name; those left out stay as released.
+        words: the written answer; none if it is empty, or nothing is answered.
+    """
+    notebook = copy.deepcopy(blank)
+    for name, answer in answers.items():
+        answer_cell(notebook, name)["source"] = answer.pasted(name)
+    if answers and words:
+        for cell in written_cells(notebook):
+            cell["source"] = words
+    return notebook
+
+
+def worth(exercise: Exercise, answer: Answer | None) -> float:
+    """The points that an answer gets, examined in this process."""
+    return _worth(exercise.name, answer.name) if answer else 0.0
+
+
+@cache
+def _worth(exercise_name: str, answer_name: str) -> float:
+    exercise = exercises.find(exercise_name)
+    (answer,) = (a for a in [*exercise.styles, *exercise.misconceptions] if a.name == answer_name)
+    candidate = local(answer.function, exercise.forbidden)
+    return _examination(exercise.name).of(candidate, shrinking=False).score
+
+
+@cache
+def _examination(name: str) -> Examination:
+    return Examination(exercises.find(name), PUBLIC_SEED)
+
+
+def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:
+    """The cell in which a student answers an exercise."""
+    cells: list[dict[str, Any]] = notebook["cells"]
+    return next(cell for cell in cells if marks(cell).get("grade_id") == f"{name}_answer")
+
+
+def add_cell(notebook: Notebook, place: int, source: str) -> None:
+    """Puts a code cell of the student's own in front of the cell at that place."""
+    cell = {"cell_type": "code", "id": f"added-{place}", "source": source, "metadata": {}}
+    notebook["cells"].insert(place, {**cell, "outputs": [], "execution_count": None})
+
+
+def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
+    """The cells that a person grades."""
+    return [
+        cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks(cell).get("grade")
+    ]
+
+
+def marks(cell: dict[str, Any]) -> dict[str, Any]:
+    """What nbgrader has noted of a cell."""
+    found: dict[str, Any] = cell["metadata"].get("nbgrader", {})
+    return found

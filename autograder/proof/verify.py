@@ -1,0 +1,244 @@
+"""The proof that the grader is right: every mistake rejected and named, every right style accepted.
+
+The bank is tried in this process on the cases that students see, as their `check` does, and by the grader in
+its cage on hidden ones; the grader also gets the solution notebooks and the blank ones.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from autograder import exercises
+from autograder.checking.declaration import Answer, Exercise
+from autograder.checking.examination import Examination
+from autograder.checking.report import Report
+from autograder.course.workers import Progress, cores, end_with_parent
+from autograder.grading import cages
+from autograder.grading.executors import grade_all
+from autograder.grading.pair import Task, file_task, notebook_task
+from autograder.grading.session import Limits
+from autograder.grading.verdict import Verdict
+from autograder.student import PUBLIC_SEED
+
+HIDDEN_SEED = 1405006
+"""Draws the hidden cases where a course has drawn no seed of its own yet."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One answer of the bank, examined under several seeds: it counts only if it is right under each.
+
+    ``weighed`` says whether its points follow from its gravity; see `points_fit`. ``fails`` has a mark for
+    each criterion of the exercise, in order: whether the answer fails it under the first seed. It is the
+    answer's row in the kill matrix.
+    """
+
+    exercise: str
+    name: str
+    is_misconception: bool
+    as_it_should: bool
+    diagnosed: bool
+    told: tuple[str | None, ...]
+    weighed: bool = True
+    says: str = ""
+    fails: tuple[bool, ...] = ()
+
+    @property
+    def told_by_name(self) -> bool:
+        """Whether its author reads its own hint under the first seed, the one that students have."""
+        return self.is_misconception and self.told[0] == self.name
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A solution notebook and the blank one, graded: what a teacher would see."""
+
+    assignment: str
+    solution_score: float
+    blank_score: float
+    max_score: float
+    note: str = ""
+
+    @property
+    def as_it_should(self) -> bool:
+        return self.solution_score == self.max_score > 0 and self.blank_score == 0 and not self.note
+
+
+@dataclass
+class Proof:
+    """All that was tried."""
+
+    entries: list[Entry] = field(default_factory=list)
+    notebooks: list[Notebook] = field(default_factory=list)
+
+    @property
+    def misconceptions(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.is_misconception]
+
+    @property
+    def styles(self) -> list[Entry]:
+        return [entry for entry in self.entries if not entry.is_misconception]
+
+    @property
+    def holds(self) -> bool:
+        told = all(entry.told_by_name for entry in self.misconceptions)
+        answers = all(entry.as_it_should for entry in self.entries)
+        weighed = all(entry.weighed for entry in self.misconceptions)
+        return told and answers and weighed and all(notebook.as_it_should for notebook in self.notebooks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The proof in figures."""
+        return {
+            "exercises": len({entry.exercise for entry in self.entries}),
+            "misconceptions": len(self.misconceptions),
+            "rejected": sum(entry.as_it_should for entry in self.misconceptions),
+            "diagnosed": sum(entry.diagnosed for entry in self.misconceptions),
+            "styles": len(self.styles),
+            "accepted": sum(entry.as_it_should for entry in self.styles),
+            "solution_score": sum(notebook.solution_score for notebook in self.notebooks),
+            "max_score": sum(notebook.max_score for notebook in self.notebooks),
+            "blank_score": sum(notebook.blank_score for notebook in self.notebooks),
+        }
+
+    def matrix(self) -> list[dict[str, Any]]:
+        """The kill matrix: for each exercise its criteria, and for each answer of its bank which it fails."""
+        return [
+            {
+                "exercise": name,
+                "criteria": [criterion.says for criterion in exercises.find(name).criteria],
+                "answers": [asdict(entry) for entry in self.entries if entry.exercise == name],
+            }
+            for name in dict.fromkeys(entry.exercise for entry in self.entries)
+        ]
+
+
+def try_all(
+    names: list[str],
+    hidden_seed: int,
+    progress: Progress = lambda done, total: None,
+    workers: int | None = None,
+) -> list[Entry]:
+    """The bank of every exercise named, examined by `check` and by the grader in its cage.
+
+    Args:
+        names: exercises, as ``assignment/function``.
+        hidden_seed: draws the grader's cases.
+        progress: hears how much is done.
+        workers: processes at once; by default one for each core.
+    """
+    workers = workers or cores()
+    total, done = 2 * sum(len(exercises.find(name).answers) for name in names), 0
+    checked: dict[str, list[Report]] = {}
+    graded: dict[str, Report] = {}
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
+        # the last exercises of the course are the longest: they begin first
+        running = {pool.submit(_checked, name): name for name in reversed(names)}
+        for future in as_completed(running):
+            checked[running[future]] = future.result()
+            progress(done := done + len(future.result()), total)
+    for key, verdict in grade_all(_to_grade(names, hidden_seed), cages.strongest().tier, workers=workers):
+        graded[key] = _only_report(key, verdict)
+        progress(done := done + 1, total)
+    return [
+        entry
+        for name in names
+        for entry in entries(
+            exercises.find(name),
+            checked[name],
+            [graded[f"{name}/{answer.name}"] for answer in exercises.find(name).answers],
+        )
+    ]
+
+
+def _begin() -> None:
+    end_with_parent()
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _checked(name: str) -> list[Report]:
+    return checked(exercises.find(name), PUBLIC_SEED)
+
+
+def checked(exercise: Exercise, seed: int) -> list[Report]:
+    """Every answer of the exercise's bank, examined in this process as `check` does."""
+    return Examination(exercise, seed).of_bank((*exercise.forbidden, "tfcore"))
+
+
+def _to_grade(names: list[str], seed: int) -> Iterator[tuple[str, Task]]:
+    for name in names:
+        exercise = exercises.find(name)
+        for answer in exercise.answers:
+            source = answer.pasted(exercise.function_name).encode()
+            task = file_task(name, source, is_notebook=False, seed=seed, limits=Limits(), shrinking=False)
+            yield f"{name}/{answer.name}", task
+
+
+def _only_report(key: str, verdict: Verdict) -> Report:
+    if verdict.status != "graded":
+        raise RuntimeError(f"{key} was not graded: {verdict.note}")
+    (cell,) = verdict.cells
+    assert cell.report
+    return cell.report
+
+
+def points_fit(answer: Answer, report: Report) -> bool:
+    """Whether a slip keeps more than half of the points, and a useless answer less."""
+    share = report.score / report.max_score
+    return share > 0.5 if answer.gravity == "slip" else share < 0.5 or answer.gravity != "useless"
+
+
+def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
+    """What became of the bank of one exercise, from the reports on its answers under each seed."""
+    for answer, *own in zip(exercise.answers, *reports, strict=True):
+        wrong = answer in exercise.misconceptions
+        yield Entry(
+            exercise.name,
+            answer.name,
+            is_misconception=wrong,
+            as_it_should=all(report.passed != wrong for report in own),
+            diagnosed=wrong and all(report.diagnosis == answer.name for report in own),
+            told=tuple(report.diagnosis for report in own),
+            weighed=all(points_fit(answer, report) for report in own),
+            says=answer.says,
+            fails=tuple(criterion.failure is not None for criterion in own[0].criteria),
+        )
+
+
+KINDS = ("the solution", "the blank notebook")
+
+
+def try_notebooks(
+    solutions: dict[str, list[tuple[bytes, bytes]]], seed: int, workers: int | None = None
+) -> Iterator[Notebook]:
+    """Grades solution and blank notebooks with the real grader.
+
+    Args:
+        solutions: for each assignment, its notebooks as (solution, release).
+        seed: draws the hidden cases.
+        workers: processes at once; by default one for each core.
+    """
+    tasks = [
+        (f"{kind} of {assignment}", notebook_task(assignment, released, data, seed, Limits()))
+        for assignment, notebooks in solutions.items()
+        for solution, released in notebooks
+        for kind, data in zip(KINDS, (solution, released), strict=True)
+    ]
+    graded: dict[str, list[Verdict]] = {}
+    for key, verdict in grade_all(tasks, cages.strongest().tier, workers=workers):
+        graded.setdefault(key, []).append(verdict)
+    for assignment, notebooks in solutions.items():
+        solved, blank = (graded.get(f"{kind} of {assignment}", []) for kind in KINDS)
+        notes = [verdict.note for verdict in (*solved, *blank) if verdict.status != "graded"]
+        yield Notebook(
+            assignment,
+            solution_score=sum(verdict.score for verdict in solved),
+            blank_score=sum(verdict.score for verdict in blank),
+            max_score=sum(verdict.max_score for verdict in solved),
+            note="; ".join(notes if notebooks else ["it has no notebook"]),
+        )

@@ -1,0 +1,1 @@
+"""From the instructor's notebooks to the students', and what a change of either concerns."""

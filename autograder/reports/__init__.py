@@ -1,0 +1,1 @@
+"""What people read of a graded class: the pages of feedback, and the report on the class."""

@@ -1,0 +1,212 @@
+"""HTML in which nothing of a student's can run, and which asks no other host for anything.
+
+nbgrader shows students' Markdown and outputs as HTML; `nbgrader_config.py` puts these filters in its way, for
+feedback and for formgrader. Mathematics becomes MathML, which browsers show without a script.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from functools import partial
+from html import escape, unescape
+from typing import Any
+
+import bleach
+from bleach.css_sanitizer import CSSSanitizer
+from bleach.html5lib_shim import Filter
+from jinja2 import pass_context
+from nbconvert.filters.highlight import Highlight2HTML
+from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
+from nbconvert.preprocessors import Preprocessor
+from nbformat import NotebookNode
+
+from autograder.course.visible import visible
+from autograder.grading.matching import without_pictures
+
+_TAGS = """
+    a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s
+    small span strong sub summary sup table tbody td tfoot th thead tr u ul
+"""
+
+
+def _of_image(tag: str, name: str, value: str) -> bool:
+    """An image may only be made of data: asking another host for it would tell that host who reads."""
+    return name in ("alt", "width", "height") or (name == "src" and value.startswith("data:image/"))
+
+
+def _of_link(tag: str, name: str, value: str) -> bool:
+    """A link may not lead to a page made of data; browsers read such an address past blanks."""
+    return name == "name" or (
+        name == "href" and not _BLANKS.sub("", unescape(value)).lower().startswith("data:")
+    )
+
+
+_BLANKS = re.compile(r"[\x00-\x20\x7f-\xa0]")
+
+_ATTRIBUTES: dict[str, Any] = {
+    "*": ["class", "id", "style", "title"],
+    "a": _of_link,
+    "img": _of_image,
+    "td": ["colspan", "rowspan"],
+    "th": ["colspan", "rowspan"],
+}
+_STYLES = """
+    border-left padding-left margin margin-left font-family white-space list-style-type text-align
+"""
+MOST_TEX = 5_000
+MOST_CODE, MOST_SECONDS = 10_000, 2
+"""Characters of a cell that are shown in colours, and seconds of a page that go into them."""
+LONGEST = 20_000
+"""Characters of Markdown that are laid out; for some texts the time grows with the square of the length."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+_CLEANER_ARGUMENTS: dict[str, Any] = {
+    "tags": frozenset(_TAGS.split()),
+    "attributes": _ATTRIBUTES,
+    "protocols": {"http", "https", "mailto", "data"},
+    "css_sanitizer": CSSSanitizer(allowed_css_properties=_STYLES.split()),
+}
+
+
+def clean(html: object, formulas: list[str] | None = None) -> str:
+    """The HTML with everything that could run, or that is not known to be harmless, shown as text.
+
+    Args:
+        html: what a student wrote, or what was made of it.
+        formulas: the TeX for whose MathML there are marks in it; in an attribute it takes the mark's place.
+    """
+    text = html.decode() if isinstance(html, bytes) else str(html)
+    filters = [partial(_TexInAttributes, formulas=formulas)] if formulas else []
+    return str(bleach.Cleaner(**_CLEANER_ARGUMENTS, filters=filters).clean(text))
+
+
+class _TexInAttributes(Filter):
+    """Puts a formula's text where a mark stands in an attribute: MathML there would end the attribute."""
+
+    def __init__(self, source: Any, formulas: list[str]) -> None:
+        super().__init__(source)
+        self.formulas = formulas
+
+    def __iter__(self) -> Iterator[Any]:
+        for token in super().__iter__():
+            if isinstance(attributes := token.get("data"), dict):
+                for name, value in attributes.items():  # an address was read with the mark in it
+                    formulas = self.formulas if name[1] in ("alt", "title") else []
+                    attributes[name] = _filled_in(value, formulas)
+            yield token
+
+
+_MARKS = re.compile("[\ue000\ue001]")
+_MARK = re.compile("\ue000(\\d+)\ue001")
+
+
+def _filled_in(text: str, formulas: list[str]) -> str:
+    """The text with a formula for each mark, and none for a mark that was made up."""
+    return _MARK.sub(lambda found: "".join(formulas[int(found[1]) :][:1]), text)
+
+
+class EscapeNames(Preprocessor):
+    """Escapes the names that formgrader shows around a submission."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        if "submission_id" in resources:
+            resources |= {name: escape(v) for name, v in resources.items() if isinstance(v, str)}
+        return nb, resources
+
+
+@pass_context
+def markdown2html(context: Any, source: str) -> str:
+    """Markdown to clean HTML, with mathematics as MathML; what is too long or too odd, as plain text."""
+    cell = context.get("cell", {})
+    renderer = _Renderer(attachments=cell.get("attachments", {}))
+    if without_pictures(source) > LONGEST:
+        return f"<pre>{escape(source)}</pre>"
+    try:
+        rendered = MarkdownWithMath(renderer=renderer).render(_MARKS.sub("", source))
+        cleaned = clean(rendered, renderer.tex)
+    except Exception:  # nested too deeply, for one; no text may cost a class its feedback
+        return f"<pre>{escape(source)}</pre>"
+    return _filled_in(cleaned, renderer.formulas)
+
+
+class _Renderer(IPythonRenderer):
+    """Puts a mark for each formula, so that the formulas need not pass the cleaner, which knows no MathML."""
+
+    def __init__(self, attachments: dict[str, dict[str, str]]) -> None:
+        super().__init__(escape=False, attachments=attachments, exclude_anchor_links=True)
+        self.formulas: list[str] = []
+        self.tex: list[str] = []
+
+    def _embed_image_or_attachment(self, src: str) -> str:
+        """The picture as data; its name where it is not there."""
+        try:
+            return str(super()._embed_image_or_attachment(src))
+        except InvalidNotebook:
+            return src
+
+    def block_math(self, body: str) -> str:
+        return self._mark(body, True)
+
+    def multiline_math(self, text: str) -> str:
+        return self._mark(text, True)
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return self._mark(rf"\begin{{{name}}}{body}\end{{{name}}}", True)
+
+    def inline_math(self, body: str) -> str:
+        return self._mark(body, False)
+
+    def _mark(self, tex: str, as_block: bool) -> str:
+        formula = mathml(tex, as_block)
+        self.tex.append(tex)
+        self.formulas.append(f'<span class="formula">{formula}</span>' if as_block else formula)
+        return f"\ue000{len(self.formulas) - 1}\ue001"
+
+
+def _without_colours(source: str) -> str:
+    return f'<div class="highlight"><pre>{escape(source)}</pre></div>'
+
+
+@pass_context
+def highlight_code(context: Any, source: str, language: str | None = None, metadata: Any = None) -> str:
+    """Code in colours, as long as that is quick: the time grows with the square of some texts.
+
+    What turns the direction of writing or hides is visible, so that code reads as it runs.
+    """
+    source = visible(source.replace("\r\n", "\n"))
+    spent = context.get("resources", {}).setdefault("spent", {"seconds": 0.0})
+    if len(source) > MOST_CODE or spent["seconds"] > MOST_SECONDS:
+        return _without_colours(source)
+    start = time.perf_counter()
+    try:
+        return str(Highlight2HTML(pygments_lexer="python")(source, language, metadata))
+    except Exception:  # a lexer that is not there, for one
+        return _without_colours(source)
+    finally:
+        spent["seconds"] += time.perf_counter() - start
+
+
+def mathml(tex: str, as_block: bool = False) -> str:
+    """MathML for a formula, or the formula itself where it cannot be read or docutils is not installed."""
+    if len(tex) > MOST_TEX:
+        return f"<code>{escape(tex)}</code>"
+    plain = bleach.clean(tex, tags=set())
+    try:
+        from docutils.utils.math.latex2mathml import tex2mathml
+
+        made = str(tex2mathml(_plainer(tex.strip()), as_block=as_block))
+    except Exception:  # docutils raises many kinds; a formula must never cost a student the feedback
+        return f"<code>{plain}</code>"
+    return made if _only_mathml(made) else f"<code>{plain}</code>"
+
+
+def _plainer(tex: str) -> str:
+    r"""The formula in the TeX that docutils reads: ``\frac{1}{8}`` for ``\tfrac18``, no fine spacing."""
+    tex = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", tex).replace(r"\!", "").replace(r"\dots", r"\ldots")
+    return re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", tex)
+
+
+def _only_mathml(text: str) -> bool:
+    return all(name.startswith("m") for name in re.findall(r"</?\s*([^\s>/]+)", text)) and "href" not in text

@@ -1,0 +1,61 @@
+"""Where the book treats what an exercise asks for: the section to read again after a mistake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from docutils.nodes import make_id
+
+from autograder import exercises
+from autograder.course.errors import BadInputError
+from autograder.course.layout import CONFIG, Course
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the book."""
+
+    page: str
+    """Such as ``02_qkv``."""
+    heading: str
+
+    @property
+    def chapter(self) -> int:
+        return int(self.page.split("_")[0])
+
+    @property
+    def says(self) -> str:
+        """Where it is, in words.
+
+        >>> section_of("ch02_qkv/softmax").says
+        'chapter 2, "The mathematics"'
+        """
+        return f'chapter {self.chapter}, "{self.heading}"'
+
+    def url(self, book: str) -> str:
+        """Its address in the book that is published at the address `book`.
+
+        >>> section_of("ch08_kv_cache/quantize_kv").url("https://example.org/course/")
+        'https://example.org/course/book/08_kv_cache.html#rounding-to-8-bits'
+        """
+        return f"{book.rstrip('/')}/book/{self.page}.html#{make_id(self.heading)}"
+
+
+def section_of(exercise: str) -> Section | None:
+    """Return the section that treats an exercise, named ``assignment/function``, or None."""
+    heading = exercises.find(exercise).section if exercise in exercises.names() else ""
+    return Section(exercise.split("/")[0].removeprefix("ch"), heading) if heading else None
+
+
+def book_of(course: Course) -> str:
+    """The address at which a course's book is published, as nbgrader_config.py gives it, or nothing.
+
+    Raises:
+        BadInputError: it is no address of a web page.
+    """
+    url = str(course.config.get("Course", {}).get("book_url", ""))
+    if url and not url.startswith(("http://", "https://")):
+        raise BadInputError(
+            f"c.Course.book_url in {CONFIG} is {url!r}. Expected an address such as https://example.org/course."
+        )
+    return url

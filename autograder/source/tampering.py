@@ -1,0 +1,216 @@
+"""Finds, in the text of a submission, code that touches the grader's own machinery.
+
+The cage, the watch over forbidden calls and the meters run in the process of the submission, which can
+rewrite them. Where the text shows code that takes hold of them, the teacher gets a remark. No points depend
+on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from autograder.course.remark import Remark
+from autograder.source import forbidden_calls
+
+CONNECTION = "can use the connection to the grader"
+MACHINERY = {
+    "is the grader's own code": r"^cage(\.\w+)?|^sys\.meta_path",
+    "can switch off the watch over forbidden calls": r"""
+        \.(setprofile|addaudithook) | ^(sys|threading)\.settrace | ^sys\.monitoring
+        | \.(_pop_mode(_temporarily)?|_disable_current_modes|TorchFunctionMode\.__(enter|exit)__\ =)
+        | \.(DisableTorchFunction(Subclass)?|(Ex|In)cludeDispatchKeyGuard|DispatchKeySet)
+        | \.(redispatch|_op_dk)""",
+    "can search the process for the grader's objects": r"""
+        ^gc\.(get_objects|get_referrers|get_referents|\.\.) | ^sys\._current_frames
+        | \.(f_back|f_globals|f_builtins) | \.(object|__base__)\.__subclasses__""",
+    "can read and write all memory of the process": r"^_?ctypes",
+    "replaces the code of a function": r"(?<!\.self)\.__code__\ =",
+    "changes what the grader's code calls": r"""
+        ^(contextlib|copy|dis|gc|json|re|socket|struct|threading)\.\w+\ = | ^builtins\.__import__\ =
+        | (?<!\.self)\.(run_cell|run_code|run_ast_nodes)\ =""",
+    CONNECTION: r"""
+        ^os\.(closerange|dup2?|fstat|read|write) | ^socket\.(fromfd|socket\(fileno=\))""",
+}
+"""What touches the machinery, and how it is named: ``^`` begins the name of a module, a dot stands after
+anything, and `` =`` follows what is given another value."""
+
+_HITS = {why: re.compile(rf"(?:{names})(?!\w)", re.VERBOSE) for why, names in MACHINERY.items()}
+_ANY = re.compile("|".join(f"(?:{names})" for names in MACHINERY.values()), re.VERBOSE)
+_DOTTED = re.compile(r"\w+(\.\w+)+")
+_OPENS_ITS_OWN = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
+"""Code with one of these has descriptors of its own to read, write and copy."""
+IMPORTERS = ("__import__", "import_module")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell as it was run.
+
+    Args:
+        source: its code.
+        number: its place in the notebook, from 1.
+        answers: the exercise whose answer it is, or nothing.
+    """
+
+    source: str
+    number: int
+    answers: str = ""
+
+    @property
+    def kind(self) -> str:
+        return f"the answer to {self.answers}" if self.answers else "a cell of its own"
+
+
+def remarks(cells: Sequence[Cell], functions: Sequence[str], given: Container[str] = ()) -> list[Remark]:
+    """Return a remark for each name by which code touches the grader's machinery, once for each exercise.
+
+    Args:
+        cells: the code of a submission, in the order in which it ran.
+        functions: the names of the exercises' functions.
+        given: the sources that were handed out; these are not searched.
+    """
+    sources = [cell.source for cell in cells]
+    imports = _imports(sources)
+    found: dict[tuple[str, str], Remark] = {}
+    reached: dict[str, set[str]] = {}
+    for cell in cells:
+        for touched in () if cell.source in given else _touches(cell.source, imports):
+            reached = reached or {name: {name} | forbidden_calls.uses(sources, name) for name in functions}
+            reaching = [name for name in functions if reached[name] & touched.definitions]
+            exercise = " and ".join(reaching) or cell.answers
+            if (touched.name, exercise) not in found:
+                number, line = _line(cell.source, touched)
+                place = f"Cell {cell.number}, {cell.kind}, line {number}"
+                remark = Remark(f"`{touched.name}` {touched.why}", "machinery", exercise, place, line)
+                found[touched.name, exercise] = remark
+    return list(found.values())
+
+
+def _imports(sources: list[str]) -> dict[str, str]:
+    """Return what each name stands for that some cell imports and no cell gives another value."""
+    nodes = [
+        node for source in sources for one in forbidden_calls.statements(source) for node in ast.walk(one)
+    ]
+    imports: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports |= forbidden_calls.imported(node)
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and _is_stored(node)}
+    return {name: dotted for name, dotted in imports.items() if name not in stored}
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """A name that touches the machinery, why, its line, and what the statement around it defines."""
+
+    name: str
+    why: str
+    number: int
+    definitions: set[str]
+
+
+def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
+    statements = forbidden_calls.statements(source)
+    spelled = [(one, text, number) for one in statements for text, number in _names(one, imports)]
+    looks_at_modules = any(text.startswith("sys.modules") for _, text, _ in spelled)
+    for statement, text, number in spelled:
+        text = "cage" if text == ".cage" and looks_at_modules else text
+        if not _ANY.search(text):
+            continue
+        for why, names in _HITS.items():
+            hit = names.search(text)
+            if (
+                hit
+                and not (text[0] == "." and text[-1] == "=" != hit[0][-1])
+                and not (why == CONNECTION and _OPENS_ITS_OWN.search(source))
+            ):
+                yield _Touched(hit[0].lstrip("."), why, number, forbidden_calls.defined(statement))
+
+
+def _line(source: str, touched: _Touched) -> tuple[int, str]:
+    """Return the line of a name and its number, which is another where IPython has moved the code."""
+    lines = source.splitlines()
+    number = min(touched.number, len(lines))
+    word = re.findall(r"\w+", touched.name)[-1]
+    if word not in lines[number - 1]:
+        number = next((n for n, line in enumerate(lines, 1) if word in line), number)
+    return number, lines[number - 1].strip()[:100]
+
+
+def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, int]]:
+    """Yield every dotted name that a statement uses, assigns to or asks for by a text, with its line."""
+    known = {name: dotted for name, dotted in (imports | forbidden_calls.bound(statement)).items() if dotted}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            whole = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            yield from ((name, node.lineno) for name in (*whole, *forbidden_calls.imported(node).values()))
+        elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in known):
+            assigned = " =" if isinstance(node, ast.Attribute) and _is_stored(node) else ""
+            yield _resolved(node, known) + assigned, node.lineno
+        elif isinstance(node, ast.Subscript) and (text := _text(node.slice)):
+            yield _asked(text), node.lineno
+        elif isinstance(node, ast.Call):
+            yield from ((text, node.lineno) for text in _called(node, known))
+
+
+def _asked(text: str) -> str:
+    """Return the name that a text spells: of a module, or of anything's attribute."""
+    return text if _DOTTED.fullmatch(text) else f".{text}"
+
+
+def _is_stored(node: ast.Attribute | ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _called(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
+    """Yield what a call asks of a module, or sets there, by a text; and that it names a descriptor."""
+    function = _resolved(call.func, imports)
+    if _name(call.func) in IMPORTERS:
+        yield _resolved(call, imports)
+    if function != ".print":
+        yield from map(_asked, filter(None, map(_text, call.args)))
+    if any(keyword.arg == "fileno" for keyword in call.keywords):
+        yield f"{function}(fileno=)"
+    if function in (".getattr", ".setattr", ".vars") and call.args:
+        name = _text(call.args[1]) if len(call.args) > 1 else None
+        assigned = " =" if function == ".setattr" else ""
+        yield f"{_resolved(call.args[0], imports)}.{name or '...'}{assigned}"
+
+
+def _resolved(node: ast.expr, imports: dict[str, str]) -> str:
+    """Return ``sys.modules`` for ``s.modules`` where `s` is that module; other names get a dot in front."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute) and len(parts) < forbidden_calls.LONGEST:
+        parts.append(node.attr)
+        node = node.value
+    root = ""
+    if isinstance(node, ast.Name):
+        root = imports.get(node.id, f".{node.id}")
+    elif isinstance(node, ast.Call) and _name(node.func) in IMPORTERS and node.args:
+        root = _text(node.args[0]) or ""
+    return ".".join([root, *reversed(parts)])
+
+
+def _name(function: ast.expr) -> str:
+    """Return the last part of the name of what is called."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _text(node: ast.AST) -> str | None:
+    """Return the text that a node spells out, also piece by piece: ``"set" + "profile"``."""
+    pieces: list[str] = []
+    waiting = [node]
+    while waiting and len(pieces) < forbidden_calls.LONGEST:
+        last = waiting.pop()
+        if isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
+            waiting += [last.left, last.right]
+        elif isinstance(last, ast.Constant) and isinstance(last.value, str):
+            pieces.append(last.value)
+        else:
+            return None
+    return "".join(reversed(pieces))

@@ -1,0 +1,40 @@
+"""When numbers in a tensor may be looked at, and whether they are token ids."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def can_look(x: Tensor) -> bool:
+    """Tell whether looking at numbers is cheap: other devices would be waited for, a compiled program cut.
+
+    Nor are there numbers to look at in what ``vmap`` and other kinds of tensors stand for.
+
+    >>> can_look(torch.zeros(3))
+    True
+    """
+    if torch.compiler.is_compiling() or x.device.type != "cpu":
+        return False
+    return type(x) in (Tensor, nn.Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
+    """Refuse what are no token ids (B, T); else give B and T.
+
+    >>> check_tokens(torch.tensor([[7, 1, 4]]), vocab_size=50)
+    (1, 3)
+    """
+    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
+        raise ValueError(
+            f"expected token ids as whole numbers of shape (B, T) with T of 1 or more, got {tokens.dtype} "
+            f"{tuple(tokens.shape)}; a single sequence goes in as tokens[None]"
+        )
+    if tokens.numel() and can_look(tokens):
+        low, high = int(tokens.min()), int(tokens.max())
+        if low < 0 or high >= vocab_size:
+            raise ValueError(
+                f"expected token ids from 0 to {vocab_size - 1}, got {low if low < 0 else high}; "
+                "use the tokenizer that belongs to the model"
+            )
+    return tokens.shape[0], tokens.shape[1]
