@@ -1,0 +1,44 @@
+"""``autograder audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands.console import out, print_json
+from autograder.commands.options import (
+    NOT_PASSED,
+    CourseFolder,
+    Json,
+    examples,
+)
+from autograder.commands.terminal import escape
+from autograder.course.layout import Course
+
+EPILOG = examples("autograder audit", "autograder audit variants/spring bundle.zip")
+
+
+def audit(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Folders or zip files; notebooks/ if left out.")
+    ] = None,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Looks for what a student must not get: solutions, mark schemes, hidden cases, the secret seed.
+
+    Ends with 1 if something is found.
+    """
+    from autograder.release.audit import of_folder
+
+    here = Course.at(course)
+    found = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in of_folder(here, path)]
+    if as_json:
+        print_json(found)
+    for leak in [] if as_json else found:
+        out.print(f"[bold red]✗[/] {escape(leak)}", soft_wrap=True)
+    if not found and not as_json:
+        out.print("Nothing is given away.")
+    raise typer.Exit(NOT_PASSED if found else 0)

@@ -1,0 +1,67 @@
+"""``autograder bundle``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands.console import out, plural, print_json
+from autograder.commands.options import (
+    Assignments,
+    CourseFolder,
+    Json,
+    examples,
+)
+from autograder.commands.terminal import escape
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+
+EPILOG = examples(
+    "autograder bundle gradescope ch02_qkv --output autograder.zip",
+    "autograder bundle classroom ch02_qkv",
+    "autograder bundle student ch02_qkv ch03_scaling",
+    "autograder bundle all",
+)
+
+
+def bundle(
+    kind: Annotated[
+        str,
+        typer.Argument(help="gradescope, classroom, student, instructor, or all.", show_default=False),
+    ],
+    assignments: Assignments = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file, for one bundle; bundles/NAME.zip by default."),
+    ] = None,
+    index: Annotated[
+        str,
+        typer.Option(
+            "--extra-index-url",
+            help="pip's option, written into the bundle: such as the CPU index that PyTorch's Get started "
+            "page gives, without which Linux takes gigabytes of CUDA libraries.",
+        ),
+    ] = "",
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Makes zip files to hand on: for Gradescope, for GitHub Classroom, for students, for a colleague.
+
+    No bundle holds a seed, a grade or anything of a student. Only a bundle is overwritten.
+    """
+    from autograder.platforms import bundles
+
+    here = Course.at(course)
+    if kind not in bundles.KINDS:
+        raise BadInputError(f"no bundle is called {kind!r}. There are: {', '.join(bundles.KINDS)}.")
+    made = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
+    paths = bundles.write(here, made, output)
+    if as_json:
+        print_json([str(path) for path in paths])
+    elif kind == "all":
+        out.print(f"{plural(len(paths), 'bundle')} in {escape(str(paths[0].parent))}/", soft_wrap=True)
+    else:
+        for path in paths:
+            out.print(f"{escape(str(path))} ({path.stat().st_size >> 10} KiB)", soft_wrap=True)

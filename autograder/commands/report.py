@@ -1,0 +1,51 @@
+"""``autograder report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autograder.commands import tables
+from autograder.commands.console import out, print_json
+from autograder.commands.options import (
+    Assignments,
+    CourseFolder,
+    Gradebook,
+    Json,
+    examples,
+)
+from autograder.commands.terminal import escape
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+
+EPILOG = examples("autograder report", "autograder report ch02_qkv --json")
+
+
+def report(
+    assignments: Assignments = None,
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
+    """Shows the class at a glance and writes reports/<assignment>.html."""
+    from autograder.reports import class_page, class_report
+
+    here = Course.at(course, db)
+    chosen = here.chosen(assignments or [])
+    made = [class_report.of(here, name) for name in _graded(here, chosen, bool(assignments))]
+    paths = [class_page.write(here, one) for one in made]
+    if as_json:
+        print_json([one.as_dict() for one in made])
+        return
+    for one, path in zip(made, paths, strict=True):
+        tables.overview(one, out)
+        out.print(f"[dim]{escape(str(path))}[/]\n", soft_wrap=True)
+
+
+def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
+    """The assignments that have grades, unless they were asked for by name."""
+    from autograder.grading import gradebook
+
+    graded = chosen if named else [name for name in chosen if gradebook.read(course, name)]
+    if not graded:
+        raise BadInputError("nothing is graded yet. Run: autograder grade --submissions DIR")
+    return graded

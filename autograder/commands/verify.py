@@ -1,0 +1,116 @@
+"""``autograder verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands import tables
+from autograder.commands.console import out, print_json, progress
+from autograder.commands.options import (
+    NOT_PASSED,
+    Assignments,
+    CourseFolder,
+    Json,
+    Workers,
+    examples,
+)
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+
+EPILOG = examples(
+    "autograder verify ch02_qkv",
+    "autograder verify --json > proof.json",
+    "autograder verify ch02_qkv/softmax --mutants 200 --seed 1",
+)
+
+
+def verify(
+    assignments: Assignments = None,
+    mutants: Annotated[
+        int | None,
+        typer.Option(
+            help="Grades so many right answers with one fault each, instead of the bank. A single exercise "
+            "such as ch02_qkv/softmax may then be named as well.",
+            min=1,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Draws the hidden cases, and the mutants. The default for cases is the course's own seed, "
+            "if it has one; for mutants it is 0.",
+            min=0,
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", help="Writes the kill matrix, or the figures of the mutants, as a page."),
+    ] = None,
+    workers: Workers = None,
+    course: CourseFolder = Path(),
+    as_json: Json = False,
+) -> None:
+    """Proves that the grader is right: each mistake rejected and named, each right style accepted.
+
+    Ends with 1 unless every misconception is rejected and named to a student, every style accepted,
+    every solution notebook has full marks and every blank one none. With --mutants it ends with 1 if a mutant
+    is accepted that the reviewed list does not explain.
+    """
+    if mutants is not None:
+        _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
+    from autograder import exercises
+    from autograder.course.files import read_seed, write_if_changed
+    from autograder.proof import kill_matrix
+    from autograder.proof.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
+    from autograder.release import publish
+
+    here = Course.at(course)
+    drawn = read_seed(here.state)
+    hidden = seed if seed is not None else HIDDEN_SEED if drawn is None else drawn
+    proof = Proof()
+    chosen = assignments or list(exercises.assignments())
+    if unknown := [name for name in chosen if name not in exercises.assignments()]:
+        raise BadInputError(
+            f"no assignment is called {unknown[0]!r}. There are: {', '.join(exercises.assignments())}."
+        )
+    names = [exercise.name for assignment in chosen for exercise in exercises.of_assignment(assignment)]
+    with progress("verifying the bank") as told:
+        proof.entries = try_all(names, hidden, told, workers)
+    pairs = {
+        assignment: [
+            ((here.solutions / assignment / f"{name}.ipynb").read_bytes(), released)
+            for name, released in (
+                publish.notebooks(here, assignment) if assignment in here.assignments else {}
+            ).items()
+        ]
+        for assignment in chosen
+    }
+    proof.notebooks = list(try_notebooks(pairs, hidden, workers))
+    if page:
+        write_if_changed(page, kill_matrix.page(proof).encode())
+    if as_json:
+        print_json({**proof.as_dict(), "matrix": proof.matrix()})
+    else:
+        tables.proof(proof, out)
+    raise typer.Exit(0 if proof.holds else NOT_PASSED)
+
+
+def _verify_mutants(
+    chosen: list[str], number: int, seed: int, page: Path | None, workers: int | None, as_json: bool
+) -> None:
+    from autograder.course.files import write_if_changed
+    from autograder.proof.mutation import pages, trials
+
+    names = trials.chosen_exercises(chosen)
+    with progress("grading mutants") as told:
+        tried = trials.try_mutants(names, number, seed, told, workers)
+    if page:
+        write_if_changed(page, pages.page(tried, number, seed).encode())
+    if as_json:
+        print_json(trials.as_dict(tried))
+    else:
+        tables.mutants(tried, out)
+    raise typer.Exit(NOT_PASSED if any(one.fails_the_run for one in tried) else 0)
