@@ -12,7 +12,7 @@ room imports only from the rooms below it in this list:
 - `student`: what `check` does in a notebook
 - `exercises`: every exercise with its mistakes and accepted styles
 - `checking`: one answer: `declaration`, `examination`, `oracle`, `diagnosis`, `explanation`, `report`
-- `source`: what is read off a submission's text
+- `reading`: what is read off a submission's text
 - `cage`: all that runs beside a stranger's code. It imports nothing of the rest
 - `packaging`: wheels and what is bundled
 - `course`: a course's folders and files, and what all rooms need

@@ -21,7 +21,7 @@ from autograder.checking.declaration import Case, Function, Outcome
 from autograder.checking.examination import examine
 from autograder.checking.report import Report
 from autograder.course.visible import visible
-from autograder.source import forbidden_calls
+from autograder.reading import forbidden_calls
 
 PUBLIC_SEED = 2017
 CALL_SECONDS = 20.0

@@ -50,7 +50,7 @@ ROOMS = (
     "student",
     "exercises",
     "checking",
-    "source",
+    "reading",
     "cage",
     "packaging",
     "course",

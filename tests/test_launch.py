@@ -26,8 +26,8 @@ from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.packaging import colab
 from autograder.platforms import bundles, classroom
+from autograder.reading import forbidden_calls, tampering
 from autograder.release import publish
-from autograder.source import forbidden_calls, tampering
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]

@@ -10,7 +10,7 @@ from autograder.checking.faults import judged
 from autograder.checking.oracle import Oracle, call_key
 from autograder.checking.report import CriterionResult, Failure, Report, Status
 from autograder.checking.shrink import Patience
-from autograder.source import forbidden_calls
+from autograder.reading import forbidden_calls
 
 _NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
     "NotImplementedError": ("blank", "Not written yet. Replace the line that raises NotImplementedError."),

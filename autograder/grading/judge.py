@@ -33,7 +33,7 @@ from autograder.course.remark import Remark
 from autograder.grading import matching
 from autograder.grading.session import Limits, Session
 from autograder.grading.verdict import CellVerdict, Verdict
-from autograder.source import forbidden_calls, tampering
+from autograder.reading import forbidden_calls, tampering
 
 Cell = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from autograder.cage.wire import json_from_bytes
-from autograder.source import forbidden_calls
+from autograder.reading import forbidden_calls
 
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20

@@ -13,7 +13,7 @@ from exercise_bank import NAMES, report_on
 
 from autograder import exercises
 from autograder.cage.names import plain
-from autograder.source import forbidden_calls
+from autograder.reading import forbidden_calls
 
 MEMBERS = {
     "torch.distributions.*": ("torch.distributions.kl_divergence",),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder.source import forbidden_calls
+from autograder.reading import forbidden_calls
 
 CALLS = ("scipy.special.softmax", "torch.softmax", "tfcore")
 

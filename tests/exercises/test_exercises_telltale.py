@@ -7,8 +7,8 @@ import pytest
 from exercise_bank import NAMES, answers
 
 from autograder import exercises
-from autograder.source import tampering
-from autograder.source.tampering import Cell
+from autograder.reading import tampering
+from autograder.reading.tampering import Cell
 
 COURSE = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from autograder.course.remark import Remark
-from autograder.source import forbidden_calls
+from autograder.reading import forbidden_calls
 
 CONNECTION = "can use the connection to the grader"
 MACHINERY = {
