@@ -1,4 +1,7 @@
-"""The catalogue: every exercise is the file ``autograder/exercises/<assignment>/<function>.py``."""
+"""The catalogue: every exercise is a file ``autograder/exercises/<assignment>/<function>.py``.
+
+Beside it lie its accepted styles and its mistakes, ``<function>_styles.py`` and ``<function>_mistakes.py``.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,15 @@ def find(name: str) -> Exercise:
     if not matches:
         near = [known for known in names() if known.split("/")[0] == name.split("/")[0]] or names()
         raise UnknownExerciseError(f"no exercise is called {name!r}. Known: {', '.join(near)}")
-    module = import_module(f"{__name__}.{matches[0].replace('/', '.')}")
-    exercise: Exercise = module.EXERCISE
+    declared, *_ = [import_module(module) for module in modules_of(matches[0])]
+    exercise: Exercise = declared.EXERCISE
     return exercise
+
+
+def modules_of(name: str) -> list[str]:
+    """Return the modules of an exercise, ``assignment/function``: declaration, styles, mistakes."""
+    module = f"{__name__}.{name.replace('/', '.')}"
+    return [module, f"{module}_styles", f"{module}_mistakes"]
 
 
 def names_of(assignment: str) -> list[str]:

@@ -40,7 +40,7 @@ def of_heart() -> str:
 @cache
 def of_exercise(name: str) -> str:
     """The version of one exercise, ``assignment/function``: of what it adds to the heart."""
-    return _hashed(closure([f"autograder.exercises.{name.replace('/', '.')}"]) - heart())
+    return _hashed(closure(exercises.modules_of(name)) - heart())
 
 
 def of_assignment(assignment: str) -> dict[str, str]:

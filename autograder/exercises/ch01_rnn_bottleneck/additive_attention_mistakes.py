@@ -1,0 +1,641 @@
+"""Mistakes that people make in `additive_attention`, each with the sentence for its author."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autograder.exercises.ch01_rnn_bottleneck.additive_attention import EXERCISE
+
+
+@EXERCISE.misconception(
+    "The tanh is missing. Without it the query adds the same number to every key's score, and softmax "
+    "cancels it. Write np.tanh(...) @ v."
+)
+def no_tanh(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = (query @ W_q)[:, None] + keys @ W_k
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You score by a dot product of the projections, as chapter 2 does. The additive score adds them, "
+    "takes tanh, and then the product with v: np.tanh(...) @ v."
+)
+def dot_product(query, keys, values, W_q, W_k, v, mask=None):
+    scores = np.einsum("ba,bta->bt", query @ W_q, keys @ W_k)
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You multiply the projections inside tanh. Additive attention adds them: query @ W_q + key @ W_k."
+)
+def multiplied_inside(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] * (keys @ W_k))
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "The query has no effect: left out, or outside the key's tanh, its part is the same for all keys, and "
+    "softmax cancels it. Add first, then take one tanh: np.tanh(q W_q + k W_k)."
+)
+def tanh_of_each(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh(query @ W_q)[:, None] + np.tanh(keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your tanh is around the finished score. Put it around the hidden units, before the product with v: "
+    "np.tanh(...) @ v."
+)
+def tanh_of_the_score(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = (query @ W_q)[:, None] + keys @ W_k
+    scores = np.tanh(hidden @ v)
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You add up the hidden units and never use v, which says how much each unit counts in the score. "
+    "Write np.tanh(...) @ v."
+)
+def v_left_out(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden.sum(axis=-1)
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your hidden units use the sigmoid. Additive attention uses tanh, which is negative as well: "
+    "np.tanh(...) @ v."
+)
+def sigmoid(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = 1 / (1 + np.exp(-((query @ W_q)[:, None] + keys @ W_k)))
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You divide the scores by the root of d_a, as dot products are scaled in chapter 2. Leave the scale "
+    "out: tanh keeps the units small.",
+    gravity="slip",
+)
+def root_of_d_a(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v / np.sqrt(len(v))
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "query @ W_q is (B, d_a) and keys @ W_k is (B, T, d_a), so numpy pairs B with T. Give the query a "
+    "time axis of size 1: (query @ W_q)[:, None]."
+)
+def query_without_time_axis(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh(query @ W_q + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You use the first query for the whole batch. Each sequence has its own: keep the batch axis and put "
+    "the time axis after it, (query @ W_q)[:, None]."
+)
+def first_query_for_all(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh(query[0] @ W_q + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "W_q and W_k are exchanged. Use W_q (d_q, d_a) for the query and W_k (d_k, d_a) for the keys."
+)
+def weights_exchanged(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_k)[:, None] + keys @ W_q)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your softmax runs over axis 0, the sequences of the batch. Each query shares its weight among its "
+    "own keys: use the last axis.",
+    gravity="useless",
+)
+def softmax_over_the_batch(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=0, keepdims=True))
+    weights = e / e.sum(axis=0, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You divide by the sum over the whole batch. The weights of *each* sequence sum to 1: e.sum(axis=-1, "
+    "keepdims=True)."
+)
+def one_sum_for_all(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum()
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your weights do not sum to 1, so the context is not a mean of the values. Divide them by their sum, "
+    "e.sum(axis=-1, keepdims=True).",
+    gravity="useless",
+)
+def not_normalised(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You divide the scores by their sum. Scores can be negative and their sum near zero: softmax takes "
+    "the exponential first.",
+    gravity="useless",
+)
+def no_exponential(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, 0.0)
+    weights = scores / scores.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You give all weight to the best key, and nothing can be learned through a maximum. Give every key "
+    "its share by softmax.",
+    gravity="useless",
+)
+def best_key_alone(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = (scores == scores.max(axis=-1, keepdims=True)) * 1.0
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your mask is inverted: you block the keys where it is True. True means may attend, so keep those and "
+    "fill where the mask is False.",
+    gravity="useless",
+)
+def mask_inverted(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, -1e30, scores)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = np.where(mask, 0.0, weights)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your mask changes nothing. Fill the scores with -inf (or -1e9) where it is False, before softmax.",
+    gravity="useless",
+)
+def mask_ignored(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You mask after softmax, so the forbidden keys have already taken their share and the rest sums to less "
+    "than 1. Fill the scores before softmax."
+)
+def mask_after_softmax(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores far "
+    "above the others they underflow to zero: fill the scores before softmax."
+)
+def renormalised_after_softmax(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    if mask is not None:
+        e = e * mask
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-300)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You set forbidden scores to 0 before softmax. exp(0) is 1, so they still get a share: fill with -inf "
+    "(or -1e9), whose exponential is 0."
+)
+def filled_with_zero(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = scores * mask
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You add the boolean mask to the scores: True counts as 1, which only raises the allowed keys a little. "
+    "Put -inf where it is False: np.where(mask, scores, -np.inf)."
+)
+def mask_added(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = scores + mask
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your code sets the caller's keys to 0 where the mask is False, and a key of zeros still gets a "
+    "score. Leave the keys alone and fill the *scores* where the mask is False."
+)
+def padding_keys_zeroed(query, keys, values, W_q, W_k, v, mask=None):
+    if mask is not None:
+        keys[~mask] = 0
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "The values of forbidden keys count as zero, but their weights stay, so the others share less than 1. "
+    "Fill the *scores* with -inf (or -1e9) where the mask is False."
+)
+def values_zeroed(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        values = np.where(mask[..., None], values, 0.0)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You use the first sequence's mask for the whole batch. Each sequence has a padding of its own: use "
+    "the mask as it is, (B, T), like the scores."
+)
+def first_mask_for_all(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask[0], scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask[0]
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy refuses. Ask whether "
+    "there is one: `if mask is not None:`."
+)
+def asks_if_mask(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You fill forbidden scores with a number such as -100. Where the allowed scores are lower still, the "
+    "forbidden keys win: fill with -inf or -1e9."
+)
+def fill_too_small(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -100.0)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "The weights of a query that may attend to nothing are NaN. Such a row is 0/0, or np.divide(..., "
+    "where=...) without `out` never writes it. Put zeros there, with np.where on mask.any(axis=-1, "
+    "keepdims=True)."
+)
+def nan_rows(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "A row that is filled with the same number throughout becomes uniform: a query that may attend to "
+    "nothing sees all the padding. Set such rows of the weights to zero."
+)
+def uniform_rows(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e9)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "exp overflows for scores beyond 700 (88 in float32), and large entries of v make them. Subtract each "
+    "sequence's largest score first: the weights stay the same."
+)
+def no_maximum(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    e = np.exp(scores)
+    if mask is not None:
+        e = e * mask
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1e-30)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You subtract the largest score of the whole batch. A sequence far below it underflows to 0/0. "
+    "Subtract each sequence's own maximum: axis=-1 with keepdims=True."
+)
+def global_maximum(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max())
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception("You average the keys. Keys decide the weights: average the values.")
+def keys_averaged(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, keys), weights
+
+
+@EXERCISE.misconception(
+    "You return the weights first. The order is context, then weights: `return context, weights`.",
+    gravity="slip",
+)
+def weights_first(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return weights, np.einsum("bt,btd->bd", weights, values)
+
+
+@EXERCISE.misconception(
+    "You return the context alone. Return both: `return context, weights`.",
+    gravity="slip",
+)
+def context_alone(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values)
+
+
+@EXERCISE.misconception(
+    "The second result is your scores. Return the weights, which softmax makes of the scores.",
+    gravity="slip",
+)
+def scores_for_weights(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), scores
+
+
+@EXERCISE.misconception(
+    "`weights @ values` takes the whole batch of weights for one matrix and gives (B, B, d_v). Give each "
+    "sequence its own row: (weights[:, None] @ values)[:, 0], or einsum."
+)
+def batch_as_a_matrix(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return weights @ values, weights
+
+
+@EXERCISE.misconception(
+    "You return every value times its weight and do not add them up. Sum them over the keys: .sum(axis=1).",
+    gravity="slip",
+)
+def not_summed(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return weights[..., None] * values, weights
+
+
+@EXERCISE.misconception(
+    "Your code writes into the caller's values, as `values *= ...` does. Write `weights[..., None] * "
+    "values`, which makes a new array."
+)
+def values_changed_in_place(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    values *= weights[..., None]
+    return values.sum(axis=1), weights
+
+
+@EXERCISE.misconception(
+    "Your code opens the empty rows of the caller's own mask, as `mask |= ...` does. Write `mask = mask | "
+    "empty`, which makes a new one."
+)
+def empty_rows_opened_in_place(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    empty = False
+    if mask is not None:
+        empty = ~mask.any(axis=-1, keepdims=True)
+        mask |= empty
+        scores = np.where(mask, scores, -np.inf)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    weights = np.where(empty, 0, weights)
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
+    "the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden weights to "
+    "0 afterwards."
+)
+def epsilon_in_the_sum(query, keys, values, W_q, W_k, v, mask=None):
+    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / (e.sum(axis=-1, keepdims=True) + 1e-8)
+    if mask is not None:
+        weights = weights * mask
+    return np.einsum("bt,btd->bd", weights, values), weights
+
+
+@EXERCISE.misconception(
+    "You mask after softmax and write -inf into the weights, so the context is infinite or NaN. Fill the "
+    "*scores* with -inf where the mask is False, before softmax."
+)
+def infinity_after_softmax(query, keys, values, W_q, W_k, v, mask=None):
+    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = np.where(mask, weights, -np.inf)
+    return np.einsum("bt,btd->bd", weights, values), weights

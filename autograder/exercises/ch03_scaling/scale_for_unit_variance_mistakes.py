@@ -1,0 +1,78 @@
+"""Mistakes that people make in `scale_for_unit_variance`, each with the sentence for its author."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autograder.exercises.ch03_scaling.scale_for_unit_variance import EXERCISE
+
+
+@EXERCISE.misconception(
+    "You divide by d_k, the variance. A factor s changes the variance by s^2, so take the root: "
+    "1/sqrt(d_k * var_q * var_k).",
+    gravity="slip",
+)
+def no_root(d_k, var_q=1.0, var_k=1.0):
+    return 1 / (d_k * var_q * var_k)
+
+
+@EXERCISE.misconception(
+    "You return the standard deviation of q . k. The factor that makes it 1 is one over it: 1/sqrt(d_k * "
+    "var_q * var_k).",
+    gravity="slip",
+)
+def inverted(d_k, var_q=1.0, var_k=1.0):
+    return np.sqrt(d_k * var_q * var_k)
+
+
+@EXERCISE.misconception(
+    "1/sqrt(d_k) is right for unit variances only. Wider components spread the dot product more: put "
+    "var_q and var_k under the root too."
+)
+def variances_ignored(d_k, var_q=1.0, var_k=1.0):
+    return 1 / np.sqrt(d_k)
+
+
+@EXERCISE.misconception(
+    "You take the variances for standard deviations. Put them under the root: 1/sqrt(d_k * var_q * var_k)."
+)
+def sigma_for_variance(d_k, var_q=1.0, var_k=1.0):
+    return 1 / (np.sqrt(d_k) * var_q * var_k)
+
+
+@EXERCISE.misconception(
+    "You take a root of the variances twice. Put them under the one root beside d_k: 1/sqrt(d_k * var_q * "
+    "var_k)."
+)
+def root_twice(d_k, var_q=1.0, var_k=1.0):
+    return 1 / np.sqrt(d_k * np.sqrt(var_q * var_k))
+
+
+@EXERCISE.misconception(
+    "You add the variances. For a product of independent factors they multiply: put d_k * var_q * var_k "
+    "under the root."
+)
+def variances_averaged(d_k, var_q=1.0, var_k=1.0):
+    return 1 / np.sqrt(d_k * (var_q + var_k) / 2)
+
+
+@EXERCISE.misconception(
+    "You use var_q for both. The variance of q . k is d_k * var_q * var_k: write 1/sqrt(d_k * var_q * var_k)."
+)
+def query_variance_only(d_k, var_q=1.0, var_k=1.0):
+    return 1 / np.sqrt(d_k * var_q**2)
+
+
+@EXERCISE.misconception(
+    "You return the factor for q and for k each. Return the factor for their dot product, its square: the "
+    "root, not the fourth root."
+)
+def fourth_root(d_k, var_q=1.0, var_k=1.0):
+    return (d_k * var_q * var_k) ** -0.25
+
+
+@EXERCISE.misconception(
+    "The variances are in the numerator. A wider query needs a *smaller* factor: 1/sqrt(d_k * var_q * var_k)."
+)
+def variances_on_top(d_k, var_q=1.0, var_k=1.0):
+    return np.sqrt(var_q * var_k / d_k)
