@@ -10,7 +10,7 @@ import torch
 
 import autograder
 from autograder import student
-from autograder.checking import examination
+from autograder.checking import explanation
 from autograder.exercises import UnknownExerciseError, find, names, of_assignment
 
 
@@ -186,7 +186,7 @@ def test_an_interrupt_while_a_failure_is_explained(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(examination, "shrunk", interrupted)
+    monkeypatch.setattr(explanation, "shrunk", interrupted)
     with pytest.raises(KeyboardInterrupt):
         autograder.check(lambda x, axis=-1: x, "softmax")
 

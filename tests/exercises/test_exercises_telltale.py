@@ -23,7 +23,7 @@ WRITTEN = {
         "import cage.profiler_guard",
         "from cage import profiler_guard",
         "m['cage.profiler_guard']",
-        "m['ca' + 'ge.watch']",
+        "m['ca' + 'ge.profiler_guard']",
         "__import__('cage.profiler_guard')",
         "import importlib\nimportlib.import_module('cage.profiler_guard')",
     ],
