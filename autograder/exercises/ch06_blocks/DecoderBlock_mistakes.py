@@ -2,693 +2,479 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
-
+from autograder.checking.edits import wrong
 from autograder.exercises.ch06_blocks.DecoderBlock import EXERCISE
-from autograder.exercises.ch06_blocks.given import MultiHeadAttention
+from autograder.exercises.ch06_blocks.DecoderBlock_styles import three_lines, what_is_added_is_collected
 
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "queries_from_the_memory",
     "Queries come from the memory and keys from x. Exchange them, so that x asks and the memory answers: "
     "cross_attention(norm_cross(x), memory).",
+    {
+        "self.norm_cross(x), memory": "memory, self.norm_cross(x)",
+    },
     gravity="slip",
 )
-class queries_from_the_memory(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(memory, self.norm_cross(x), memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
+wrong(
+    EXERCISE,
+    three_lines,
+    "memory_ignored",
+    "cross_attention reads x a second time. Pass the memory as its second argument.",
+    {
+        "memory, memory_mask": "mask=memory_mask",
+    },
+)
 
-
-@EXERCISE.misconception("cross_attention reads x a second time. Pass the memory as its second argument.")
-class memory_ignored(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
-
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), mask=memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "memory_normed",
     "You norm the memory with norm_cross too. Pass the memory as it is: it comes normed from the encoder's "
-    "end, and norm_cross is for the queries."
+    "end, and norm_cross is for the queries.",
+    {
+        ", memory, memory_mask": ", self.norm_cross(memory), memory_mask",
+    },
 )
-class memory_normed(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), self.norm_cross(memory), memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "memory_normed_for_the_queries",
     "You norm the memory and not the stream. Use norm_cross for what cross_attention reads from x, and pass "
-    "the memory as it is."
+    "the memory as it is.",
+    {
+        "self.norm_cross(x), memory": "x, self.norm_cross(memory)",
+    },
 )
-class memory_normed_for_the_queries(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(x, self.norm_cross(memory), memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
-    "cross_attention reads the stream as it is. Make its queries from self.norm_cross(x)."
+wrong(
+    EXERCISE,
+    three_lines,
+    "cross_not_normed",
+    "cross_attention reads the stream as it is. Make its queries from self.norm_cross(x).",
+    {
+        "self.norm_cross(x)": "x",
+    },
 )
-class cross_not_normed(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(x, memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "masks_exchanged",
     "The two masks are exchanged. Pass self_mask to attention and memory_mask to cross_attention.",
+    {
+        ("self_mask)\n        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask"): (
+            "memory_mask)\n        x = x + self.cross_attention(self.norm_cross(x), memory, self_mask"
+        ),
+    },
     gravity="slip",
 )
-class masks_exchanged(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=memory_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, self_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "self_mask_ignored",
     "self_mask does not reach attention, so tokens see the future they should write. Pass mask=self_mask.",
+    {
+        ", mask=self_mask": "",
+    },
     gravity="useless",
 )
-class self_mask_ignored(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x))
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "memory_mask_ignored",
     "memory_mask does not reach cross_attention, so the padding of the memory is read. Pass "
     "mask=memory_mask.",
+    {
+        ", memory_mask)": ")",
+    },
     gravity="slip",
 )
-class memory_mask_ignored(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "self_mask_as_memory",
     "The second argument of attention is the memory, not the mask. Name it: mask=self_mask.",
+    {
+        "mask=self_mask": "self_mask",
+    },
     gravity="slip",
 )
-class self_mask_as_memory(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "self_attention_reads_the_memory",
     "`attention` reads the memory, as cross_attention does after it. Let the tokens of x attend to each "
-    "other first: self.attention(normed, mask=self_mask)."
+    "other first: self.attention(normed, mask=self_mask).",
+    {
+        "mask=self_mask": "memory, self_mask",
+    },
 )
-class self_attention_reads_the_memory(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), memory, self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "self_mask_for_both",
     "You pass self_mask to both. Pass memory_mask to cross_attention, which looks at the memory.",
+    {
+        "memory_mask)": "self_mask)",
+    },
     gravity="slip",
 )
-class self_mask_for_both(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, self_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    what_is_added_is_collected,
+    "cross_before_self",
     "The order is wrong: cross_attention comes before attention. Let x attend to itself first, then to the "
-    "memory; then comes the ffn."
+    "memory; then comes the ffn.",
+    {
+        (
+            "added = [self.attention(self.norm_attention(x), None, self_mask)]\n"
+            "        added += [self.cross_attention(self.norm_cross(x + added[0]), "
+            "memory, memory_mask)]\n"
+            "        added += [self.ffn(self.norm_ffn(x + added[0] + added[1]))]\n"
+            "        return x + torch.stack(added).sum(dim=0"
+        ): (
+            "x = x + "
+            "self.cross_attention(self.norm_cross(x), "
+            "memory, memory_mask)\n"
+            "        x = x + "
+            "self.attention(self.norm_attention(x), "
+            "mask=self_mask)\n"
+            "        return x + self.ffn(self.norm_ffn(x)"
+        ),
+    },
 )
-class cross_before_self(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
-    "The ffn comes before cross_attention. Put it last, so that it can work on what was read from the memory."
+wrong(
+    EXERCISE,
+    three_lines,
+    "ffn_before_cross",
+    "The ffn comes before cross_attention. Put it last, so that it can work on what was read from "
+    "the memory.",
+    {
+        (
+            "cross_attention(self.norm_cross(x), memory, memory_mask)\n"
+            "        return x + self.ffn(self.norm_ffn(x)"
+        ): (
+            "ffn(self.norm_ffn(x))\n"
+            "        return x + "
+            "self.cross_attention(self.norm_cross(x), "
+            "memory, memory_mask"
+        ),
+    },
 )
-class ffn_before_cross(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.ffn(self.norm_ffn(x))
-        return x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "cross_beside_self",
     "Both attentions read the x that came in. Make the queries to the memory from the stream after "
-    "self-attention."
+    "self-attention.",
+    {
+        ("x = x + self.attention(self.norm_attention(x), mask=self_mask)\n        x = x"): (
+            "attended = self.attention(self.norm_attention(x), mask=self_mask)\n        x = x + attended"
+        ),
+    },
 )
-class cross_beside_self(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        attended = self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + attended + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "one_attention_for_both",
     "You attend to the memory with `attention`, and cross_attention never learns. Use self.cross_attention "
-    "for the memory."
+    "for the memory.",
+    {
+        "cross_attention(": "attention(",
+    },
 )
-class one_attention_for_both(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "one_norm_for_both",
     "Both attentions use norm_attention, and norm_cross never learns. Use self.norm_cross for "
-    "cross_attention."
+    "cross_attention.",
+    {
+        "norm_cross(": "norm_attention(",
+    },
 )
-class one_norm_for_both(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_attention(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
-    "What cross_attention returns replaces the stream. Add it: x = x + self.cross_attention(...)."
+wrong(
+    EXERCISE,
+    three_lines,
+    "no_residual_around_cross",
+    "What cross_attention returns replaces the stream. Add it: x = x + self.cross_attention(...).",
+    {
+        "= x + self.cross_attention": "= self.cross_attention",
+    },
 )
-class no_residual_around_cross(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "no_residual",
     "Each sublayer replaces what came in. Add it to the stream instead: x + f(norm(x)).",
+    {
+        (
+            "x + self.attention(self.norm_attention(x), mask=self_mask)\n"
+            "        x = x + self.cross_attention(self.norm_cross(x), memory, "
+            "memory_mask)\n"
+            "        return x +"
+        ): (
+            "self.attention(self.norm_attention(x), "
+            "mask=self_mask)\n"
+            "        x = "
+            "self.cross_attention(self.norm_cross(x), "
+            "memory, memory_mask)\n"
+            "        return"
+        ),
+    },
     gravity="useless",
 )
-class no_residual(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = self.attention(self.norm_attention(x), mask=self_mask)
-        x = self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "residual_from_the_normed",
     "You overwrite x by its norm and add to that. Norm only what a sublayer reads: the stream itself is "
-    "never normed here."
+    "never normed here.",
+    {
+        (
+            "x + self.attention(self.norm_attention(x), mask=self_mask)\n"
+            "        x = x + self.cross_attention(self.norm_cross(x), memory, "
+            "memory_mask)\n"
+            "        return x + self.ffn(self.norm_ffn(x)"
+        ): (
+            "self.norm_attention(x)\n"
+            "        x = x + self.attention(x, "
+            "mask=self_mask)\n"
+            "        x = self.norm_cross(x)\n"
+            "        x = x + self.cross_attention(x, "
+            "memory, memory_mask)\n"
+            "        x = self.norm_ffn(x)\n"
+            "        return x + self.ffn(x"
+        ),
+    },
 )
-class residual_from_the_normed(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = self.norm_attention(x)
-        x = x + self.attention(x, mask=self_mask)
-        x = self.norm_cross(x)
-        x = x + self.cross_attention(x, memory, memory_mask)
-        x = self.norm_ffn(x)
-        return x + self.ffn(x)
-
-
-@EXERCISE.misconception(
-    "You norm after each sum, as the paper of 2017 does. Write this block pre-norm: x + f(norm(x))."
+wrong(
+    EXERCISE,
+    three_lines,
+    "post_norm",
+    "You norm after each sum, as the paper of 2017 does. Write this block pre-norm: x + f(norm(x)).",
+    {
+        (
+            "x + self.attention(self.norm_attention(x), mask=self_mask)\n"
+            "        x = x + self.cross_attention(self.norm_cross(x), memory, "
+            "memory_mask)\n"
+            "        return x + self.ffn(self.norm_ffn"
+        ): (
+            "self.norm_attention(x + self.attention(x, "
+            "mask=self_mask))\n"
+            "        x = self.norm_cross(x + "
+            "self.cross_attention(x, memory, "
+            "memory_mask))\n"
+            "        return self.norm_ffn(x + self.ffn"
+        ),
+    },
 )
-class post_norm(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = self.norm_attention(x + self.attention(x, mask=self_mask))
-        x = self.norm_cross(x + self.cross_attention(x, memory, memory_mask))
-        return self.norm_ffn(x + self.ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "changed_in_place",
     "You write into the caller's tensor, as `x += ...` does, and autograd finds it changed. Write x = x + "
-    "..., which makes a new one."
+    "..., which makes a new one.",
+    {
+        ("= x + self.attention(self.norm_attention(x), mask=self_mask)\n        x = x +"): (
+            "+= self.attention(self.norm_attention(x), mask=self_mask)\n        x +="
+        ),
+    },
 )
-class changed_in_place(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x += self.attention(self.norm_attention(x), mask=self_mask)
-        x += self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "causal_unasked",
     "You forbid the future though nobody asked. Without a self_mask let every token of x see every other; "
-    "the caller passes a causal one where it is wanted."
+    "the caller passes a causal one where it is wanted.",
+    {
+        (":\n        x"): (
+            ":\n"
+            "        T = x.shape[1]\n"
+            "        self_mask = torch.ones(T, T, "
+            "dtype=torch.bool).tril() if self_mask is "
+            "None else self_mask\n"
+            "        x"
+        ),
+    },
 )
-class causal_unasked(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        T = x.shape[1]
-        self_mask = torch.ones(T, T, dtype=torch.bool).tril() if self_mask is None else self_mask
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "memory_appended",
     "You append the memory to the keys of self-attention, one softmax for both. Let two attentions follow "
-    "each other, each with its own softmax."
+    "each other, each with its own softmax.",
+    {
+        (
+            "x = x + self.attention(self.norm_attention(x), mask=self_mask)\n"
+            "        x = x + self.cross_attention(self.norm_cross(x), memory, "
+            "memory_mask"
+        ): (
+            "normed = self.norm_attention(x)\n"
+            "        x = x + self.attention(normed, "
+            "torch.cat([normed, memory], dim=1)"
+        ),
+    },
 )
-class memory_appended(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        normed = self.norm_attention(x)
-        x = x + self.attention(normed, torch.cat([normed, memory], dim=1))
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "relu",
     "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
+    {
+        "GELU": "ReLU",
+    },
     gravity="slip",
 )
-class relu(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "self_mask_inverted",
     "You invert self_mask. True means may attend, here and in attention: pass it on as it is.",
+    {
+        (":\n        x"): (":\n        self_mask = None if self_mask is None else ~self_mask\n        x"),
+    },
     gravity="useless",
 )
-class self_mask_inverted(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        self_mask = None if self_mask is None else ~self_mask
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "memory_mask_inverted",
     "You invert memory_mask. True means may attend, here and in attention: pass it on as it is.",
+    {
+        (":\n        x"): (
+            ":\n        memory_mask = None if memory_mask is None else ~memory_mask\n        x"
+        ),
+    },
     gravity="useless",
 )
-class memory_mask_inverted(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        memory_mask = None if memory_mask is None else ~memory_mask
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "no_masks",
     "Neither mask reaches its attention. Pass mask=self_mask to attention and mask=memory_mask to "
     "cross_attention.",
+    {
+        (", mask=self_mask)\n        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask"): (
+            ")\n        x = x + self.cross_attention(self.norm_cross(x), memory"
+        ),
+    },
     gravity="useless",
 )
-class no_masks(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x))
-        x = x + self.cross_attention(self.norm_cross(x), memory)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "norms_exchanged",
     "The norms of the two attentions are exchanged. Use norm_attention for attention and norm_cross for "
     "cross_attention.",
+    {
+        ("norm_attention(x), mask=self_mask)\n        x = x + self.cross_attention(self.norm_cross"): (
+            "norm_cross(x), mask=self_mask)\n        x = x + self.cross_attention(self.norm_attention"
+        ),
+    },
     gravity="slip",
 )
-class norms_exchanged(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_cross(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_attention(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
+wrong(
+    EXERCISE,
+    three_lines,
+    "attention_not_normed",
+    "Attention to itself reads x as it is. Let it read self.norm_attention(x).",
+    {
+        "self.norm_attention(x)": "x",
+    },
+)
 
+wrong(
+    EXERCISE,
+    three_lines,
+    "ffn_not_normed",
+    "The ffn reads the stream as it is. Let it read self.norm_ffn(x).",
+    {
+        "self.norm_ffn(x)": "x",
+    },
+)
 
-@EXERCISE.misconception("Attention to itself reads x as it is. Let it read self.norm_attention(x).")
-class attention_not_normed(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
-
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(x, mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception("The ffn reads the stream as it is. Let it read self.norm_ffn(x).")
-class ffn_not_normed(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
-
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(x)
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "four_times_as_wide",
     "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
+    {
+        "d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model",
+    },
     gravity="slip",
 )
-class four_times_as_wide(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "as_wide_as_the_stream",
     "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
+    {
+        "d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model",
+    },
     gravity="slip",
 )
-class as_wide_as_the_stream(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.Linear(d_model, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "one_head",
     "Both attentions have one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
+    {
+        ("num_heads)\n        self.cross_attention = MultiHeadAttention(d_model, num_heads"): (
+            "1)\n        self.cross_attention = MultiHeadAttention(d_model, 1"
+        ),
+    },
     gravity="slip",
 )
-class one_head(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, 1)
-        self.cross_attention = MultiHeadAttention(d_model, 1)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
 
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
-
-
-@EXERCISE.misconception(
+wrong(
+    EXERCISE,
+    three_lines,
+    "first_head_s_masks",
     "You use the masks of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each: pass it on as it "
     "is.",
+    {
+        (":\n        x"): (
+            ":\n"
+            "        if self_mask is not None and "
+            "self_mask.ndim == 4:\n"
+            "            self_mask = self_mask[:, :1]\n"
+            "        if memory_mask is not None and "
+            "memory_mask.ndim == 4:\n"
+            "            memory_mask = memory_mask[:, :1]\n"
+            "        x"
+        ),
+    },
     gravity="slip",
 )
-class first_head_s_masks(nn.Module):
-    def __init__(self, d_model, num_heads, d_ff):
-        super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
-        self.norm_attention = nn.LayerNorm(d_model)
-        self.norm_cross = nn.LayerNorm(d_model)
-        self.norm_ffn = nn.LayerNorm(d_model)
-        self.ffn = nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
-
-    def forward(self, x, memory, self_mask=None, memory_mask=None):
-        if self_mask is not None and self_mask.ndim == 4:
-            self_mask = self_mask[:, :1]
-        if memory_mask is not None and memory_mask.ndim == 4:
-            memory_mask = memory_mask[:, :1]
-        x = x + self.attention(self.norm_attention(x), mask=self_mask)
-        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask)
-        return x + self.ffn(self.norm_ffn(x))
