@@ -67,6 +67,8 @@ def append(copy: Path, path: str, text: str) -> None:
 
 PAGE = "book/11_sharpening.md"
 EXERCISE = "autograder/exercises/ch11_sharpening/sharpen.py"
+MISTAKES = EXERCISE.replace(".py", "_mistakes.py")
+STYLES = EXERCISE.replace(".py", "_styles.py")
 ANSWER = '''def sharpen(weights, power=2.0):
     """Raise weights to a power.
 
@@ -127,7 +129,7 @@ def an_exercise(copy: Path) -> None:
 def a_misconception(copy: Path) -> None:
     append(
         copy,
-        EXERCISE,
+        MISTAKES,
         """
 
 @EXERCISE.misconception("You take a root where you should take a power: the exponent is `power` itself.")
@@ -141,7 +143,7 @@ def a_root(weights, power=2.0):
 def an_accepted_style(copy: Path) -> None:
     append(
         copy,
-        EXERCISE,
+        STYLES,
         """
 
 @EXERCISE.style("relative to the largest weight")
@@ -228,7 +230,7 @@ def a_probe(copy: Path) -> None:
     write(copy, EXERCISE, case, case + row)
     append(
         copy,
-        EXERCISE,
+        MISTAKES,
         """
 
 @EXERCISE.misconception("`weights **= power` writes into the caller's array. Make a new one.")
@@ -587,7 +589,7 @@ def test_a_mistake_that_no_case_tells_from_another_does_not_verify(spoilt: Path)
 def twin(weights, power=2.0):
     return weights**2 / (weights**2).sum(axis=-1, keepdims=True)
 """
-    append(spoilt, EXERCISE, twin)
+    append(spoilt, MISTAKES, twin)
     done = command(spoilt, "verify", "ch11_sharpening")
     assert done.returncode == 1, done.stderr
     assert "twin told as power_ignored" in done.stdout
