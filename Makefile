@@ -69,7 +69,7 @@ pdf: $(SETUP) book ## the whole book as one PDF, printed by Chromium
 	@$(BIN)/python book/pdf.py
 
 wheels: $(SETUP) ## tfcore and autograder, to install elsewhere, in dist/
-	@$(BIN)/python -m autograder.packaging.wheels dist
+	@$(BIN)/python -m autograder.packages.wheels dist
 
 lock: ## requirements.txt after a change of pyproject.toml; versions that still fit stay
 update: UPGRADE := --upgrade

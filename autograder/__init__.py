@@ -14,7 +14,7 @@ room imports only from the rooms below it in this list:
 - `checking`: one answer: `declaration`, `examination`, `oracle`, `diagnosis`, `explanation`, `report`
 - `reading`: what is read off a submission's text
 - `cage`: all that runs beside a stranger's code. It imports nothing of the rest
-- `packaging`: wheels and what is bundled
+- `packages`: wheels and what is bundled
 - `course`: a course's folders and files, and what all rooms need
 """
 

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -52,7 +53,7 @@ ROOMS = (
     "checking",
     "reading",
     "cage",
-    "packaging",
+    "packages",
     "course",
 )
 """The rooms of `autograder`, from the roof down: a room imports only from those after it."""
@@ -112,6 +113,13 @@ def test_every_module_has_its_room():
     assert doors == {"__init__", "cli", "student"}
 
 
+@pytest.mark.parametrize("name", ROOMS)
+def test_no_room_hides_a_library(name):
+    """The cage begins with `autograder`'s folder on its path: a room called packaging once hid the library."""
+    if name != "cage":
+        assert importlib.util.find_spec(name) is None
+
+
 def test_arrows_run_down():
     up = [
         (one, other)
@@ -158,5 +166,5 @@ def test_what_a_notebook_imports_knows_nothing_of_grading():
     assert not {
         name
         for name in loaded
-        if re.match(r"autograder\.(commands|reports|platforms|proof|grading|release|packaging)", name)
+        if re.match(r"autograder\.(commands|reports|platforms|proof|grading|release|packages)", name)
     }

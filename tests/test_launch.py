@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.packaging import colab
+from autograder.packages import colab
 from autograder.platforms import bundles, classroom
 from autograder.reading import forbidden_calls, tampering
 from autograder.release import publish
@@ -41,7 +41,7 @@ ASSIGNMENT = "ch02_qkv"
 PATH = f"notebooks/{ASSIGNMENT}/{ASSIGNMENT}.ipynb"
 WORKFLOWS = [
     *sorted((ROOT / ".github" / "workflows").glob("*.yml")),
-    ROOT / "autograder/packaging/bundled/classroom.yml",
+    ROOT / "autograder/packages/bundled/classroom.yml",
 ]
 
 

@@ -18,9 +18,9 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import CONFIG, Course
 from autograder.exercises import UnknownExerciseError
-from autograder.packaging import colab
-from autograder.packaging.bundle_library import REQUIREMENTS, for_students, grader, pinned
-from autograder.packaging.wheels import BUNDLED, GUIDES, packed, resources
+from autograder.packages import colab
+from autograder.packages.bundle_library import REQUIREMENTS, for_students, grader, pinned
+from autograder.packages.wheels import BUNDLED, GUIDES, packed, resources
 from autograder.platforms import gradescope
 from autograder.release import audit, publish
 

@@ -27,7 +27,7 @@ from autograder.course import variants
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import CONFIG, Course
-from autograder.packaging import colab
+from autograder.packages import colab
 from autograder.release import audit, versions
 from autograder.release.audit import source
 

@@ -24,7 +24,7 @@ from autograder.grading.gradebook import Row
 from autograder.grading.matching import MAX_BYTES
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.verdict import Verdict
-from autograder.packaging import bundle_library
+from autograder.packages import bundle_library
 from autograder.platforms import bundles, gradescope
 from autograder.proof.samples import make
 from autograder.release import audit

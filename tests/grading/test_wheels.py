@@ -15,7 +15,7 @@ from scratch import ASSIGNMENT, ROOT, clean_python, hand_in, new_course, run
 import tfcore
 from autograder.course.errors import BadInputError
 from autograder.grading import cages
-from autograder.packaging import wheels
+from autograder.packages import wheels
 
 NAMES = {wheel: f"transformers_from_first_principles_{wheel}" for wheel in ("tfcore", "autograder")}
 
@@ -24,7 +24,7 @@ NAMES = {wheel: f"transformers_from_first_principles_{wheel}" for wheel in ("tfc
 def made(tmp_path_factory):
     """Both wheels as `make wheels` makes them, by package."""
     folder = tmp_path_factory.mktemp("dist")
-    told = run(Path(sys.executable), "-m", "autograder.packaging.wheels", folder, cwd=folder)
+    told = run(Path(sys.executable), "-m", "autograder.packages.wheels", folder, cwd=folder)
     paths = [Path(line) for line in told.splitlines()]
     assert sorted(paths) == sorted(folder.iterdir())
     return {
@@ -84,7 +84,7 @@ def test_every_file_that_git_has_of_the_packages_is_in_a_wheel(made):
     from setuptools.config.pyprojecttoml import read_configuration
 
     shipped = {name for path in made.values() for name in inside(path) if ".dist-info/" not in name}
-    extra = {f"autograder/packaging/bundled/{name}" for name in wheels.FROM_ROOT}
+    extra = {f"autograder/packages/bundled/{name}" for name in wheels.FROM_ROOT}
     patterns = read_configuration(ROOT / "pyproject.toml")["tool"]["setuptools"]["package-data"]
     folders = {
         "tfcore": ROOT / "tfcore",
@@ -159,7 +159,7 @@ def test_a_course_elsewhere_is_graded_end_to_end(made, students, tmp_path):
         path.name: path.read_bytes() for path in made.values()
     }
     guide = "guides/instructor_guide.md"
-    assert mine[guide] == inside(made["autograder"])[f"autograder/packaging/bundled/{guide}"]
+    assert mine[guide] == inside(made["autograder"])[f"autograder/packages/bundled/{guide}"]
 
 
 def test_where_both_are_installed_as_one_no_wheel_can_be_made(monkeypatch):

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files
 from autograder.course.layout import Course
-from autograder.packaging import wheels
+from autograder.packages import wheels
 
 Needed = tuple[str, tuple[str, ...]]
 """A package and which groups of its optional dependencies."""

@@ -70,7 +70,7 @@ def sources(wheel: str) -> Files:
         }
     if wheel == "autograder":
         files |= {
-            f"autograder/packaging/bundled/{name}": path.read_bytes() for name, path in resources().items()
+            f"autograder/packages/bundled/{name}": path.read_bytes() for name, path in resources().items()
         }
     return files
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.packaging.bundle_library import pins
+from autograder.packages.bundle_library import pins
 
 SETTINGS = "_config.yml"
 """The book's settings; ``repository`` says where the course is published."""
