@@ -116,7 +116,7 @@ def test_every_module_has_its_room():
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_no_room_hides_a_library(name):
-    """The cage begins with `autograder`'s folder on its path, and so a room called packaging would hide one."""
+    """The cage begins with `autograder`'s folder on its path; a room called packaging hides one."""
     libraries = [sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")]
     assert PathFinder.find_spec("packaging", libraries)
     assert PathFinder.find_spec(name, libraries) is None
