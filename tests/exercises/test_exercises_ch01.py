@@ -181,9 +181,11 @@ WRONG = {
         ),
         "every key that is allowed gets a share",
     ),
-    "attention: divided by T": (
+    "attention: divided by the root of T": (
         "additive_attention",
-        attention(blend=lambda weights, values: np.einsum("bt,btd->bd", weights, values) / values.shape[1]),
+        attention(
+            blend=lambda weights, values: np.einsum("bt,btd->bd", weights, values) / values.shape[1] ** 0.5
+        ),
         "your context is not the sum of the values",
     ),
 }
@@ -396,6 +398,14 @@ def test_memory_that_was_never_written_is_named(name, answer, words):
 
 SLIPS = {
     "weights first": ("additive_attention", lambda *args, **mask: attention()(*args, **mask)[::-1]),
+    "a mean for the sum": (
+        "additive_attention",
+        attention(blend=lambda weights, values: (weights[:, :, None] * values).sum(1) / values.shape[1]),
+    ),
+    "an axis left over": (
+        "additive_attention",
+        attention(blend=lambda weights, values: np.einsum("bt,btd->bd", weights, values)[:, None]),
+    ),
     "another norm": ("gradient_norms", norms_of(factor, np.linalg.norm)),
     "T + L": ("critical_path", paths(lambda T, L: T + L)),
     "time in front": ("rnn_forward", lambda *args: read_in_columns(*args).swapaxes(0, 1)),

@@ -1,5 +1,6 @@
 """Blocks: what is published gets full marks, and a mistake that no bank knows is told where it lies."""
 
+import itertools
 import re
 from importlib import import_module
 from types import SimpleNamespace
@@ -609,6 +610,18 @@ def test_the_mask_of_one_head_is_no_mask_for_all(mask):
 def test_a_block_without_a_working_mask_earns_less_than_half(name, answer):
     report = report_on(f"ch06_blocks/{name}", answer)
     assert 0 < report.score < report.max_score / 2
+
+
+NORMS = ("norm_attention", "norm_cross", "norm_ffn")
+
+
+@pytest.mark.parametrize(("right", "used"), list(itertools.permutations(NORMS, 2)))
+def test_one_norm_in_two_places_keeps_more_than_half_and_is_named(right, used):
+    answer = changed("DecoderBlock", "named_steps", (f"self.{right}(", f"self.{used}("))
+    report = report_on("ch06_blocks/DecoderBlock", answer)
+    assert f"Use self.{right} for" in report.message
+    assert report.diagnosis
+    assert report.max_score / 2 < report.score < report.max_score
 
 
 BY_THE_WEIGHT = {

@@ -148,6 +148,26 @@ NAMED = {
         lambda u, delta, A, B, C, D: scanned(u, delta, A, B, C, 0 * D),
         "no_D",
     ),
+    "u for D u": (
+        "selective_scan",
+        lambda u, delta, A, B, C, D: scanned(u, delta, A, B, C, torch.ones_like(D)),
+        "u_without_D",
+    ),
+    "rates as logarithms": (
+        "selective_scan",
+        lambda u, delta, A, B, C, D: scanned(u, delta, -A.exp(), B, C, D),
+        "rates_from_their_logarithm",
+    ),
+    "softplus": (
+        "selective_scan",
+        lambda u, delta, A, B, C, D: scanned(u, (1 + delta.exp()).log(), A, B, C, D),
+        "softplus_once_more",
+    ),
+    "steps in front": (
+        "selective_scan",
+        lambda u, delta, A, B, C, D: scanned(u, delta, A, B, C, D).swapaxes(0, 1),
+        "time_in_front",
+    ),
     "B for C": (
         "selective_scan",
         lambda u, delta, A, B, C, D: scanned(u, delta, A, C, B, D),

@@ -578,6 +578,40 @@ def not_summed(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
+    "You average the values after they are weighted, which divides by T once more. The weights sum to 1 "
+    "already: sum over the keys, .sum(axis=1).",
+    gravity="slip",
+)
+def mean_of_the_weighted(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return (weights[..., None] * values).mean(axis=1), weights
+
+
+@EXERCISE.misconception(
+    "Your context is (B, 1, d_v): the axis that the weights were given for the matrix product is still "
+    "there. Drop it: (weights[:, None] @ values)[:, 0].",
+    gravity="slip",
+)
+def context_with_a_time_axis(query, keys, values, W_q, W_k, v, mask=None):
+    hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
+    scores = hidden @ v
+    if mask is not None:
+        scores = np.where(mask, scores, -1e30)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        weights = weights * mask
+    return weights[:, None] @ values, weights
+
+
+@EXERCISE.misconception(
     "Your code writes into the caller's values, as `values *= ...` does. Write `weights[..., None] * "
     "values`, which makes a new array."
 )

@@ -195,6 +195,7 @@ wrong(
     {
         "cross_attention(": "attention(",
     },
+    gravity="slip",
 )
 
 wrong(
@@ -206,6 +207,62 @@ wrong(
     {
         "norm_cross(": "norm_attention(",
     },
+    gravity="slip",
+)
+
+wrong(
+    EXERCISE,
+    three_lines,
+    "norm_attention_before_the_ffn",
+    "The ffn uses norm_attention, and norm_ffn never learns. Use self.norm_ffn for the ffn.",
+    {
+        "norm_ffn(": "norm_attention(",
+    },
+    gravity="slip",
+)
+
+wrong(
+    EXERCISE,
+    three_lines,
+    "norm_cross_before_the_ffn",
+    "The ffn uses norm_cross, and norm_ffn never learns. Use self.norm_ffn for the ffn.",
+    {
+        "norm_ffn(": "norm_cross(",
+    },
+    gravity="slip",
+)
+
+wrong(
+    EXERCISE,
+    three_lines,
+    "norm_ffn_before_cross",
+    "cross_attention uses norm_ffn, and norm_cross never learns. Use self.norm_cross for cross_attention.",
+    {
+        "norm_cross(": "norm_ffn(",
+    },
+    gravity="slip",
+)
+
+wrong(
+    EXERCISE,
+    three_lines,
+    "norm_cross_before_attention",
+    "`attention` uses norm_cross, and norm_attention never learns. Use self.norm_attention for attention.",
+    {
+        "norm_attention(": "norm_cross(",
+    },
+    gravity="slip",
+)
+
+wrong(
+    EXERCISE,
+    three_lines,
+    "norm_ffn_before_attention",
+    "`attention` uses norm_ffn, and norm_attention never learns. Use self.norm_attention for attention.",
+    {
+        "norm_attention(": "norm_ffn(",
+    },
+    gravity="slip",
 )
 
 wrong(

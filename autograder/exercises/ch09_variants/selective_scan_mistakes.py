@@ -94,6 +94,19 @@ def no_D(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
+    "u is added to the output without its factor D. Write y = C . h + D * u: each channel has its own share "
+    "of the input that goes straight to the output.",
+    gravity="slip",
+)
+def u_without_D(u, delta, A, B, C, D):
+    h, ys = 0, []
+    for t in range(u.shape[1]):
+        h = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        ys.append((h * C[:, t, None]).sum(-1) + u[:, t])
+    return torch.stack(ys, dim=1)
+
+
+@EXERCISE.misconception(
     "D u counts N times, once for each memory. Add it after the sum over the memories: (C h).sum(-1) + D u.",
     gravity="slip",
 )
@@ -187,6 +200,47 @@ def mean_over_memories(u, delta, A, B, C, D):
         h = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
         ys.append((h * C[:, t, None]).mean(-1) + D * u[:, t])
     return torch.stack(ys, dim=1)
+
+
+@EXERCISE.misconception(
+    "You compute -exp(A), as Mamba's code does because it stores the logarithm of the rates. Here A holds "
+    "the rates themselves, below zero: use A as it is, exp(delta A).",
+    gravity="slip",
+)
+def rates_from_their_logarithm(u, delta, A, B, C, D):
+    A = -torch.exp(A)
+    h, ys = 0, []
+    for t in range(u.shape[1]):
+        h = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        ys.append((h * C[:, t, None]).sum(-1) + D * u[:, t])
+    return torch.stack(ys, dim=1)
+
+
+@EXERCISE.misconception(
+    "You apply softplus to delta. Here delta holds the step sizes themselves, after softplus: use delta as "
+    "it is.",
+    gravity="slip",
+)
+def softplus_once_more(u, delta, A, B, C, D):
+    delta = torch.nn.functional.softplus(delta)
+    h, ys = 0, []
+    for t in range(u.shape[1]):
+        h = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        ys.append((h * C[:, t, None]).sum(-1) + D * u[:, t])
+    return torch.stack(ys, dim=1)
+
+
+@EXERCISE.misconception(
+    "Your result has the steps in front of the batch, (T, B, d), as torch.stack(ys) makes it. Return "
+    "(B, T, d): torch.stack(ys, dim=1).",
+    gravity="slip",
+)
+def time_in_front(u, delta, A, B, C, D):
+    h, ys = 0, []
+    for t in range(u.shape[1]):
+        h = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        ys.append((h * C[:, t, None]).sum(-1) + D * u[:, t])
+    return torch.stack(ys)
 
 
 @EXERCISE.misconception(
