@@ -52,4 +52,4 @@ escape_names()
 c.HTMLExporter.preprocessors = ["autograder.reports.safe_html.EscapeNames"]
 
 # Formgrader asks no other host for a script that draws formulas: they are MathML already.
-c.HTMLExporter.extra_template_basedirs.prepend([str(files("autograder") / "templates")])
+c.HTMLExporter.extra_template_basedirs.prepend([str(files("autograder") / "reports" / "templates")])

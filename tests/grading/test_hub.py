@@ -26,7 +26,7 @@ import autograder
 TEACHER, STUDENTS = "teacher", ("ada", "bob")
 UIDS = {name: uid for uid, name in enumerate((TEACHER, *STUDENTS), 60_001)}
 COURSE = {"course_id": "transformers_from_first_principles"}
-FILES = Path(autograder.__file__).parent / "hub"
+FILES = Path(autograder.__file__).parent / "platforms" / "hub"
 
 
 class Hub:

@@ -155,7 +155,7 @@ def test_formgrader_runs_no_script_of_a_students(few):
 import os, sys
 from pathlib import Path
 os.chdir({str(few)!r})
-from autograder.layout import Course
+from autograder.course.layout import Course
 from nbconvert.exporters import HTMLExporter
 from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
