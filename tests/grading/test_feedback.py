@@ -210,6 +210,8 @@ HOSTILE = [
     '![a $\\bad{" onerror="alert(1)" x="$ b](data:image/png;base64,AAAA)',
     "![a $\\bad{' onerror='alert(1)$](data:image/png;base64,AAAA)",
     '<b title=\'&#xe000;0&#xe001;\'>b</b> &#xe000;7&#xe001; $\\bad{" onclick="alert(1)" x="$',
+    '<b class=\'&#xe000;0&#xe001;\'>b</b> $\\bad{" onclick="alert(1)" x="$',
+    "$x$ <a href='da&#xe000;0&#xe001;ta:text/html,x'>x</a>",
     "[x]($javascript:alert(1)$)",
 ]
 
