@@ -217,27 +217,11 @@ def train(
         )
     device = parameters[0].device
     optimizer = torch.optim.AdamW(groups, betas=config.betas, fused=device.type in ("cpu", "cuda"))
-    optimizer.zero_grad()
-    losses: list[Tensor] = []
-    if checkpoint is not None and Path(checkpoint).exists():
-        losses = list(load_checkpoint(checkpoint, model, optimizer, asdict(config)).to(device))
-    else:
-        seed_everything(config.seed)
-        if checkpoint is not None:  # a model that a stopped run has changed begins here again
-            save_checkpoint(checkpoint, model, optimizer, torch.zeros(0), asdict(config))
-
-    start, steps, size = len(losses), config.steps, config.accumulate
+    losses = [each.to(device) for each in _resume(checkpoint, model, optimizer, config)]
+    start, steps = len(losses), config.steps
     bar = tqdm(range(start, steps), initial=start, total=steps, disable=not progress)
     for step in bar:
-        model.train()
-        micro_batches = map(batches, range(step * size, (step + 1) * size))
-        losses.append(_backward(model, parameters, loss, micro_batches, config.bf16))
-        if config.clip_norm is not None:
-            nn.utils.clip_grad_norm_(parameters, config.clip_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = config.lr(step)
-        optimizer.step()
-        optimizer.zero_grad()
+        losses.append(_step(model, parameters, optimizer, batches, loss, config, step))
         if progress and step % 10 == 0:  # to look at a number is to wait for the GPU
             bar.set_postfix(loss=f"{losses[-1].item():.4f}")
         if after_step is not None:
@@ -292,6 +276,41 @@ def _whole(value: Any) -> Any:
 
 def _real(value: Any) -> Any:
     return value if isinstance(value, Real) else math.nan
+
+
+def _resume(
+    checkpoint: str | Path | None, model: nn.Module, optimizer: torch.optim.Optimizer, config: TrainConfig
+) -> list[Tensor]:
+    """Go on from the checkpoint, or seed a new run and write its start; return the losses so far."""
+    optimizer.zero_grad()
+    if checkpoint is not None and Path(checkpoint).exists():
+        return list(load_checkpoint(checkpoint, model, optimizer, asdict(config)))
+    seed_everything(config.seed)
+    if checkpoint is not None:  # a model that a stopped run has changed begins here again
+        save_checkpoint(checkpoint, model, optimizer, torch.zeros(0), asdict(config))
+    return []
+
+
+def _step(
+    model: nn.Module,
+    parameters: list[nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    batches: Callable[[int], Any],
+    loss: Loss,
+    config: TrainConfig,
+    step: int,
+) -> Tensor:
+    """Update the model once: gradient, clipping, learning rate, AdamW; return the mean loss before it."""
+    model.train()
+    micro_batches = map(batches, range(step * config.accumulate, (step + 1) * config.accumulate))
+    mean = _backward(model, parameters, loss, micro_batches, config.bf16)
+    if config.clip_norm is not None:
+        nn.utils.clip_grad_norm_(parameters, config.clip_norm)
+    for group in optimizer.param_groups:
+        group["lr"] = config.lr(step)
+    optimizer.step()
+    optimizer.zero_grad()
+    return mean
 
 
 def _backward(

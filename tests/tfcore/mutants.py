@@ -53,8 +53,8 @@ ROWS = [
     (
         "mask inverted",
         "attention.api:attention",
-        'Pattern(_four_axes("mask", mask, shape)',
-        'Pattern(_four_axes("mask", None if mask is None else ~mask, shape)',
+        '_four_axes("mask", mask, shape)',
+        '_four_axes("mask", None if mask is None else ~mask, shape)',
     ),
     (
         "upper-left mask",

@@ -103,36 +103,43 @@ def attention(
     >>> print(output.shape, weights[0, 0, 0])
     torch.Size([1, 4, 2, 5]) tensor([0.5000, 0.5000, 0.0000])
     """
-    shape = _score_shape(q, k, v)
+    shape = _score_shape(q, k, v)  # (B, H, T_q, T_k)
     _check_positions("q_pos", q_pos, shape[0], shape[2])
     _check_positions("k_pos", k_pos, shape[0], shape[3])
-    if k_pos is not None and q_pos is None:
-        raise ValueError("expected q_pos beside k_pos, got k_pos alone; say where the queries are as well")
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError(
-            f"expected a boolean mask, True = may attend, got {mask.dtype}; "
-            "use mask.bool(), or pass numbers to be added to the scores as bias"
-        )
-    if bias is not None and not bias.is_floating_point():
-        raise ValueError(f"expected a floating-point bias, got {bias.dtype}; pass a boolean one as mask")
-
-    positions_given = q_pos is not None
-    if not positions_given:  # what rules out nothing costs nothing
-        causal = causal and shape[2] > 1  # one query is the last, and sees every key
-        window = None if window is not None and max(shape[2:]) <= window else window
-    if causal or window is not None:
-        default_q_pos, default_k_pos = default_positions(shape[2], shape[3], q.device)
-        q_pos = default_q_pos if q_pos is None else q_pos
-        k_pos = default_k_pos if k_pos is None else k_pos
-    pattern = Pattern(_four_axes("mask", mask, shape), causal, window, q_pos, k_pos, positions_given)
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    _check_types(mask, bias)
+    pattern = _pattern(_four_axes("mask", mask, shape), causal, window, q_pos, k_pos, shape, q.device)
     call = q, k, v, pattern, _four_axes("bias", bias, shape)
     chosen = _choose(backend, call, return_weights, return_lse)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     with _no_autocast(q.device.type):
         output, weights, lse = chosen.run(*call, scale)
 
     extras = [x for x, wanted in ((weights, return_weights), (lse, return_lse)) if wanted]
     return (output, *extras) if extras else output
+
+
+def _pattern(
+    mask: Tensor | None,
+    causal: bool,
+    window: int | None,
+    q_pos: Tensor | None,
+    k_pos: Tensor | None,
+    shape: tuple[int, int, int, int],
+    device: torch.device,
+) -> Pattern:
+    """Combine the rules without those that forbid nothing, and add default positions where a rule asks."""
+    if k_pos is not None and q_pos is None:
+        raise ValueError("expected q_pos beside k_pos, got k_pos alone; say where the queries are as well")
+    q_len, k_len = shape[2:]
+    positions_given = q_pos is not None
+    if not positions_given:
+        causal = causal and q_len > 1  # one query is the last, and sees every key
+        window = None if window is not None and max(q_len, k_len) <= window else window
+    if causal or window is not None:
+        default_q_pos, default_k_pos = default_positions(q_len, k_len, device)
+        q_pos = default_q_pos if q_pos is None else q_pos
+        k_pos = default_k_pos if k_pos is None else k_pos
+    return Pattern(mask, causal, window, q_pos, k_pos, positions_given)
 
 
 def _no_autocast(device_type: str) -> AbstractContextManager[object]:
@@ -209,6 +216,16 @@ def _four_axes(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | 
             f"insert axes of size 1: (B, T_k) as {name}[:, None, None, :], (B, T_q, T_k) as {name}[:, None]"
         )
     return x.reshape(padded)
+
+
+def _check_types(mask: Tensor | None, bias: Tensor | None) -> None:
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(
+            f"expected a boolean mask, True = may attend, got {mask.dtype}; "
+            "use mask.bool(), or pass numbers to be added to the scores as bias"
+        )
+    if bias is not None and not bias.is_floating_point():
+        raise ValueError(f"expected a floating-point bias, got {bias.dtype}; pass a boolean one as mask")
 
 
 def _check_positions(name: str, positions: Tensor | None, batch: int, length: int) -> None:

@@ -64,38 +64,59 @@ def beam_search(
         )
     end = eos if pad is None else pad
     texts = make_room(prompt, max_new_tokens, 0 if end is None else end, padding)
-    batch, prompt_len = prompt.shape
     with torch.inference_mode():
-        read = Reader(model, batch, texts.shape[1], padding=padding)
-        prompts = torch.arange(batch, device=prompt.device).unsqueeze(1)
-        total = torch.zeros(batch, 1, device=prompt.device)  # log-probability of the texts that go on
-        best, best_score = texts.new_empty(batch, 0, texts.shape[1]), total[:, :0]
-        for length in range(1, max_new_tokens + 1):
-            t = prompt_len + length - 1
-            logits = read(texts[:, :t])[:, 0]
-            step = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-            ways = (total.unsqueeze(-1) + step.unflatten(0, total.shape)).flatten(1)
-            likeliest, way = ways.topk(min(2 * beams, ways.shape[1]))
-            rows = prompts * total.shape[1] + way // step.shape[-1]
-            token = way % step.shape[-1]
-            longer = texts[rows]
-            longer[:, :, t] = token
+        read = Reader(model, len(texts), texts.shape[1], padding=padding)
+        best, score = _search(read, texts, prompt.shape[1], beams, length_penalty, eos)
+    return best.clone(), score.clone()  # usable in training, which tensors of inference mode are not
 
-            ends = torch.full_like(token, length == max_new_tokens, dtype=torch.bool)
-            if eos is not None:
-                ends |= token == eos
-            score = (likeliest / length**length_penalty).masked_fill(~ends, -math.inf)
-            best_score, chosen = _top(torch.cat([best_score, score[:, :beams]], dim=1), beams)
-            best = torch.cat([best, longer[:, :beams]], dim=1).take_along_dim(chosen.unsqueeze(-1), dim=1)
 
-            total, chosen = _top(likeliest.masked_fill(ends, -math.inf), beams)
-            # Totals only fall: a text can at best keep its own until the kindest length.
-            hope = total[:, 0] / (max_new_tokens if length_penalty > 0 else length) ** length_penalty
-            if best.shape[1] == beams and bool((hope <= best_score[:, -1]).all()):
-                break
-            texts = longer.take_along_dim(chosen.unsqueeze(-1), dim=1).flatten(0, 1)
-            read.reorder(rows.take_along_dim(chosen, dim=1).flatten())
-    return best.clone(), best_score.clone()  # usable in training, which tensors of inference mode are not
+def _search(
+    read: Reader, texts: Tensor, prompt_len: int, beams: int, length_penalty: float, eos: int | None
+) -> tuple[Tensor, Tensor]:
+    """Search from prompts (B, T_total), of which the rest is room; return the best texts and their scores."""
+    batch, total_len = texts.shape
+    total = torch.zeros(batch, 1, device=texts.device)  # log-probability of the texts that go on
+    best, best_score = texts.new_empty(batch, 0, total_len), total[:, :0]
+    for t in range(prompt_len, total_len):
+        likeliest, rows, token = _likeliest_ways(total, read(texts[:, :t])[:, 0], 2 * beams)
+        longer = texts[rows]  # (B, 2 beams, T_total)
+        longer[:, :, t] = token
+        ends = torch.full_like(token, t == total_len - 1, dtype=torch.bool)
+        if eos is not None:
+            ends |= token == eos
+
+        length = t + 1 - prompt_len
+        score = (likeliest / length**length_penalty).masked_fill(~ends, -math.inf)
+        best_score, chosen = _top(torch.cat([best_score, score[:, :beams]], dim=1), beams)
+        best = torch.cat([best, longer[:, :beams]], dim=1).take_along_dim(chosen.unsqueeze(-1), dim=1)
+
+        total, chosen = _top(likeliest.masked_fill(ends, -math.inf), beams)
+        # Totals only fall: a text can at best keep its own until the kindest length.
+        kindest = total_len - prompt_len if length_penalty > 0 else length
+        hope = total[:, 0] / kindest**length_penalty
+        if best.shape[1] == beams and bool((hope <= best_score[:, -1]).all()):
+            break
+        texts = longer.take_along_dim(chosen.unsqueeze(-1), dim=1).flatten(0, 1)
+        read.reorder(rows.take_along_dim(chosen, dim=1).flatten())
+    return best, best_score
+
+
+def _likeliest_ways(total: Tensor, logits: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rank all ways to go on by one token.
+
+    Args:
+        total: log-probabilities of each prompt's texts, (B, texts).
+        logits: what comes after each text, (B texts, V).
+        k: ways to keep for each prompt.
+
+    Returns:
+        Their log-probabilities, the rows of the texts that they go on from, and their tokens, each (B, k).
+    """
+    step = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    ways = (total.unsqueeze(-1) + step.unflatten(0, total.shape)).flatten(1)  # (B, texts V)
+    likeliest, way = _top(ways, k)
+    first_row = torch.arange(len(total), device=total.device).unsqueeze(1) * total.shape[1]
+    return likeliest, first_row + way // step.shape[-1], way % step.shape[-1]
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -75,11 +75,9 @@ def generate(
         going = torch.ones_like(tokens[:, 0], dtype=torch.bool)
         for t in range(prompt_len, tokens.shape[1]):
             chosen = choose_token(read(tokens[:, :t])[:, 0], temperature, generator, top_k, top_p)
-            if eos is None:
-                tokens[:, t] = chosen
-                continue
             tokens[:, t] = torch.where(going, chosen, tokens[:, t])
-            going &= chosen != eos
-            if not going.any():
-                break
+            if eos is not None:
+                going &= chosen != eos
+                if not going.any():
+                    break
     return tokens

@@ -6,6 +6,8 @@ calls it takes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -117,34 +119,54 @@ def speculative_generate(
             "texts accept different numbers of guesses: go through them one by one"
         )
 
-    greedy = temperature == 0
-
-    def probabilities(read: Reader, seen: Tensor, last: int = 1) -> Tensor:
-        return token_probabilities(read(seen, last)[0], temperature, top_k, top_p)
-
-    def draw(p: Tensor) -> Tensor:
-        return p.argmax(-1, keepdim=True) if greedy else torch.multinomial(p, 1, generator=generator)
-
+    choice = _Choice(temperature, generator, top_k, top_p)
     tokens = make_room(prompt, max_new_tokens, pad=0)
     t, total = prompt.shape[1], tokens.shape[1]
     with torch.inference_mode():
         # Not the default kind: a sliding cache could not go back.
         read_target, read_draft = (Reader(model, 1, total, kind="preallocated") for model in (target, draft))
         while t < total:
-            k = min(num_draft, total - t - 1)
-            p_draft = []
-            for i in range(t, t + k):
-                p_draft.append(probabilities(read_draft, tokens[:, :i])[0])
-                tokens[:, i] = draw(p_draft[-1])
-            p_target = probabilities(read_target, tokens[:, : t + k], last=k + 1)
-            u = p_target.new_zeros(k)  # which decides as any other where all is certain
-            if not greedy:
-                u.uniform_(generator=generator)
-            p_guesses = torch.stack(p_draft) if k else p_target[:0]
-            accepted, p_next = speculative_accept(p_target, p_guesses, tokens[0, t : t + k], u)
-            t += accepted
-            tokens[:, t] = draw(p_next)
-            read_target.rewind(t)
-            read_draft.rewind(t)
-            t += 1
+            t = _round(read_target, read_draft, tokens, t, min(num_draft, total - t - 1), choice)
     return tokens
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How both models choose a token."""
+
+    temperature: float
+    generator: torch.Generator | None
+    top_k: int | None
+    top_p: float | None
+
+    def probabilities(self, read: Reader, seen: Tensor, last: int = 1) -> Tensor:
+        """Read a text (1, T); give the distribution of the token after each of its last places, (last, V)."""
+        return token_probabilities(read(seen, last)[0], self.temperature, self.top_k, self.top_p)
+
+    def draw(self, p: Tensor) -> Tensor:
+        """Draw a token from a distribution (V,), or take the likeliest at temperature 0."""
+        if self.temperature == 0:
+            return p.argmax(-1, keepdim=True)
+        return torch.multinomial(p, 1, generator=self.generator)
+
+    def uniform(self, like: Tensor, n: int) -> Tensor:
+        """Draw n numbers from [0, 1); at temperature 0 all is certain, and zeros decide as any others."""
+        u = like.new_zeros(n)
+        return u if self.temperature == 0 else u.uniform_(generator=self.generator)
+
+
+def _round(read_target: Reader, read_draft: Reader, tokens: Tensor, t: int, k: int, choice: _Choice) -> int:
+    """Draft k tokens after the first t, check them, add one more; return the new length of the text."""
+    p_draft = []
+    for i in range(t, t + k):
+        p_draft.append(choice.probabilities(read_draft, tokens[:, :i])[0])
+        tokens[:, i] = choice.draw(p_draft[-1])
+    p_target = choice.probabilities(read_target, tokens[:, : t + k], last=k + 1)  # (k + 1, V)
+    u = choice.uniform(p_target, k)
+    p_guesses = torch.stack(p_draft) if k else p_target[:0]  # (k, V)
+    accepted, p_next = speculative_accept(p_target, p_guesses, tokens[0, t : t + k], u)
+    t += accepted
+    tokens[:, t] = choice.draw(p_next)
+    read_target.rewind(t)
+    read_draft.rewind(t)
+    return t + 1
