@@ -11,7 +11,6 @@ When nothing that goes into the book has changed since a build that succeeded, n
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import json
 import os
@@ -28,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import yaml
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = "_build"
@@ -268,8 +268,7 @@ def say(message: str) -> None:
 def alone(book: Book) -> Iterator[None]:
     """Waits until no other process builds this book."""
     book.build.mkdir(exist_ok=True)
-    with (book.build / "book.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(book.build / "book.lock"):
         yield
 
 

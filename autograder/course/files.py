@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from autograder.course.errors import BadInputError
 
 Files = dict[str, bytes]
@@ -88,22 +90,23 @@ def read_seed(state: Path) -> int | None:
 
 @contextlib.contextmanager
 def only_one(path: Path, what: str) -> Iterator[None]:
-    """Holds a lock file while the block runs.
+    """Hold a lock while the block runs. The file stays; the lock ends with this process at the latest.
 
     Raises:
-        BadInputError: another process holds it.
+        BadInputError: another process holds the lock, or this disk has none.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock; the gradebook's own still holds
-        yield
-        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BadInputError(
-                f"{what} is already running in this course. Wait until it has ended."
-            ) from error
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise BadInputError(f"{what} is already running in this course. Wait until it has ended.") from error
+    except OSError as error:
+        raise BadInputError(
+            f"{path} cannot be locked ({error.strerror or error}), so that a second {what} would not be noticed. "
+            "Give yourself permission to write that file, or work in a copy of the course on another disk."
+        ) from error
+    try:
         yield
+    finally:
+        lock.release()

@@ -429,6 +429,11 @@ def test_two_runs_at_once(handed_in):
         refuses(handed_in, *GRADE, handed_in / "submitted", says=["already running"])
 
 
+def test_a_lock_that_cannot_be_held(handed_in):
+    (handed_in / ".autograder" / "lock").mkdir(parents=True)
+    refuses(handed_in, *GRADE, handed_in / "submitted", says=["lock cannot be locked", "another disk"])
+
+
 def test_broken_configuration(course):
     (course / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = (")
     refuses(course, "release", says=["nbgrader_config.py cannot be read", "Correct"])
