@@ -103,7 +103,7 @@ def only_one(path: Path, what: str) -> Iterator[None]:
         raise BadInputError(f"{what} is already running in this course. Wait until it has ended.") from error
     except OSError as error:
         raise BadInputError(
-            f"{path} cannot be locked ({error.strerror or error}), so that a second {what} would not be noticed. "
+            f"{path} cannot be locked ({error.strerror or error}), so a second {what} would go unnoticed. "
             "Give yourself permission to write that file, or work in a copy of the course on another disk."
         ) from error
     try:
