@@ -1,13 +1,17 @@
 # The course from a clean clone: `make course` builds and grades everything, `make test` proves it.
-# Needs Python 3.11-3.13 and make; everything else goes into .venv (and KaTeX into node_modules).
+# Needs Python 3.11 to 3.14 and make; everything else goes into .venv (and KaTeX into node_modules).
 
 PYTHON ?= python3
+MINORS := $(shell sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)".*/\1 \2/p' pyproject.toml)
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+NVIDIA_DRIVER := /proc/driver/nvidia
 SETUP := .venv/.ready
 SAMPLE := _build/sample_class
 PORT ?= 8000
 
-.PHONY: help course test test-fast coverage lint serve lab setup release book pdf wheels lock update clean
+.PHONY: help course test test-fast coverage lint serve lab setup libraries release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -87,10 +91,20 @@ clean: ## remove what was built; .venv, your notebooks and any gradebook stay
 	rm -rf _build bundles .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(SETUP): requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \
-	  f"This course needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; first, after = map(int, "$(MINORS)".split()); sys.exit(0 if (3, first) <= sys.version_info < (3, after) else \
+	  "This course needs Python 3.%d to 3.%d; %s is 3.%d." % (first, after - 1, sys.executable, sys.version_info[1]) + \
+	  " Try: make PYTHON=python3.12 ...")'
 	@echo "Setting up .venv: a few minutes the first time"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(MAKE) --no-print-directory libraries
+	@$(PIP) install --no-deps --editable .
 	@touch $@
+
+libraries: # On Linux without an NVIDIA driver, torch's CPU build; PyPI's build brings gigabytes of CUDA libraries.
+	@grep '^torch==' requirements.txt > .venv/torch.txt
+	@test "$$(uname)" != Linux || test -e $(NVIDIA_DRIVER) || command -v nvidia-smi >/dev/null \
+	  || $(PIP) install --no-deps --no-index -r .venv/torch.txt 2>/dev/null \
+	  || { timeout 20 $(PIP) index versions torch --index-url $(TORCH_INDEX) --retries 0 >/dev/null 2>&1 \
+	       && $(PIP) install --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt; } \
+	  || echo "$(TORCH_INDEX) does not offer torch's CPU build here. The usual build comes with several gigabytes of CUDA libraries."
+	@$(PIP) install -r requirements.txt

@@ -9,11 +9,13 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from packaging.markers import Marker
+from packaging.specifiers import SpecifierSet
 
 from autograder.course.layout import CONFIG, Course
 
@@ -53,10 +55,18 @@ def examine(course: Course | None) -> list[Finding]:
 
 
 def _python() -> Finding:
-    version = platform.python_version()
-    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+    version, wanted = platform.python_version(), _wanted_python()
+    if "{}.{}.{}".format(*sys.version_info) in wanted:  # Debian's version may end in a plus sign
         return Finding("Python", "ok", version)
-    return Finding("Python", "problem", f"{version}; the course needs 3.11 to 3.13")
+    return Finding("Python", "problem", f"{version}; the course needs {wanted}")
+
+
+def _wanted_python() -> SpecifierSet:
+    """Return the versions of Python that the installed course, or its wheel, asks for."""
+    for name in ("transformers-from-first-principles", "transformers-from-first-principles-autograder"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return SpecifierSet(importlib.metadata.metadata(name)["Requires-Python"])
+    return SpecifierSet()
 
 
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;#]+)(?: *; *([^#\n]+))?", re.MULTILINE)
