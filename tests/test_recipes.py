@@ -1,8 +1,9 @@
 """CONTRIBUTING.md's recipes, performed: each in a copy of the repository, with the commands that it names.
 
 The recipes build on one another, as a contributor's work does: the copy gets a chapter, an exercise for it, a
-mistake in that, and so on. What is added as a file lies in ``tests/recipes``, what is added as a row stands
-here. The copy's book is the new chapter, the claims and what they need, since a whole book takes minutes.
+mistake in that, and so on. The steps are in `recipe_steps.py`, the files that they add in
+``tests/recipes``. The copy's book is the new chapter, the claims and what they need, since a whole book takes
+minutes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup
+from recipe_steps import MISTAKES, PAGE, ROOT, STEPS, append, attempt, small, write
 
 from autograder.grading import cages
 
-ROOT = Path(__file__).parents[1]
-MATERIAL = Path(__file__).parent / "recipes"
 RECIPES = dict(
     re.findall(
         r"^\*\*(.+?)\.\*\*(.+?)(?=^\*\*|\Z)", (ROOT / "CONTRIBUTING.md").read_text("utf8"), re.M | re.S
@@ -43,277 +42,6 @@ def test_every_recipe_is_short_and_has_its_test() -> None:
     assert len(RECIPES) >= 8
     assert [recipe for recipe in RECIPES if the_test_of(recipe) not in globals()] == []
     assert [recipe for recipe, text in RECIPES.items() if len(text.strip().splitlines()) >= 10] == []
-
-
-# --- what a contributor does
-
-
-def lay(copy: Path, recipe: str) -> None:
-    """Puts the files of a recipe where they belong."""
-    shutil.copytree(MATERIAL / recipe, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-
-
-def write(copy: Path, path: str, old: str, new: str) -> None:
-    """Writes a row: exchanges a text that stands once in a file."""
-    text = (copy / path).read_text("utf8")
-    assert text.count(old) == 1, f"{path} has {old!r} {text.count(old)} times"
-    (copy / path).write_text(text.replace(old, new), "utf8")
-
-
-def append(copy: Path, path: str, text: str) -> None:
-    with (copy / path).open("a", encoding="utf8") as file:
-        file.write(text)
-
-
-PAGE = "book/11_sharpening.md"
-EXERCISE = "autograder/exercises/ch11_sharpening/sharpen.py"
-MISTAKES = EXERCISE.replace(".py", "_mistakes.py")
-STYLES = EXERCISE.replace(".py", "_styles.py")
-ANSWER = '''def sharpen(weights, power=2.0):
-    """Raise weights to a power.
-
-    Returns:
-        The new weights, in the shape of the old.
-    """
-    ### BEGIN SOLUTION
-    raised = weights**power
-    return raised / raised.sum(axis=-1, keepdims=True)
-    ### END SOLUTION'''
-PICTURE = """import matplotlib.pyplot as plt
-
-try:
-    plt.bar(range(2), sharpen(np.array([0.75, 0.25])))
-    plt.show()
-except NotImplementedError:
-    print("The picture waits for sharpen.")"""
-
-
-def a_chapter(copy: Path) -> None:
-    lay(copy, "chapter")
-    contents = "      - file: book/10_capstone\n"
-    write(copy, "book/_toc.yml", contents, contents + "      - file: book/11_sharpening\n")
-    contents = "      - file: book/notebook_10_capstone\n"
-    write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_11_sharpening\n")
-    row = "| **11** | [Sharpening](11_sharpening.md) | How sharp? | [Practice](notebook_11_sharpening.md) |\n"
-    end = "\nThe exercises of each notebook are worth"
-    write(copy, "book/index.md", end, row + end)
-
-
-def a_fork(copy: Path) -> None:
-    url = "  url: https://github.com/"
-    settings = (copy / "_config.yml").read_text("utf8")
-    ours = next(line for line in settings.splitlines() if line.startswith(url))
-    write(copy, "_config.yml", ours, url + "ada/attention")
-
-
-def an_exercise(copy: Path) -> None:
-    lay(copy, "exercise")
-    write(copy, "book/api_numpy.md", "tfcore.scaling\n", "tfcore.scaling\ntfcore.sharpening\n")
-    write(copy, "autograder/exercises/ch11_sharpening/__init__.py", "ORDER = ()", 'ORDER = ("sharpen",)')
-    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
-    notebook = json.loads(path.read_text("utf8"))
-    marks = {"schema_version": 3, "task": False}
-    answer = {"grade_id": "sharpen_answer", "solution": True, "grade": False, "locked": False}
-    check = {"grade_id": "sharpen", "solution": False, "grade": True, "locked": True, "points": 17}
-    course = {"title": "1. sharpen", "minutes": 45, "difficulty": 1}
-    for name, source, metadata in (
-        ("sharpen_answer", ANSWER, {"nbgrader": {**marks, **answer}}),
-        ("sharpen", "check(sharpen).score", {"nbgrader": {**marks, **check}, "course": course}),
-        ("picture", PICTURE, {}),
-    ):
-        cell = {"cell_type": "code", "id": name, "source": source, "metadata": metadata}
-        notebook["cells"].append({**cell, "outputs": [], "execution_count": None})
-    path.write_text(json.dumps(notebook), "utf8")
-
-
-def a_misconception(copy: Path) -> None:
-    append(
-        copy,
-        MISTAKES,
-        """
-
-@EXERCISE.misconception("You take a root where you should take a power: the exponent is `power` itself.")
-def a_root(weights, power=2.0):
-    raised = weights ** (1 / power)
-    return raised / raised.sum(axis=-1, keepdims=True)
-""",
-    )
-
-
-def an_accepted_style(copy: Path) -> None:
-    append(
-        copy,
-        STYLES,
-        """
-
-@EXERCISE.style("relative to the largest weight")
-def relative(weights, power=2.0):
-    raised = (weights / weights.max(axis=-1, keepdims=True)) ** power
-    return raised / np.einsum("...i->...", raised)[..., None]
-""",
-    )
-
-
-def a_widget(copy: Path) -> None:
-    lay(copy, "widget")
-    shown = "```{anywidget} sharpness\n:alt: Four bars, the first of them above one half.\n```\n"
-    write(copy, PAGE, "## Check yourself\n", f"## Try it\n\n{shown}\n## Check yourself\n")
-    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
-    notebook = json.loads(path.read_text("utf8"))
-    source = 'from tfwidgets import show\n\nshow("sharpness")'
-    cell = {"cell_type": "code", "id": "widget-11", "metadata": {}, "source": source}
-    notebook["cells"].append({**cell, "outputs": [], "execution_count": None})
-    path.write_text(json.dumps(notebook), "utf8")
-
-
-def a_quiz_question(copy: Path) -> None:
-    append(
-        copy,
-        PAGE,
-        """
-```{quiz}
-question: What does a power of 0 make of the weights?
-options:
-  - text: A uniform row.
-    right: true
-    why: Each weight to the power 0 is 1.
-  - text: A single one.
-    why: That is the limit of a large power. A power of 0 forgets all differences.
-```
-""",
-    )
-
-
-def a_claim(copy: Path) -> None:
-    append(
-        copy,
-        "book/claims.md",
-        """
-```{claim}
-claim: Squared weights attend to one key only.
-verdict: does not hold
-found: The largest of four weights becomes {number}`11_sharpening.largest_squared:.3f`.
-tested: "{numref}`fig-sharpened`"
-said: "folklore"
-```
-""",
-    )
-
-
-def an_attack(copy: Path) -> None:
-    table = "ON_FILES = (\n"
-    row = '    reading("reads the groups of accounts", \'"/etc/group"\'),\n'
-    write(copy, "autograder/proof/attacks/on_files.py", table, table + row)
-    attempt(copy, "reads_the_groups", 'open("/etc/group").read()')
-
-
-def attempt(copy: Path, name: str, expression: str) -> None:
-    """Adds what no code may be able to do: a function, and its name to the table of them."""
-    table = "ATTEMPTS: tuple[Callable[[Target], Any], ...] = (\n"
-    function = f'def {name}(target: Target) -> Any:\n    """Tries it."""\n    return {expression}\n\n\n'
-    write(copy, "autograder/cage/attempts.py", table, f"{function}{table}    {name},\n")
-
-
-def a_probe(copy: Path) -> None:
-    table = "PROBES: dict[str, Callable[..., Any]] = {\n"
-    function = """def again(function: Candidate, *args: Any, **kwargs: Any) -> Any:
-    \"""What a second call with the same arguments gives.\"""
-    function(*args, **kwargs)
-    return function(*args, **kwargs)
-
-
-"""
-    write(copy, "autograder/cage/probes.py", table, function + table)
-    write(copy, "autograder/cage/probes.py", "        call,\n", "        call,\n        again,\n")
-    case = '    yield Case("one row of 3 weights", (weights(rng, 3),))\n'
-    row = '    yield Case("2 rows, asked for again", (weights(rng, 2, 3),), probe="again")\n'
-    write(copy, EXERCISE, case, case + row)
-    append(
-        copy,
-        MISTAKES,
-        """
-
-@EXERCISE.misconception("`weights **= power` writes into the caller's array. Make a new one.")
-def changed_in_place(weights, power=2.0):
-    weights **= power
-    return weights / weights.sum(axis=-1, keepdims=True)
-""",
-    )
-
-
-def a_variation(copy: Path) -> None:
-    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
-    notebook = json.loads(path.read_text("utf8"))
-    source = "By hand: 0.75 and 0.25 are squared.\n\n<!-- varies squares\n0.75 and 0.25 | 0.8 and 0.2\n-->"
-    notebook["cells"].append({"cell_type": "markdown", "id": "by-hand", "metadata": {}, "source": source})
-    path.write_text(json.dumps(notebook), "utf8")
-
-
-def a_fault(copy: Path) -> None:
-    """Two faults, of which nobody looks for the second; the others are left out, since they take minutes."""
-    path = copy / "tests" / "tfcore" / "mutants.py"
-    rows = """ROWS = [
-    ("heads in the opposite order", "layers.heads:repeat_kv", "dim=1)", "dim=1).flip(1)"),
-    ("the columns sharpened", "sharpening:sharpen", "axis=-1", "axis=0"),
-]
-"""
-    text = re.sub(
-        r"^ROWS = \[\n.*?^\]\n", rows.replace("\\", r"\\"), path.read_text("utf8"), flags=re.M | re.S
-    )
-    path.write_text(text, "utf8")
-
-
-def a_family_of_checkpoints(copy: Path) -> None:
-    lay(copy, "family")
-    sizes = '{"vocab_size": VOCAB, "n_embd": D_MODEL, "n_layer": LAYERS, "n_head": 4, "n_positions": 29}'
-    row = f'    "openai-gpt": Spec("decoder", "OpenAIGPTLMHeadModel", "OpenAIGPTConfig", {sizes}),\n'
-    write(copy, "tests/tfcore/tiny_checkpoints.py", "SPECS = {\n", f"SPECS = {{\n{row}")
-    table = "PRESETS: dict[str, Config] = {\n"
-    attention = 'BlockConfig(AttentionConfig(24, 4), d_ff=96, activation="gelu_tanh", norm_place="post")'
-    row = f'    "openai-gpt-tiny": ModelConfig(99, 2, {attention}, PositionConfig("learned", 64)),\n'
-    write(copy, "tfcore/models/presets.py", table, table + row)
-
-
-def a_dependency(copy: Path) -> None:
-    """Two, of which the second is pinned nowhere."""
-    table = "dependencies = [\n"
-    rows = '    "Pygments>=2",  # colours code\n    "no-such-package>=1",  # does nothing\n'
-    write(copy, "pyproject.toml", "\n" + table, "\n" + table + rows)
-
-
-STEPS = (
-    a_chapter,
-    a_fork,
-    an_exercise,
-    a_misconception,
-    an_accepted_style,
-    a_widget,
-    a_quiz_question,
-    a_claim,
-    an_attack,
-    a_probe,
-    a_variation,
-    a_fault,
-    a_family_of_checkpoints,
-    a_dependency,
-)
-
-
-def small(copy: Path) -> None:
-    """Leaves of the book the new pages, and what they need."""
-    kept = {"book/11_sharpening", "book/notebook_11_sharpening", "book/claims", "book/bibliography"}
-    toc = copy / "book" / "_toc.yml"
-    contents = yaml.safe_load(toc.read_text("utf8"))
-    for part in contents["parts"]:
-        part["chapters"] = [entry for entry in part["chapters"] if entry["file"] in kept]
-    contents["parts"] = [part for part in contents["parts"] if part["chapters"]]
-    toc.write_text(yaml.safe_dump(contents, sort_keys=False), "utf8")
-    index = copy / "book" / "index.md"
-    rows = re.findall(r"^(?:\| No|\|--|.*11_sharpening).*\n", index.read_text("utf8"), re.M)
-    index.write_text("".join(["# The course\n\n", *rows]), "utf8")
-    claims = copy / "book" / "claims.md"
-    of_others = r"^```\{claim\}\n(?:(?!11_sharpening).)*?^```\n"
-    claims.write_text(re.sub(of_others, "", claims.read_text("utf8"), flags=re.M | re.S), "utf8")
 
 
 # --- the copy, and what runs in it
@@ -561,7 +289,7 @@ def test_a_fault(grown: Path) -> None:
 
 
 def test_a_family_of_checkpoints(grown: Path) -> None:
-    files = [f"tests/tfcore/test_tfcore_{name}.py" for name in ("parity", "io")]
+    files = [f"tests/tfcore/test_tfcore_{name}.py" for name in ("parity", "io", "presets")]
     found = outcomes(grown, *files, "-k", "openai-gpt or cover_each_other")
     assert (found["FAILED"], found["ERROR"], found["SKIPPED"]) == ([], [], []), found["said"][0]
     tested = {name.partition("[")[0] for name in found["PASSED"]}

@@ -6,32 +6,15 @@ import json
 
 import pytest
 from small_course import RIGHT, answer_cell, cell, released
+from submissions import ANSWER, TEST, scores, stripped, submission
 
 from autograder.course.remark import Remark
 from autograder.grading.session import Limits
-
-ANSWER, TEST = 2, 3
-
-
-def submission(answer=RIGHT):
-    notebook = copy.deepcopy(released())
-    notebook["cells"][ANSWER]["source"] = answer
-    return notebook
-
-
-def scores(verdict):
-    assert verdict.status == "graded", verdict.note
-    return {c.grade_id: c.score for c in verdict.cells}
 
 
 def test_right_and_blank(grade_notebook):
     assert scores(grade_notebook(submission())) == {"softmax": 3, "explain": None}
     assert scores(grade_notebook(released())) == {"softmax": 0, "explain": None}
-
-
-def stripped(nb):
-    for c in nb["cells"]:
-        c["metadata"] = {}
 
 
 def without_tests(nb):
@@ -388,19 +371,6 @@ def test_the_graded_notebook_is_what_nbgrader_needs(grade_notebook):
     assert float(output["data"]["text/plain"]) == 3
 
 
-def test_a_written_answer_without_metadata_is_found_by_its_place(grade_notebook):
-    notebook = submission()
-    notebook["cells"][-1]["source"] = "Every row of weights must add up to one."
-    notebook["cells"].append(cell("markdown", "a note"))
-    stripped(notebook)
-    graded = grade_notebook(notebook)
-    answer = next(
-        c for c in graded.notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "explain"
-    )
-    assert answer["source"] == "Every row of weights must add up to one."
-    assert not any("missing" in remark.says for remark in graded.remarks)
-
-
 def test_outputs_are_kept_but_cut(grade_notebook):
     notebook = submission()
     fifty_megabytes(notebook)
@@ -465,67 +435,4 @@ def test_of_two_answers_the_last_counts_and_the_teacher_is_told(grade_notebook, 
 def test_what_an_earlier_release_said_is_not_the_students(grade_notebook):
     notebook = submission()
     notebook["cells"][0]["source"] = "# Softmaxx"
-    assert grade_notebook(notebook).remarks == ()
-
-
-ANSWER_IN_WORDS = "The rows sum to one. Nothing is lost, since e > 0."
-
-
-def written(verdict):
-    """The cell of the written answer; it waits for a person, and nothing is remarked."""
-    assert scores(verdict) == {"softmax": 3, "explain": None}
-    (answer,) = [
-        c for c in verdict.notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "explain"
-    ]
-    assert answer["cell_type"] == "markdown"
-    return answer["source"]
-
-
-@pytest.mark.parametrize("kind", ["code", "raw", "markdown", "heading"])
-@pytest.mark.parametrize("strip", [False, True])
-def test_a_written_answer_of_another_type_is_read(grade_notebook, kind, strip):
-    notebook = submission()
-    notebook["cells"][-1] |= {"cell_type": kind, "source": ANSWER_IN_WORDS}
-    if strip:
-        stripped(notebook)
-    verdict = grade_notebook(notebook)
-    assert written(verdict) == ANSWER_IN_WORDS
-    assert verdict.remarks == ()
-
-
-@pytest.mark.parametrize("text", ["# The rows\n# sum to one", '"""The rows\nsum to one"""'])
-def test_comments_and_strings_are_a_written_answer_too(grade_notebook, text):
-    notebook = submission()
-    notebook["cells"][-1] |= {"cell_type": "code", "source": text}
-    assert written(grade_notebook(notebook)) == f"~~~\n{text}\n~~~"
-    stripped(notebook)
-    assert written(grade_notebook(notebook)) == f"~~~\n{text}\n~~~"
-
-
-def test_code_in_a_written_answer_is_shown_and_runs(grade_notebook):
-    notebook = submission(RIGHT.replace("np.exp", "exponential"))
-    code = "exponential = np.exp  # ~~~\nprint('it is positive')"
-    moved = {**notebook["cells"].pop(), "cell_type": "code", "source": code}
-    notebook["cells"].insert(ANSWER, moved)
-    verdict = grade_notebook(notebook)
-    assert written(verdict) == f"~~~~\n{code}\n~~~~"
-    assert verdict.notebook["cells"][ANSWER]["outputs"][0]["text"] == "it is positive\n"
-
-
-@pytest.mark.parametrize("kind", ["code", "raw", "markdown"])
-def test_a_text_beside_the_empty_cell_is_the_answer(grade_notebook, kind):
-    notebook = submission()
-    notebook["cells"] += [cell(kind, ANSWER_IN_WORDS), cell("code", "%timeit -n1 -r1 1")]
-    verdict = grade_notebook(notebook)
-    assert written(verdict) == ANSWER_IN_WORDS
-    assert verdict.remarks == ()
-
-
-def test_a_text_elsewhere_is_looked_for(grade_notebook):
-    notebook = submission()
-    notebook["cells"].insert(1, cell("markdown", "The rows sum to one."))
-    (remark,) = grade_notebook(notebook).remarks
-    told = "the written answer 'explain' is empty, and text stands in a cell beside it: look there"
-    assert remark == Remark(told)
-    notebook["cells"][-1]["source"] = "Each row is a set of weights."
     assert grade_notebook(notebook).remarks == ()
