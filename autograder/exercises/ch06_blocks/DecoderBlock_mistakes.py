@@ -2,130 +2,92 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from autograder.checking.edits import wrong
 from autograder.exercises.ch06_blocks.DecoderBlock import EXERCISE
 from autograder.exercises.ch06_blocks.DecoderBlock_styles import three_lines, what_is_added_is_collected
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited = partial(wrong, EXERCISE, three_lines)
+
+edited(
     "queries_from_the_memory",
     "Queries come from the memory and keys from x. Exchange them, so that x asks and the memory answers: "
     "cross_attention(norm_cross(x), memory).",
-    {
-        "self.norm_cross(x), memory": "memory, self.norm_cross(x)",
-    },
+    {"self.norm_cross(x), memory": "memory, self.norm_cross(x)"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "memory_ignored",
     "cross_attention reads x a second time. Pass the memory as its second argument.",
-    {
-        "memory, memory_mask": "mask=memory_mask",
-    },
+    {"memory, memory_mask": "mask=memory_mask"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "memory_normed",
     "You norm the memory with norm_cross too. Pass the memory as it is: it comes normed from the encoder's "
     "end, and norm_cross is for the queries.",
-    {
-        ", memory, memory_mask": ", self.norm_cross(memory), memory_mask",
-    },
+    {", memory, memory_mask": ", self.norm_cross(memory), memory_mask"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "memory_normed_for_the_queries",
     "You norm the memory and not the stream. Use norm_cross for what cross_attention reads from x, and pass "
     "the memory as it is.",
-    {
-        "self.norm_cross(x), memory": "x, self.norm_cross(memory)",
-    },
+    {"self.norm_cross(x), memory": "x, self.norm_cross(memory)"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "cross_not_normed",
     "cross_attention reads the stream as it is. Make its queries from self.norm_cross(x).",
-    {
-        "self.norm_cross(x)": "x",
-    },
+    {"self.norm_cross(x)": "x"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "masks_exchanged",
     "The two masks are exchanged. Pass self_mask to attention and memory_mask to cross_attention.",
     {
         ("self_mask)\n        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask"): (
             "memory_mask)\n        x = x + self.cross_attention(self.norm_cross(x), memory, self_mask"
-        ),
+        )
     },
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "self_mask_ignored",
     "self_mask does not reach attention, so tokens see the future they should write. Pass mask=self_mask.",
-    {
-        ", mask=self_mask": "",
-    },
+    {", mask=self_mask": ""},
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "memory_mask_ignored",
     "memory_mask does not reach cross_attention, so the padding of the memory is read. Pass "
     "mask=memory_mask.",
-    {
-        ", memory_mask)": ")",
-    },
+    {", memory_mask)": ")"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "self_mask_as_memory",
     "The second argument of attention is the memory, not the mask. Name it: mask=self_mask.",
-    {
-        "mask=self_mask": "self_mask",
-    },
+    {"mask=self_mask": "self_mask"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "self_attention_reads_the_memory",
     "`attention` reads the memory, as cross_attention does after it. Let the tokens of x attend to each "
     "other first: self.attention(normed, mask=self_mask).",
-    {
-        "mask=self_mask": "memory, self_mask",
-    },
+    {"mask=self_mask": "memory, self_mask"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "self_mask_for_both",
     "You pass self_mask to both. Pass memory_mask to cross_attention, which looks at the memory.",
-    {
-        "memory_mask)": "self_mask)",
-    },
+    {"memory_mask)": "self_mask)"},
     gravity="slip",
 )
 
@@ -150,13 +112,11 @@ wrong(
             "self.attention(self.norm_attention(x), "
             "mask=self_mask)\n"
             "        return x + self.ffn(self.norm_ffn(x)"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "ffn_before_cross",
     "The ffn comes before cross_attention. Put it last, so that it can work on what was read from "
     "the memory.",
@@ -169,115 +129,79 @@ wrong(
             "        return x + "
             "self.cross_attention(self.norm_cross(x), "
             "memory, memory_mask"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "cross_beside_self",
     "Both attentions read the x that came in. Make the queries to the memory from the stream after "
     "self-attention.",
     {
         ("x = x + self.attention(self.norm_attention(x), mask=self_mask)\n        x = x"): (
             "attended = self.attention(self.norm_attention(x), mask=self_mask)\n        x = x + attended"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "one_attention_for_both",
     "You attend to the memory with `attention`, and cross_attention never learns. Use self.cross_attention "
     "for the memory.",
-    {
-        "cross_attention(": "attention(",
-    },
+    {"cross_attention(": "attention("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "one_norm_for_both",
     "Both attentions use norm_attention, and norm_cross never learns. Use self.norm_cross for "
     "cross_attention.",
-    {
-        "norm_cross(": "norm_attention(",
-    },
+    {"norm_cross(": "norm_attention("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "norm_attention_before_the_ffn",
     "The ffn uses norm_attention, and norm_ffn never learns. Use self.norm_ffn for the ffn.",
-    {
-        "norm_ffn(": "norm_attention(",
-    },
+    {"norm_ffn(": "norm_attention("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "norm_cross_before_the_ffn",
     "The ffn uses norm_cross, and norm_ffn never learns. Use self.norm_ffn for the ffn.",
-    {
-        "norm_ffn(": "norm_cross(",
-    },
+    {"norm_ffn(": "norm_cross("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "norm_ffn_before_cross",
     "cross_attention uses norm_ffn, and norm_cross never learns. Use self.norm_cross for cross_attention.",
-    {
-        "norm_cross(": "norm_ffn(",
-    },
+    {"norm_cross(": "norm_ffn("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "norm_cross_before_attention",
     "`attention` uses norm_cross, and norm_attention never learns. Use self.norm_attention for attention.",
-    {
-        "norm_attention(": "norm_cross(",
-    },
+    {"norm_attention(": "norm_cross("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "norm_ffn_before_attention",
     "`attention` uses norm_ffn, and norm_attention never learns. Use self.norm_attention for attention.",
-    {
-        "norm_attention(": "norm_ffn(",
-    },
+    {"norm_attention(": "norm_ffn("},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "no_residual_around_cross",
     "What cross_attention returns replaces the stream. Add it: x = x + self.cross_attention(...).",
-    {
-        "= x + self.cross_attention": "= self.cross_attention",
-    },
+    {"= x + self.cross_attention": "= self.cross_attention"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "no_residual",
     "Each sublayer replaces what came in. Add it to the stream instead: x + f(norm(x)).",
     {
@@ -293,14 +217,12 @@ wrong(
             "self.cross_attention(self.norm_cross(x), "
             "memory, memory_mask)\n"
             "        return"
-        ),
+        )
     },
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "residual_from_the_normed",
     "You overwrite x by its norm and add to that. Norm only what a sublayer reads: the stream itself is "
     "never normed here.",
@@ -319,13 +241,11 @@ wrong(
             "memory, memory_mask)\n"
             "        x = self.norm_ffn(x)\n"
             "        return x + self.ffn(x"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "post_norm",
     "You norm after each sum, as the paper of 2017 does. Write this block pre-norm: x + f(norm(x)).",
     {
@@ -341,26 +261,22 @@ wrong(
             "self.cross_attention(x, memory, "
             "memory_mask))\n"
             "        return self.norm_ffn(x + self.ffn"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "changed_in_place",
     "You write into the caller's tensor, as `x += ...` does, and autograd finds it changed. Write x = x + "
     "..., which makes a new one.",
     {
         ("= x + self.attention(self.norm_attention(x), mask=self_mask)\n        x = x +"): (
             "+= self.attention(self.norm_attention(x), mask=self_mask)\n        x +="
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "causal_unasked",
     "You forbid the future though nobody asked. Without a self_mask let every token of x see every other; "
     "the caller passes a causal one where it is wanted.",
@@ -372,13 +288,11 @@ wrong(
             "dtype=torch.bool).tril() if self_mask is "
             "None else self_mask\n"
             "        x"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "memory_appended",
     "You append the memory to the keys of self-attention, one softmax for both. Let two attentions follow "
     "each other, each with its own softmax.",
@@ -391,133 +305,95 @@ wrong(
             "normed = self.norm_attention(x)\n"
             "        x = x + self.attention(normed, "
             "torch.cat([normed, memory], dim=1)"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "relu",
     "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
-    {
-        "GELU": "ReLU",
-    },
+    {"GELU": "ReLU"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "self_mask_inverted",
     "You invert self_mask. True means may attend, here and in attention: pass it on as it is.",
-    {
-        (":\n        x"): (":\n        self_mask = None if self_mask is None else ~self_mask\n        x"),
-    },
+    {(":\n        x"): (":\n        self_mask = None if self_mask is None else ~self_mask\n        x")},
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "memory_mask_inverted",
     "You invert memory_mask. True means may attend, here and in attention: pass it on as it is.",
-    {
-        (":\n        x"): (
-            ":\n        memory_mask = None if memory_mask is None else ~memory_mask\n        x"
-        ),
-    },
+    {(":\n        x"): (":\n        memory_mask = None if memory_mask is None else ~memory_mask\n        x")},
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "no_masks",
     "Neither mask reaches its attention. Pass mask=self_mask to attention and mask=memory_mask to "
     "cross_attention.",
     {
         (", mask=self_mask)\n        x = x + self.cross_attention(self.norm_cross(x), memory, memory_mask"): (
             ")\n        x = x + self.cross_attention(self.norm_cross(x), memory"
-        ),
+        )
     },
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "norms_exchanged",
     "The norms of the two attentions are exchanged. Use norm_attention for attention and norm_cross for "
     "cross_attention.",
     {
         ("norm_attention(x), mask=self_mask)\n        x = x + self.cross_attention(self.norm_cross"): (
             "norm_cross(x), mask=self_mask)\n        x = x + self.cross_attention(self.norm_attention"
-        ),
+        )
     },
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "attention_not_normed",
     "Attention to itself reads x as it is. Let it read self.norm_attention(x).",
-    {
-        "self.norm_attention(x)": "x",
-    },
+    {"self.norm_attention(x)": "x"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "ffn_not_normed",
     "The ffn reads the stream as it is. Let it read self.norm_ffn(x).",
-    {
-        "self.norm_ffn(x)": "x",
-    },
+    {"self.norm_ffn(x)": "x"},
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "four_times_as_wide",
     "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
-    {
-        "d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model",
-    },
+    {"d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "as_wide_as_the_stream",
     "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
-    {
-        "d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model",
-    },
+    {"d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "one_head",
     "Both attentions have one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
     {
         ("num_heads)\n        self.cross_attention = MultiHeadAttention(d_model, num_heads"): (
             "1)\n        self.cross_attention = MultiHeadAttention(d_model, 1"
-        ),
+        )
     },
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    three_lines,
+edited(
     "first_head_s_masks",
     "You use the masks of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each: pass it on as it "
     "is.",
@@ -531,7 +407,7 @@ wrong(
             "memory_mask.ndim == 4:\n"
             "            memory_mask = memory_mask[:, :1]\n"
             "        x"
-        ),
+        )
     },
     gravity="slip",
 )

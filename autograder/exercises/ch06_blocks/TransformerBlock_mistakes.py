@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from autograder.checking.edits import wrong
 from autograder.exercises.ch06_blocks.TransformerBlock import EXERCISE
 from autograder.exercises.ch06_blocks.TransformerBlock_styles import one_expression, two_branches
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited = partial(wrong, EXERCISE, two_branches)
+
+edited(
     "pre_and_post_exchanged",
     "You have pre and post exchanged. Pre-norm norms what a sublayer reads, x + f(norm(x)); post-norm norms "
     "the sum, norm(x + f(x)).",
-    {
-        '"pre":': '"post":',
-    },
+    {'"pre":': '"post":'},
     gravity="slip",
 )
 
@@ -36,13 +36,11 @@ wrong(
             "self.attention(self.norm_attention(x), "
             "mask=mask)\n"
             "        return x + self.ffn(self.norm_ffn(x"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "always_post_norm",
     "Your block is post-norm whatever `norm` says. For pre-norm, the default, norm what a sublayer reads "
     "and leave the sum alone: x + f(norm(x)).",
@@ -51,13 +49,11 @@ wrong(
             '        if self.norm == "pre":\n'
             "            x = x + self.attention(self.norm_attention(x), mask=mask)\n"
             "            return x + self.ffn(self.norm_ffn(x))\n"
-        ): "",
+        ): ""
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "no_residual",
     "Each sublayer replaces what came in. Add it instead, x + f(norm(x)): that sum is the path on which "
     "gradients get through deep stacks.",
@@ -76,37 +72,25 @@ wrong(
             "self.norm_attention(self.attention(x, "
             "mask=mask))\n"
             "        return self.norm_ffn("
-        ),
+        )
     },
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "no_residual_around_attention",
     "The result of attention replaces x, so a token forgets itself. Add it: x = x + self.attention(...).",
-    {
-        "= x + self.": "= self.",
-        "norm_attention(x + self.": "norm_attention(self.",
-    },
+    {"= x + self.": "= self.", "norm_attention(x + self.": "norm_attention(self."},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "no_residual_around_ffn",
     "The result of the ffn replaces the stream, and what attention brought is lost. Add it: x + "
     "self.ffn(...).",
-    {
-        "return x + self.": "return self.",
-        "norm_ffn(x + self.": "norm_ffn(self.",
-    },
+    {"return x + self.": "return self.", "norm_ffn(x + self.": "norm_ffn(self."},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "residual_from_the_normed",
     "You overwrite x by its norm and add to that. Norm only what a sublayer reads: in a pre-norm block the "
     "stream itself is never normed.",
@@ -120,35 +104,24 @@ wrong(
             "mask=mask)\n"
             "            x = self.norm_ffn(x)\n"
             "            return x + self.ffn(x"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "one_norm_for_both",
     "You use norm_attention twice, and norm_ffn never learns. Give each sublayer its own norm.",
-    {
-        "self.norm_ffn(x)": "self.norm_attention(x)",
-        "self.norm_ffn(x ": "self.norm_attention(x ",
-    },
+    {"self.norm_ffn(x)": "self.norm_attention(x)", "self.norm_ffn(x ": "self.norm_attention(x "},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "one_module_under_two_names",
     "norm_ffn and norm_attention are one module, so they share one weight. Make two: nn.LayerNorm(d_model) "
     "for each.",
-    {
-        "norm_ffn = nn.LayerNorm(d_model)": "norm_ffn = self.norm_attention",
-    },
+    {"norm_ffn = nn.LayerNorm(d_model)": "norm_ffn = self.norm_attention"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "norms_exchanged",
     "The two norms are exchanged. Use norm_attention for attention and norm_ffn for the ffn.",
     {
@@ -164,46 +137,32 @@ wrong(
             "        x = self.norm_ffn(x + "
             "self.attention(x, mask=mask))\n"
             "        return self.norm_attention"
-        ),
+        )
     },
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "attention_not_normed",
     "Attention reads x as it is. In a pre-norm block let it read self.norm_attention(x), or large tokens "
     "saturate its softmax.",
-    {
-        "self.norm_attention(x)": "x",
-    },
+    {"self.norm_attention(x)": "x"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "ffn_not_normed",
     "The ffn reads the stream as it is. In a pre-norm block let it read self.norm_ffn(x).",
-    {
-        "self.norm_ffn(x)": "x",
-    },
+    {"self.norm_ffn(x)": "x"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "only_queries_normed",
     "Queries come from the normed x, keys and values from x itself. Pass the normed x alone; for attention "
     "to itself it is the memory as well.",
-    {
-        "), mask=mask": "), x, mask=mask",
-    },
+    {"), mask=mask": "), x, mask=mask"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "ffn_beside_attention",
     "Both sublayers read x, side by side as in GPT-NeoX. Let the ffn read what attention has left: x + "
     "attention first, then the ffn of that.",
@@ -222,13 +181,11 @@ wrong(
             "        h = self.norm_attention(x + "
             "self.attention(x, mask=mask))\n"
             "        return self.norm_ffn(h"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "attention_lost",
     "The ffn reads the x that came in and is added to it, so nothing of attention is left. Keep the sum, h "
     "= x + attention; the ffn reads h and is added to h.",
@@ -249,13 +206,11 @@ wrong(
             "self.attention(x, mask=mask))\n"
             "        h = self.norm_ffn(x + self.ffn(x))\n"
             "        return h"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "ffn_added_to_the_old_x",
     "You add the ffn to the x that came in, and what attention brought is lost on the way. Add it to the "
     "stream after attention.",
@@ -274,36 +229,28 @@ wrong(
             "        h = self.norm_attention(x + "
             "self.attention(x, mask=mask))\n"
             "        return self.norm_ffn(x + self.ffn(h"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "pre_norm_that_ends_in_a_norm",
     'Attention is pre-norm and the ffn post-norm. With norm="pre" norm nothing after the last sum: x + '
     "self.ffn(self.norm_ffn(x)).",
-    {
-        "x + self.ffn(self.norm_ffn": "self.norm_ffn(x + self.ffn",
-    },
+    {"x + self.ffn(self.norm_ffn": "self.norm_ffn(x + self.ffn"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "norm_of_what_is_added",
     'For "post" you norm the result of the sublayer and then add. Norm the sum: norm(x + f(x)).',
     {
         ("self.norm_attention(x + self.attention(x, mask=mask))\n        return self.norm_ffn(x + "): (
             "x + self.norm_attention(self.attention(x, mask=mask))\n        return x + self.norm_ffn("
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "post_norm_beside_the_stream",
     'For "post" the ffn reads a normed sum but is added to the sum before the norm. Let the normed sum *be* '
     "the stream from there on.",
@@ -315,24 +262,18 @@ wrong(
             "x + self.attention(x, mask=mask)\n"
             "        return self.norm_ffn(x + "
             "self.ffn(self.norm_attention(x)"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "relu",
     "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
-    {
-        "GELU": "ReLU",
-    },
+    {"GELU": "ReLU"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "gelu_by_tanh",
     "You take the tanh approximation of GELU, as GPT-2 does: it is off by up to 0.0005. Write nn.GELU() "
     "without an argument, which is exact.",
@@ -343,46 +284,31 @@ wrong(
             'nn.GELU(approximate="tanh"), nn.Linear(d_ff, '
             "d_model)\n"
             "        "
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "nothing_bends",
     "No activation stands between your two linear layers, so they are one linear layer in disguise. Put "
     "nn.GELU() between them; ffn.2 is then the second Linear.",
-    {
-        "GELU": "Identity",
-    },
+    {"GELU": "Identity"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "bends_at_the_end",
     "A second GELU at the end keeps what the ffn adds above -0.17. Let its last layer be linear.",
-    {
-        "d_model))": "d_model), nn.GELU())",
-    },
+    {"d_model))": "d_model), nn.GELU())"},
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "mask_ignored",
     "The mask does not reach attention. Pass it on: self.attention(..., mask=mask).",
-    {
-        "), mask=mask)": "))",
-        "x, mask=mask)": "x)",
-    },
+    {"), mask=mask)": "))", "x, mask=mask)": "x)"},
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "mask_inverted",
     "You invert the mask. True means may attend, here and in attention: pass it on as it is.",
     {
@@ -392,21 +318,14 @@ wrong(
     gravity="useless",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "mask_as_memory",
     "The second argument of attention is the memory, not the mask. Name it: self.attention(..., mask=mask).",
-    {
-        "), mask=mask)": "), mask)",
-        "mask=mask))": "mask))",
-    },
+    {"), mask=mask)": "), mask)", "mask=mask))": "mask))"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "causal_unasked",
     "You forbid the future though nobody asked. Without a mask let every token see every other; the caller "
     "passes a causal mask where one is wanted.",
@@ -418,13 +337,11 @@ wrong(
             "dtype=torch.bool).tril() if mask is None "
             "else mask\n"
             "        if"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "changed_in_place",
     "You write into the caller's tensor, as `x += ...` does, and autograd finds it changed. Write x = x + "
     "..., which makes a new one.",
@@ -440,77 +357,55 @@ wrong(
             "            return x\n"
             "        x += self.attention(x, mask=mask)\n"
             "        x = self.norm_attention(x"
-        ),
+        )
     },
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "four_times_as_wide",
     "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
-    {
-        "d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model",
-    },
+    {"d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "as_wide_as_the_stream",
     "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
-    {
-        "d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model",
-    },
+    {"d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "one_head",
     "Your attention has one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
-    {
-        "num_heads)": "1)",
-    },
+    {"num_heads)": "1)"},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "post_norm_by_default",
     'Your block is post-norm where `norm` is left out. Write norm="pre" as the default.',
-    {
-        '"pre")': '"post")',
-    },
+    {'"pre")': '"post")'},
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "first_head_s_mask",
     "You use the mask of head 0 for all heads. A mask (B, h, T, T) has one for each: pass it on as it is.",
     {
         ("\n        if"): (
             "\n        if mask is not None and mask.ndim == 4:\n            mask = mask[:, :1]\n        if"
-        ),
+        )
     },
     gravity="slip",
 )
 
-wrong(
-    EXERCISE,
-    two_branches,
+edited(
     "head_axis_added",
     "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that has its own for "
     "the heads. Pass it on as it is: attention lets it broadcast.",
-    {
-        ("\n        if"): ("\n        mask = None if mask is None else mask.unsqueeze(1)\n        if"),
-    },
+    {("\n        if"): ("\n        mask = None if mask is None else mask.unsqueeze(1)\n        if")},
     gravity="slip",
 )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch.nn import functional as F
 
+from autograder.checking.edits import wrong
 from autograder.exercises.ch09_variants.tiled_attention import EXERCISE
+from autograder.exercises.ch09_variants.tiled_attention_styles import running_maximum
+
+edited = partial(wrong, EXERCISE, running_maximum)
 
 
 @EXERCISE.misconception(
@@ -29,47 +35,30 @@ def not_rescaled(q, k, v, block_size, causal=False):
     return out / total
 
 
-@EXERCISE.misconception(
+edited(
+    "output_not_rescaled",
     "You rescale the running sum but not the running output. Multiply both by exp(old - new): both were "
-    "made with the old maximum."
+    "made with the old maximum.",
+    {
+        "old, p = torch.exp(peak - new_peak), torch": "p = torch",
+        "old + p.sum": "torch.exp(peak - new_peak) + p.sum",
+        "out * old + p": "out + p",
+    },
 )
-def output_not_rescaled(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        p = torch.exp(scores - new_peak)
-        total = total * torch.exp(peak - new_peak) + p.sum(-1, keepdim=True)
-        out = out + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "rescaled_the_wrong_way",
     "You rescale by exp(new - old). Multiply by exp(old - new), which is at most 1: the old numbers "
-    "were divided by e^old and should be divided by e^new."
+    "were divided by e^old and should be divided by e^new.",
+    {
+        "[..., :1], -torch.inf": "[..., :1], -1e30",
+        "old, p = torch.exp(peak - new_peak), torch": (
+            "factor = torch.exp(new_peak - peak) if j else 0\n        p = torch"
+        ),
+        "total * old": "total * factor",
+        "out * old": "out * factor",
+    },
 )
-def rescaled_the_wrong_way(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -1e30)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        factor = torch.exp(new_peak - peak) if j else 0
-        p = torch.exp(scores - new_peak)
-        total = total * factor + p.sum(-1, keepdim=True)
-        out = out * factor + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
 
 @EXERCISE.misconception(
@@ -120,26 +109,16 @@ def own_block_only(q, k, v, block_size, causal=False):
     return torch.cat(outputs, dim=2)
 
 
-@EXERCISE.misconception(
+edited(
+    "last_block_lost",
     "A last block that is not full is lost, as with T // block_size. Step with range(0, T, block_size): "
     "a slice that ends beyond T is simply shorter.",
+    {
+        "j in range(0, q.shape[2], block_size)": "i in range(q.shape[2] // block_size)",
+        "j, j + block_size": "i * block_size, (i + 1) * block_size",
+    },
     gravity="slip",
 )
-def last_block_lost(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for i in range(q.shape[2] // block_size):
-        block = slice(i * block_size, (i + 1) * block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
 
 @EXERCISE.misconception(
@@ -179,26 +158,18 @@ def full_matrix(q, k, v, block_size, causal=False):
     return torch.softmax(scores, dim=-1) @ v
 
 
-@EXERCISE.misconception(
+edited(
+    "full_mask",
     "Your scores come in blocks, but your causal mask is a T x T matrix. Make it for one block at a "
-    "time, from the positions of its queries and its keys."
+    "time, from the positions of its queries and its keys.",
+    {
+        "position = torch.arange(q.shape[2], device=q.device)": (
+            "T = q.shape[2]\n    mask = torch.ones(T, T, dtype=torch.bool, device=q.device).tril()"
+        ),
+        "0, q.shape[2]": "0, T",
+        "position[block] > position[:, None]": "~mask[:, block]",
+    },
 )
-def full_mask(q, k, v, block_size, causal=False):
-    T = q.shape[2]
-    mask = torch.ones(T, T, dtype=torch.bool, device=q.device).tril()
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, T, block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(~mask[:, block], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
 
 @EXERCISE.misconception(
@@ -217,70 +188,40 @@ def all_blocks_kept(q, k, v, block_size, causal=False):
     return sum(p @ v_block for p, v_block in zip(weights, v.split(block_size, dim=2), strict=True)) / total
 
 
-@EXERCISE.misconception(
-    "Your blocks have a size of their own. Use `block_size`: the caller knows how much memory there is."
+edited(
+    "block_size_ignored",
+    "Your blocks have a size of their own. Use `block_size`: the caller knows how much memory there is.",
+    {"position =": "block_size = 64\n    position ="},
 )
-def block_size_ignored(q, k, v, block_size, causal=False):
-    block_size = 64
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "causal_by_block",
     "You are causal from block to block only: inside its own block a token sees later tokens. Compare "
     "the positions of the tokens, not the numbers of their blocks.",
+    {
+        "position = torch.arange(q.shape[2], device=q.device)": (
+            "number = torch.arange(q.shape[2], device=q.device) // block_size"
+        ),
+        "position[block] > position": "number[block] > number",
+    },
     gravity="useless",
 )
-def causal_by_block(q, k, v, block_size, causal=False):
-    number = torch.arange(q.shape[2], device=q.device) // block_size
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(number[block] > number[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "triangle_in_each_block",
     "Your triangle starts again in every block: key 0 of a block is taken for token 0. Positions go on "
     "from block to block: compare j + the place in the block with the query's position.",
+    {
+        "position = torch.arange(q.shape[2], device=q.device)": "T = q.shape[2]",
+        "0, q.shape[2]": "0, T",
+        "position[block] > position[:, None]": "~lower",
+        "scores = scores.masked_fill": (
+            "lower = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()\n"
+            "            scores = scores.masked_fill"
+        ),
+    },
     gravity="useless",
 )
-def triangle_in_each_block(q, k, v, block_size, causal=False):
-    T = q.shape[2]
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, T, block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            lower = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-            scores = scores.masked_fill(~lower, -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
 
 @EXERCISE.misconception(
@@ -301,68 +242,33 @@ def causal_ignored(q, k, v, block_size, causal=False):
     return out / total
 
 
-@EXERCISE.misconception(
+edited(
+    "causal_by_default",
     "Your default of `causal` is True. Write causal=False in the first line of the function.",
+    {"causal=False": "causal=True"},
     gravity="slip",
 )
-def causal_by_default(q, k, v, block_size, causal=True):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "sees_the_future",
     "Your mask is turned round: each token sees itself and what comes after. Forbid a key when its "
     "position is *greater* than the query's.",
+    {"[..., :1], -torch.inf": "[..., :1], -1e30", "[block] >": "[block] <"},
     gravity="useless",
 )
-def sees_the_future(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -1e30)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] < position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "maximum_before_the_mask",
     "Your running maximum counts keys that are masked: one with a large score pushes all that may be "
-    "seen down to exp(-10000) = 0, and 0/0 is left. Mask the scores first, then take the maximum."
+    "seen down to exp(-10000) = 0, and 0/0 is left. Mask the scores first, then take the maximum.",
+    {
+        (
+            "        if causal:\n"
+            "            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)\n"
+        ): "",
+        "total =": "if causal:\n            p = p * (position[block] <= position[:, None])\n        total =",
+    },
 )
-def maximum_before_the_mask(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        if causal:
-            p = p * (position[block] <= position[:, None])
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
 
 @EXERCISE.misconception(
@@ -382,175 +288,67 @@ def no_maximum(q, k, v, block_size, causal=False):
     return out / total
 
 
-@EXERCISE.misconception(
+edited(
+    "maximum_starts_at_zero",
     "Your running maximum does not start low enough: where all scores are far below its start, every "
-    "exponential is 0, and 0/0 is left. Start at minus infinity, or at -1e30."
+    "exponential is 0, and 0/0 is left. Start at minus infinity, or at -1e30.",
+    {"full_like(q[..., :1], -torch.inf)": "zeros_like(q[..., :1])"},
 )
-def maximum_starts_at_zero(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.zeros_like(q[..., :1])
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "one_maximum_for_all",
     "One maximum for all rows, heads and sequences leaves 0/0 in a row that is far below it: every "
     "exponential there is 0. Subtract for each query the maximum of its own scores: scores.amax(-1, "
-    "keepdim=True)."
+    "keepdim=True).",
+    {"[..., :1], -torch.inf": "[..., :1], -1e30", "amax(-1, keepdim=True)": "max()"},
 )
-def one_maximum_for_all(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -1e30)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.max())
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "sum_not_rescaled",
     "You rescale the running output but not the running sum. Multiply both by exp(old - new): both were "
-    "made with the old maximum."
+    "made with the old maximum.",
+    {"total * old + p": "total + p"},
 )
-def sum_not_rescaled(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "maximum_of_the_block",
     "Your new maximum forgets the old one: if a later block has smaller scores, exp(old - new) is above "
-    "1 and can overflow. Take the larger of the maximum so far and that of the block."
+    "1 and can overflow. Take the larger of the maximum so far and that of the block.",
+    {
+        "[..., :1], -torch.inf": "[..., :1], -1e30",
+        "-torch.inf": "-1e9",
+        "torch.maximum(peak, scores.amax(-1, keepdim=True))": "scores.amax(-1, keepdim=True)",
+    },
 )
-def maximum_of_the_block(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -1e30)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -1e9)
-        new_peak = scores.amax(-1, keepdim=True)
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "filled_with_zero",
     "Your forbidden scores are 0, and e^0 = 1 is an ordinary weight. Fill them with minus infinity.",
+    {"[:, None], -torch.inf": "[:, None], 0.0"},
     gravity="useless",
 )
-def filled_with_zero(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], 0.0)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "no_scale",
     "Your scores are not scaled. Divide q . k by sqrt(d): tiling changes the order of the sums, not the "
     "formula.",
+    {" / q.shape[-1] ** 0.5": ""},
     gravity="slip",
 )
-def no_scale(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "divided_in_the_loop",
     "You divide by the running sum after each block, and add the next one to what is already "
-    "normalised. Keep the numerator, and divide once, after the last block."
+    "normalised. Keep the numerator, and divide once, after the last block.",
+    {"out * old + p @ v[:, :, block]": "(out * old + p @ v[:, :, block]) / total", "out / total": "out"},
 )
-def divided_in_the_loop(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = (out * old + p @ v[:, :, block]) / total
-        peak = new_peak
-    return out
 
-
-@EXERCISE.misconception(
+edited(
+    "scores_changed_in_place",
     "An operation in place, such as `scores -= ...`, writes over numbers that autograd needs, and "
-    "backward fails. Write scores = scores - ..., which makes a new tensor."
+    "backward fails. Write scores = scores - ..., which makes a new tensor.",
+    {"scores - new_peak": "scores", "old, p =": "scores -= new_peak\n        old, p ="},
 )
-def scores_changed_in_place(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        scores -= new_peak
-        old, p = torch.exp(peak - new_peak), torch.exp(scores)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
 
 @EXERCISE.misconception(
@@ -597,44 +395,16 @@ def float32_on_the_cpu(q, k, v, block_size, causal=False):
     return out / total
 
 
-@EXERCISE.misconception(
+edited(
+    "positions_on_the_cpu",
     "Your positions or your mask are on the cpu and cannot meet what comes from a graphics card. Write "
-    "torch.arange(T, device=q.device)."
+    "torch.arange(T, device=q.device).",
+    {", device=q.device": ""},
 )
-def positions_on_the_cpu(q, k, v, block_size, causal=False):
-    position = torch.arange(q.shape[2])
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
 
-
-@EXERCISE.misconception(
+edited(
+    "queries_changed_in_place",
     "You write into the caller's queries, as `q /= sqrt(d)` does. Write q = q / sqrt(d), which makes a "
-    "new tensor."
+    "new tensor.",
+    {"position =": "q /= q.shape[-1] ** 0.5\n    position =", "mT / q.shape[-1] ** 0.5": "mT"},
 )
-def queries_changed_in_place(q, k, v, block_size, causal=False):
-    q /= q.shape[-1] ** 0.5
-    position = torch.arange(q.shape[2], device=q.device)
-    peak = torch.full_like(q[..., :1], -torch.inf)
-    total, out = torch.zeros_like(peak), torch.zeros_like(q)
-    for j in range(0, q.shape[2], block_size):
-        block = slice(j, j + block_size)
-        scores = q @ k[:, :, block].mT
-        if causal:
-            scores = scores.masked_fill(position[block] > position[:, None], -torch.inf)
-        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        old, p = torch.exp(peak - new_peak), torch.exp(scores - new_peak)
-        total = total * old + p.sum(-1, keepdim=True)
-        out = out * old + p @ v[:, :, block]
-        peak = new_peak
-    return out / total
