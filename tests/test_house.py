@@ -1,4 +1,4 @@
-"""The house in order: imports run one way, and the map of `autograder` names every room."""
+"""The house in order: imports run one way, `autograder`'s map names every room, nothing is too long."""
 
 import ast
 import graphlib
@@ -170,3 +170,58 @@ def test_what_a_notebook_imports_knows_nothing_of_grading():
         for name in loaded
         if re.match(r"autograder\.(commands|reports|platforms|proof|grading|release|packages)", name)
     }
+
+
+LONGEST_FILE, LONGEST_FUNCTION = 500, 70  # lines
+LONGER_FILES = {
+    "autograder/exercises/ch04_multi_head/MultiHeadAttention_mistakes.py": (
+        "one class in which people make more mistakes than in any other exercise, each with its hint"
+    ),
+    "autograder/exercises/ch09_variants/ring_attention_mistakes.py": (
+        "whole functions, since no accepted style leads to them by a few short edits"
+    ),
+}
+"""Banks of mistakes that may be longer, with the reason; two at most."""
+
+
+def python_files() -> list[Path]:
+    """The repository's own files of Python."""
+    folders = ("autograder", "benchmarks", "book", "tests", "tfcore")
+    return [*ROOT.glob("*.py"), *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]
+
+
+def lengths(source: str) -> dict[str, int]:
+    """The number of lines of each function of a source, decorators left out, by its name and first line."""
+    return {
+        f"{node.name}:{node.lineno}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_no_file_is_too_long():
+    counted = {
+        file.relative_to(ROOT).as_posix(): len(file.read_text("utf8").splitlines()) for file in python_files()
+    }
+    assert len(counted) > 100
+    longer = {name: lines for name, lines in counted.items() if lines > LONGEST_FILE}
+    assert longer.keys() <= LONGER_FILES.keys(), longer
+    assert LONGER_FILES.keys() <= longer.keys(), "short enough by now: take it off the list"
+    assert len(LONGER_FILES) <= 2
+    assert all(name.endswith("_mistakes.py") for name in LONGER_FILES)
+
+
+def test_no_function_is_too_long():
+    longer = {
+        f"{file.relative_to(ROOT)}:{name}": lines
+        for file in python_files()
+        for name, lines in lengths(file.read_text("utf8")).items()
+        if lines > LONGEST_FUNCTION
+    }
+    assert not longer
+
+
+def test_a_long_function_would_be_seen():
+    body = "        pass\n" * LONGEST_FUNCTION
+    source = f"class Room:\n    @property\n    def long(self):\n{body}\nasync def short():\n    pass\n"
+    assert lengths(source) == {"long:3": LONGEST_FUNCTION + 1, "short:75": 2}
