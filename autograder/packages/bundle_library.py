@@ -68,7 +68,7 @@ def pinned(course: Course, needs: Iterable[str], extras: tuple[str, ...] = ()) -
     """
     lines = _tested(course)
     waiting: list[Needed] = [(canonicalize_name(name), ()) for name in needs]
-    waiting += _named(wheels.needs(), extras)
+    waiting += _named(wheels.needs(extras), ())
     if missing := sorted({name for name, _ in waiting} - lines.keys()):
         raise BadInputError(f"{REQUIREMENTS} names no version of {', '.join(missing)}. Add what was tested.")
     reached: set[Needed] = set()

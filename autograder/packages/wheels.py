@@ -1,4 +1,4 @@
-"""The course's packages as two wheels, ``tfcore`` and ``autograder``: for bundles, and for `make wheels`.
+"""The course's packages as two wheels, ``tfcore`` and ``autograder``, for bundles and for `make wheels`.
 
 The distributions are called after the project, since PyPI has an ``autograder`` of somebody else. The second
 needs the first at its own version; the first knows nothing of the second.
@@ -6,23 +6,23 @@ needs the first at its own version; the first knows nothing of the second.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
-import re
+import json
 import stat
+import subprocess
 import sys
 import tomllib
 import zipfile
-from email import message_from_string
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from packaging.markers import Marker
 from packaging.requirements import Requirement
+from uv import find_uv_bin
 
 import tfcore
 from autograder.course.errors import BadInputError
@@ -33,12 +33,14 @@ PACKAGES = {"tfcore": ("tfcore",), "autograder": ("autograder", "tfwidgets")}
 """The packages in each wheel."""
 NOT_IN_WHEELS = ("book", "test")
 """Optional dependencies that only the repository has; the wheel ``autograder`` has the others."""
-COMMANDS = "entry_points.txt"
+LICENCES = ("LICENSE", "LICENSE-TEXT")
 GUIDES = ("instructor_guide.md", "student_guide.md", "how_to_use.md")
 BUNDLED = Path(__file__).parent / "bundled"
 ROOT = Path(__file__).parents[2]
 """The repository, where this is not installed."""
-FROM_ROOT = {"requirements.txt": "requirements.txt", **{f"guides/{name}": f"book/{name}" for name in GUIDES}}
+FROM_ROOT = {name: name for name in ("pyproject.toml", "requirements.txt", *LICENCES)} | {
+    f"guides/{name}": f"book/{name}" for name in GUIDES
+}
 """Files of the repository that bundles are made of, by their place in ``bundled``, where a wheel has them."""
 
 
@@ -57,6 +59,7 @@ def packed(files: Files, comment: bytes = b"") -> bytes:
 
 def sources(wheel: str) -> Files:
     """The files of a wheel's packages, as they lie in site-packages."""
+    _project()
     files: Files = {}
     for name in PACKAGES[wheel]:
         found = find_spec(name)
@@ -77,94 +80,78 @@ def sources(wheel: str) -> Files:
 
 def resources() -> dict[str, Path]:
     """The files that bundles are made of besides the packages, by their place in ``bundled``."""
-    return {name: ROOT / place if _project() else BUNDLED / name for name, place in FROM_ROOT.items()}
+    in_repository = (ROOT / "pyproject.toml").is_file()
+    return {name: ROOT / place if in_repository else BUNDLED / name for name, place in FROM_ROOT.items()}
 
 
 def of(wheel: str, files: Files, with_commands: bool = False) -> Files:
-    """A wheel of the files, by its name."""
-    name = f"{re.sub(r'[-_.]+', '_', f'{PROJECT}-{wheel}')}-{tfcore.__version__}"
-    told = _described(wheel) | {
-        "WHEEL": "Wheel-Version: 1.0\nGenerator: autograder\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    """Build a wheel of the files with uv, without a network, and return it by its name.
+
+    Raises:
+        BadInputError: uv cannot build it.
+    """
+    files = files | {name: resources()[name].read_bytes() for name in LICENCES}
+    files["pyproject.toml"] = _pyproject(wheel, with_commands).encode()
+    with TemporaryDirectory() as folder:
+        for path, data in files.items():
+            write_atomically(Path(folder, path), data, 0o777 if data.startswith(b"#!") else 0o666)
+        options = ["--wheel", "--offline", "--no-config", "--no-cache", "--python", sys.executable]
+        command = [find_uv_bin(), "build", *options, "--out-dir", "dist", "."]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise BadInputError(f"uv cannot build the wheel {wheel}: {done.stderr.strip()}")
+        (made,) = Path(folder, "dist").glob("*.whl")
+        return {made.name: made.read_bytes()}
+
+
+def _pyproject(wheel: str, with_commands: bool) -> str:
+    """Return the pyproject.toml of a wheel: ``<wheel>.toml`` with what the project's own says."""
+    project = _project()
+    optional = project["optional-dependencies"]
+    facts = {
+        "uv": metadata.version("uv"),
+        "version": tfcore.__version__,
+        "license": project["license"],
+        "python": project["requires-python"],
+        "dependencies": json.dumps(project["dependencies"]),
+        "optional": _table({name: lines for name, lines in optional.items() if name not in NOT_IN_WHEELS}),
+        "scripts": _table(project["scripts"] if with_commands else {}),
     }
-    if not with_commands:
-        told.pop(COMMANDS, None)
-    files = files | {f"{name}.dist-info/{part}": text.encode() for part, text in told.items()}
-    record = f"{name}.dist-info/RECORD"
-    lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in sorted(files.items())]
-    files[record] = "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode()
-    return {f"{name}-py3-none-any.whl": packed(files)}
+    return Template((Path(__file__).with_name(f"{wheel}.toml")).read_text()).substitute(facts)
 
 
-def _described(wheel: str) -> dict[str, str]:
-    """What a wheel says of itself, by file: as pyproject.toml has it, or as it is installed."""
-    if not (project := _project()):
-        try:
-            about = metadata.distribution(f"{PROJECT}-{wheel}")
-        except metadata.PackageNotFoundError as error:
-            raise BadInputError(
-                f"{ROOT} is neither the repository nor installed from its two wheels, which say what they "
-                "need. Run this in the repository, or install those."
-            ) from error
-        licences = [f"licenses/{path}" for path in about.metadata.get_all("License-File") or ()]
-        found = {part: about.read_text(part) for part in ("METADATA", COMMANDS, *licences)}
-        return {part: text for part, text in found.items() if text}
-    if wheel == "tfcore":
-        extras: dict[str, list[str]] = {}
-        needed = list(project["dependencies"])
-    else:
-        extras = {k: v for k, v in project["optional-dependencies"].items() if k not in NOT_IN_WHEELS}
-        needed = [f"{PROJECT}-tfcore=={tfcore.__version__}"]
-        needed += [_for(extra, line) for extra, lines in extras.items() for line in lines]
-    lines = [
-        ("Metadata-Version", "2.4"),
-        ("Name", f"{PROJECT}-{wheel}"),
-        ("Version", tfcore.__version__),
-        ("Summary", f"The package {wheel} of the course Transformers from first principles"),
-        ("License-Expression", project["license"]),
-        *(("License-File", path) for path in project["license-files"]),
-        ("Requires-Python", project["requires-python"]),
-        *(("Requires-Dist", line) for line in needed),
-        *(("Provides-Extra", extra) for extra in extras),
-    ]
-    commands = "".join(f"{name} = {place}\n" for name, place in project["scripts"].items())
-    return {
-        "METADATA": "".join(f"{key}: {value}\n" for key, value in lines),
-        **{f"licenses/{path}": (ROOT / path).read_text() for path in project["license-files"]},
-        **({COMMANDS: f"[console_scripts]\n{commands}"} if wheel == "autograder" else {}),
-    }
-
-
-def _for(extra: str, line: str) -> str:
-    """A requirement that holds for an extra only."""
-    wanted = Requirement(line)
-    wanted.marker = Marker(
-        f'({wanted.marker}) and extra == "{extra}"' if wanted.marker else f'extra == "{extra}"'
-    )
-    return str(wanted)
+def _table(values: dict[str, Any]) -> str:
+    """Return the lines of a TOML table; its strings and lists of strings look as in JSON."""
+    return "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
 
 
 @cache
 def _project() -> dict[str, Any]:
-    """What pyproject.toml says of the project; nothing where the packages are installed from wheels."""
-    path = ROOT / "pyproject.toml"
-    found: dict[str, Any] = tomllib.loads(path.read_text())["project"] if path.is_file() else {}
+    """Return what pyproject.toml says of the project.
+
+    Raises:
+        BadInputError: it is not here.
+    """
+    path = resources()["pyproject.toml"]
+    if not path.is_file():
+        raise BadInputError(
+            f"{ROOT} is neither the repository nor installed from its two wheels, which say what they "
+            "need. Run this in the repository, or install those."
+        )
+    found: dict[str, Any] = tomllib.loads(path.read_text())["project"]
     return found
 
 
-def needs() -> list[Requirement]:
-    """What both wheels ask for, but for each other."""
-    told = [message_from_string(_described(wheel)["METADATA"]) for wheel in PACKAGES]
-    asked = [Requirement(line) for one in told for line in one.get_all("Requires-Dist") or ()]
-    return [one for one in asked if not one.name.startswith(PROJECT)]
+def needs(extras: tuple[str, ...] = ()) -> list[Requirement]:
+    """Return what the course's packages need, with these groups of optional dependencies."""
+    project = _project()
+    optional = [line for extra in extras for line in project["optional-dependencies"][extra]]
+    return [Requirement(line) for line in (*project["dependencies"], *optional)]
 
 
 def both() -> Files:
     """Both wheels with all that their packages have, by name."""
     return of("tfcore", sources("tfcore")) | of("autograder", sources("autograder"), with_commands=True)
-
-
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 if __name__ == "__main__":

@@ -102,7 +102,9 @@ def clean_python(folder, requirements):
     for name in ["pip", *(pin.name for pin in pins if not pin.marker or pin.marker.evaluate())]:
         for file in metadata.distribution(name).files:
             source, target = Path(file.locate()), Path(os.path.normpath(site / file))
-            if source.is_file() and target.is_relative_to(folder) and target.parent != folder / "bin":
+            if not source.is_file() or not target.is_relative_to(folder):
+                continue
+            if target.parent != folder / "bin" or not source.read_bytes().startswith(b"#!"):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _link(source, target)
     return folder / "bin" / "python"

@@ -34,7 +34,7 @@ def made(tmp_path_factory):
 
 def inside(path):
     with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
 
 
 def told(path):
@@ -162,8 +162,9 @@ def test_a_course_elsewhere_is_graded_end_to_end(made, students, tmp_path):
     assert mine[guide] == inside(made["autograder"])[f"autograder/packages/bundled/{guide}"]
 
 
-def test_where_both_are_installed_as_one_no_wheel_can_be_made(monkeypatch):
+def test_where_both_are_installed_as_one_no_wheel_can_be_made(monkeypatch, tmp_path):
     """As in Colab, where pip installs the repository itself."""
-    monkeypatch.setattr(wheels, "_project", dict)
+    monkeypatch.setattr(wheels, "ROOT", tmp_path)
+    wheels._project.cache_clear()
     with pytest.raises(BadInputError, match="neither the repository nor installed from its two wheels"):
         wheels.both()
