@@ -59,7 +59,10 @@ edited(
     "tanh_of_each",
     "The query has no effect: left out, or outside the key's tanh, its part is the same for all keys, and "
     "softmax cancels it. Add first, then take one tanh: np.tanh(q W_q + k W_k).",
-    {**BY_EINSUM, "((query @ W_q)[:, None] + keys": "(query @ W_q)[:, None] + np.tanh(keys"},
+    {
+        **BY_EINSUM,
+        "np.tanh((query @ W_q)[:, None] + keys @ W_k)": "np.tanh(query @ W_q)[:, None] + np.tanh(keys @ W_k)",
+    },
 )
 
 edited(
