@@ -24,6 +24,8 @@ from .probes import PROBES, Unfit, kind
 METERS = "tfcore.testing.meters"
 """Runs inside a metered call, so it is no call of the student's."""
 MODES = ("torch.overrides", "torch.utils._python_dispatch")
+HASHED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionType)
+"""Types of functions that a set finds without running a line of a student's."""
 TAKEN_OFF = ("_pop_mode", "_disable_current_modes")
 """Where torch keeps what watches it, and how it is taken off."""
 OURS = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
@@ -221,7 +223,10 @@ def _seeing_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
 
 @cache
 def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What torch asks at each of its functions, and at each operator below them; made once."""
+    """What torch asks at each of its functions, and at each operator below them; made once.
+
+    Python's profiler looks at each call, also of theirs: what was found harmless is let pass without one.
+    """
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -229,25 +234,34 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
             self.forbidden, self.seen = forbidden, seen
+            self.harmless: set[Any] = set()  # the profiler looks at each call, so most are settled by one
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if self.forbidden.have("torch", name := str(getattr(func, "__name__", ""))):
-                self.seen.append(f"torch.{plain(name)}")
-            return func(*args, **(kwargs or {}))
+            if type(func) not in HASHED or func not in self.harmless:
+                name = str(getattr(func, "__name__", ""))
+                if self.forbidden.have("torch", name):
+                    self.seen.append(f"torch.{plain(name)}")
+                elif type(func) in HASHED:
+                    self.harmless.add(func)
+            return func(*args, **kwargs) if kwargs else func(*args)
 
     class SeenBelow(TorchDispatchMode):
         def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
             self.forbidden, self.seen = forbidden, seen
+            self.harmless: set[Any] = set()
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False  # True would import torch's compiler, which takes a second
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if self.forbidden.have("torch", func.__name__):
-                self.seen.append(f"torch.{plain(func.__name__)}")
-            return func(*args, **(kwargs or {}))
+            if func._op not in self.harmless:
+                if self.forbidden.have("torch", func.__name__):
+                    self.seen.append(f"torch.{plain(func.__name__)}")
+                else:
+                    self.harmless.add(func._op)
+            return func(*args, **kwargs) if kwargs else func(*args)
 
     return Seen, SeenBelow
 

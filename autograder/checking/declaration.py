@@ -287,13 +287,19 @@ class Exercise:
     def draw(self, seed: int) -> Iterator[tuple[Criterion, list[Case]]]:
         """The criteria with their cases; the same seed draws the same cases.
 
+        Criteria that measure, and draw their cases by the same function, share these cases: what one has asked
+        need not be asked again for another.
+
         What a call leaves behind in its inputs is seen where its value is: a criterion that observes
         "arguments" looks again at the cases of those before it.
         """
         before: dict[tuple[Any, ...], Case] = {}
+        measured: dict[Any, list[Case]] = {}
         for index, criterion in enumerate(self.criteria):
             rng = np.random.default_rng([seed, index, *self.name.encode()])
             cases = list(criterion.cases(rng))
+            if criterion.measure:
+                cases = measured.setdefault(criterion.cases, cases)
             if criterion.observes == "arguments":
                 cases = [before.get(case.form, case) for case in cases]
             elif not criterion.measure:
