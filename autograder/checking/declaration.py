@@ -230,6 +230,8 @@ class Exercise:
         signature: the call as the notebook shows it.
         goal: one sentence that says what to write.
         section: the heading in its chapter that treats it, for the teacher's report.
+        minutes: how long students take, about.
+        difficulty: how hard it is for them.
         reference: the right answer, from `tfcore`.
         criteria: what earns points, the core first.
         properties: laws that explain a failure when no misconception does.
@@ -251,6 +253,8 @@ class Exercise:
     domain: Callable[[Case], bool] | None = None
     given: ModuleType | None = None
     section: str = ""
+    minutes: int = 15
+    difficulty: Literal["easy", "medium", "hard"] = "medium"
     misconceptions: list[Answer] = field(default_factory=list)
     styles: list[Answer] = field(default_factory=list)
 
@@ -287,8 +291,8 @@ class Exercise:
     def draw(self, seed: int) -> Iterator[tuple[Criterion, list[Case]]]:
         """The criteria with their cases; the same seed draws the same cases.
 
-        Criteria that measure, and draw their cases by the same function, share these cases: what one has asked
-        need not be asked again for another.
+        Criteria that measure, and draw their cases by the same function, share these cases: what one has
+        asked need not be asked again for another.
 
         What a call leaves behind in its inputs is seen where its value is: a criterion that observes
         "arguments" looks again at the cases of those before it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,9 @@ def release(
 ) -> None:
     """Makes the students' notebooks from the solutions; only what changed is written.
 
+    Test cells, points, the table of exercises, the time and the numbers of headings are written into the
+    solutions first, as the exercises declare them.
+
     Ends with 2 if one was kept because somebody worked in it.
 
     With --variant the release goes to variants/NAME/ instead, with other numbers in the worked examples and
@@ -58,9 +62,7 @@ def release(
         return
     done = publish(here, here.chosen(assignments or []), force)
     if as_json:
-        print_json(
-            [{"assignment": d.assignment, "status": d.status, "files": d.files, "note": d.note} for d in done]
-        )
+        print_json([asdict(one) for one in done])
     else:
         for one in done:
             colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[one.status]
@@ -68,5 +70,14 @@ def release(
             beside = [name for name in one.files if not name.endswith(".ipynb")]
             files = f" (with {', '.join(beside)})" if beside else ""
             out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
+            for name in one.solutions:
+                path = escape(str((here.solutions / one.assignment / name).relative_to(here.root)))
+                out.print(f"  {path}: test cells, table, time and numbers written", soft_wrap=True)
+            for name in one.undefined:
+                out.print(
+                    f"  [yellow]no cell defines `{escape(name)}`[/]. Add a code cell with its stub, or take "
+                    f"`{escape(name)}` out of ORDER in autograder/exercises/{one.assignment}/__init__.py.",
+                    soft_wrap=True,
+                )
     if any(one.status == "kept" for one in done):
         raise typer.Exit(2)

@@ -17,8 +17,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,11 +27,10 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import CONFIG, Course
 from autograder.packages import colab
-from autograder.release import audit, versions
+from autograder.release import audit, declared_cells, versions
 from autograder.release.audit import source
 
 _NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyter", "trusted")
-DIFFICULTIES = {1: "easy", 2: "medium", 3: "hard"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,10 @@ class Published:
     status: Literal["written", "unchanged", "kept"]
     files: tuple[str, ...]
     note: str = ""
+    solutions: tuple[str, ...] = ()
+    """Solution notebooks in which test cells, table, time or numbers were written anew."""
+    undefined: tuple[str, ...] = ()
+    """Exercises that no cell of the notebooks defines."""
 
 
 def made(course: Course, assignment: str, variant: str | None = None) -> Files:
@@ -57,7 +59,6 @@ def made(course: Course, assignment: str, variant: str | None = None) -> Files:
         BadInputError: nbgrader refuses the source, or a solution would be given away.
     """
     files, remember = _files(course, assignment, variant)
-    _refuse_another_table(assignment, files)
     _refuse_leaks(course, assignment, files)
     remember()
     return files
@@ -89,7 +90,6 @@ def _converted(course: Course, assignment: str) -> tuple[Files, Remember]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     files = _convert(course, assignment)
-    _refuse_other_points(assignment, files)
 
     def remember() -> None:
         told = {name: base64.b64encode(data).decode() for name, data in files.items()}
@@ -135,7 +135,7 @@ def _finished(data: bytes, assignment: str, variant: str | None, first: dict[str
         if cell["cell_type"] == "markdown":
             text = variants.varied(source(cell), f"{assignment} {cell['id']}", variant)
             cell["source"] = text.splitlines(keepends=True)
-    return _as_bytes(colab.with_first_cell(notebook, first))
+    return declared_cells.as_bytes(colab.with_first_cell(notebook, first))
 
 
 def give_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
@@ -190,16 +190,33 @@ def publish(course: Course, assignments: list[str], force: bool = False) -> list
     published = []
     course.make_private()
     for assignment, files in every.items():
+        solutions, undefined = _write_solutions(course, assignment)
         record = course.state / "releases" / f"{assignment}.json"
         ours: dict[str, list[str]] = json.loads(read_if_there(record) or b"{}")
         done = _put(course.notebooks / assignment, files, force, ours)
-        published.append(done)
+        published.append(replace(done, solutions=solutions, undefined=undefined))
         if done.status != "kept":
             for name, data in files.items():
                 before = [known for known in ours.get(name, []) if known != _digest(data)]
                 ours[name] = [*before, _digest(data)][-MOST_RELEASES:]
             write_if_changed(record, json.dumps(ours).encode())
     return published
+
+
+def _write_solutions(course: Course, assignment: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Write what the exercises declare into the solution notebooks.
+
+    Returns:
+        The names of the files that changed, and the exercises that no notebook defines.
+    """
+    files = declared_cells.solutions(course, assignment)
+    folder = course.solutions / assignment
+    changed = tuple(name for name, data in files.items() if read_if_there(folder / name) != data)
+    if changed:
+        require_writable(folder)
+    for name in changed:
+        write_atomically(folder / name, files[name])
+    return changed, tuple(declared_cells.missing(files, assignment))
 
 
 MOST_RELEASES = 100
@@ -285,7 +302,8 @@ def _fingerprint(course: Course, assignment: str) -> str:
     known = assignment in exercises.assignments()
     told = hashlib.sha256(json.dumps(versions.of_assignment(assignment) if known else {}).encode())
     folder = course.solutions / assignment
-    for path in [course.root / CONFIG, Path(__file__), *sorted(folder.rglob("*"))]:
+    code = (Path(__file__), Path(declared_cells.__file__))
+    for path in [course.root / CONFIG, *code, *sorted(folder.rglob("*"))]:
         if path.is_file() and ".ipynb_checkpoints" not in path.parts:
             name = path.relative_to(folder) if path.is_relative_to(folder) else path.name
             data = path.read_bytes()
@@ -298,13 +316,16 @@ def _convert(course: Course, assignment: str) -> Files:
     from nbgrader.converters import GenerateAssignment
     from nbgrader.converters.base import NbGraderException
 
-    sources = {path.name: path.read_bytes() for path in _sources(course, assignment)}
-    for name, data in sources.items():
-        _require_notebook(course.solutions / assignment / name, data)
+    sources = declared_cells.solutions(course, assignment)
     messages = _Messages()
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
+        copied = Path(folder) / "source"
+        shutil.copytree(course.solutions / assignment, copied / assignment)
+        for name, data in sources.items():
+            (copied / assignment / name).write_bytes(data)
         config = course.config
         config.SaveCells.enabled = False
+        config.CourseDirectory.source_directory = str(copied)
         config.CourseDirectory.release_directory = folder
         config.CourseDirectory.assignment_id = assignment
         coursedir = course.coursedir()
@@ -326,17 +347,6 @@ def _convert(course: Course, assignment: str) -> Files:
             if path.is_file()
         }
     return {n: _steady(d, sources[n]) if n.endswith(".ipynb") else d for n, d in files.items()}
-
-
-def _require_notebook(path: Path, data: bytes) -> None:
-    try:
-        cells = json.loads(data)["cells"]
-        if not isinstance(cells, list):
-            raise TypeError("its cells are no list")
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInputError(
-            f"{path} is no notebook ({str(error)[:100]}). Restore it, or save it again from Jupyter."
-        ) from error
 
 
 class _Messages(logging.Handler):
@@ -382,58 +392,7 @@ def _steady(data: bytes, source: bytes) -> bytes:
         "language_info": {"name": language.get("name", "python")},
     }
     notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
-    return _as_bytes(notebook)
-
-
-def _as_bytes(notebook: dict[str, Any]) -> bytes:
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
-
-
-def _refuse_other_points(assignment: str, files: Files) -> None:
-    """Refuses a test cell whose points are not those that its exercise declares, which the grader gives."""
-    known = exercises.of_assignment(assignment) if assignment in exercises.assignments() else []
-    declared = {exercise.function_name: exercise.points for exercise in known}
-    for name, data in files.items():
-        for cell in json.loads(data)["cells"] if name.endswith(".ipynb") else ():
-            marks = cell["metadata"].get("nbgrader", {})
-            points = declared.get(marks.get("grade_id"))
-            if points is not None and marks.get("points") != points:
-                raise BadInputError(
-                    f"{assignment}/{name}: the test cell {marks['grade_id']!r} has {marks.get('points')} "
-                    f"points, its exercise declares {points:g}. Change one of them in the source."
-                )
-
-
-def _refuse_another_table(assignment: str, files: Files) -> None:
-    """Refuses a table of exercises, or a time, that says something else than the graded cells do."""
-    for name, data in files.items():
-        cells = json.loads(data)["cells"] if name.endswith(".ipynb") else []
-        about = [c["metadata"] for c in cells if {"course", "nbgrader"} <= c["metadata"].keys()]
-        wanted = [_row_of(one["course"], one["nbgrader"]) for one in about]
-        text = "\n".join(source(cell) for cell in cells if cell["cell_type"] == "markdown")
-        rows = [
-            [part.strip(" `*") for part in line.replace("`", "").strip("| ").split("|")]
-            for line in re.findall(r"^\| *\d+\. .*", text, re.MULTILINE)
-        ]
-        for says, should in zip_longest(rows, wanted) if rows else ():
-            if says != should:
-                says, should = (" | ".join(row) if row else "nothing" for row in (says, should))
-                raise BadInputError(
-                    f"{assignment}/{name}: its table of exercises says {says!r} where the graded cells say "
-                    f"{should!r}. Change one of them in the source."
-                )
-        minutes = sum(one["course"].get("minutes", 0) for one in about)
-        if (said := re.search(r"\*\*Time\.\*\* About (\d+) minutes", text)) and int(said[1]) != minutes:
-            raise BadInputError(
-                f"{assignment}/{name} says that it takes about {said[1]} minutes; those of its exercises are "
-                f"{minutes}. Change one of them in the source."
-            )
-
-
-def _row_of(course: dict[str, Any], marks: dict[str, Any]) -> list[str]:
-    """What a table of exercises says of a graded cell."""
-    difficulty = DIFFICULTIES.get(course.get("difficulty", 0), "")
-    return [str(course.get("title")), f"{marks.get('points', 0):g}", str(course.get("minutes")), difficulty]
+    return declared_cells.as_bytes(notebook)
 
 
 def _refuse_leaks(course: Course, assignment: str, files: Files) -> None:

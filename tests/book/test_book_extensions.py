@@ -36,7 +36,7 @@ NOTEBOOK = {
             "cell_type": "code",
             "metadata": {
                 "nbgrader": {"grade": True, "points": 3.5, "grade_id": "a"},
-                "course": {"minutes": 15, "difficulty": 2},
+                "course": {"minutes": 15, "difficulty": "medium"},
             },
             "source": ["check(softmax)"],
         },

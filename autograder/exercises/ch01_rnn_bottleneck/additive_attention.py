@@ -301,6 +301,8 @@ EXERCISE = Exercise(
     signature="additive_attention(query, keys, values, W_q, W_k, v, mask=None)",
     goal="Give each query the mean of the values, weighted by softmax of v . tanh(q W_q + k W_k).",
     section="Looking back",
+    minutes=25,
+    difficulty="medium",
     reference=bottleneck.additive_attention,
     criteria=(
         Criterion("context and weights without a mask", 2.25, unmasked, tolerance=3e-5),

@@ -120,6 +120,8 @@ EXERCISE = Exercise(
     signature="critical_path(seq_len, num_layers, kind)",
     goal="Count the layer steps that have to wait for each other, with as many processors as you like.",
     section="Who has to wait",
+    minutes=10,
+    difficulty="easy",
     reference=bottleneck.critical_path,
     criteria=(
         Criterion("layers of a recurrent network", 1, recurrent),

@@ -155,6 +155,8 @@ EXERCISE = Exercise(
     signature="rnn_forward(x, h0, W_xh, W_hh, b_h)",
     goal="Read sequences token by token: h_t = tanh(x_t W_xh + h_(t-1) W_hh + b_h), and return every state.",
     section="A question and a failure",
+    minutes=20,
+    difficulty="easy",
     reference=bottleneck.rnn_forward,
     criteria=(
         Criterion("each state is made from its token and the state before", 1.75, ordinary, tolerance=3e-5),

@@ -327,6 +327,8 @@ EXERCISE = Exercise(
     signature="scaled_dot_product_attention(query, key, value, mask=None)",
     goal="Give each query the mean of the values, weighted by softmax(Q K^T / sqrt(d_k)), within the mask.",
     section="The code",
+    minutes=30,
+    difficulty="hard",
     reference=ops.scaled_dot_product_attention,
     criteria=(
         Criterion("output and weights without a mask", 1.5, unmasked, tolerance=3e-5),

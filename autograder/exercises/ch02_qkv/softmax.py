@@ -132,6 +132,8 @@ EXERCISE = Exercise(
     signature="softmax(x, axis=-1)",
     goal="Turn scores into weights: positive, summing to 1 along `axis`, for scores of any size.",
     section="The mathematics",
+    minutes=15,
+    difficulty="easy",
     reference=ops.softmax,
     criteria=(
         Criterion("weights along the last axis", 1, ordinary, tolerance=3e-5),

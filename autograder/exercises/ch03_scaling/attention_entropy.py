@@ -154,6 +154,8 @@ EXERCISE = Exercise(
     signature="attention_entropy(weights, axis=-1)",
     goal="Return the entropy of the weights along `axis`, in nats: -sum p ln p, where 0 ln 0 is 0.",
     section="What goes wrong",
+    minutes=15,
+    difficulty="medium",
     reference=scaling.attention_entropy,
     criteria=(
         Criterion("the entropy of each row, in nats", 1.5, positive, test=roughly),

@@ -305,6 +305,8 @@ EXERCISE = Exercise(
     signature="dot_product_stats(d_k, num_samples, rng)",
     goal="Measure the mean and the variance of q . k over many pairs of standard normal vectors.",
     section="The variance, one assumption at a time",
+    minutes=20,
+    difficulty="medium",
     reference=scaling.dot_product_stats,
     criteria=(
         Criterion(

@@ -118,6 +118,8 @@ EXERCISE = Exercise(
     signature="dot_product_variance(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0)",
     goal="Return the exact variance of q . k for independent components with these variances and means.",
     section="The variance, one assumption at a time",
+    minutes=20,
+    difficulty="medium",
     reference=scaling.dot_product_variance,
     criteria=(
         Criterion("the variance at zero means", 1.5, zero_means),

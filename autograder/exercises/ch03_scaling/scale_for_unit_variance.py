@@ -48,6 +48,8 @@ EXERCISE = Exercise(
     signature="scale_for_unit_variance(d_k, var_q=1.0, var_k=1.0)",
     goal="Return the factor s that gives s * (q . k) variance 1, for components of mean zero.",
     section="The variance, one assumption at a time",
+    minutes=5,
+    difficulty="easy",
     reference=scaling.scale_for_unit_variance,
     criteria=(
         Criterion("the factor for unit variances", 1, unit_variances),

@@ -138,6 +138,8 @@ EXERCISE = Exercise(
     signature="softmax_jacobian(p)",
     goal="Return the matrix of dp_i/dx_j for the softmax weights p of some scores x.",
     section="Why large scores silence the gradient",
+    minutes=20,
+    difficulty="hard",
     reference=scaling.softmax_jacobian,
     criteria=(
         Criterion("J_ij = p_i (delta_ij - p_j) for one row of weights", 1.75, one_row, tolerance=3e-5),

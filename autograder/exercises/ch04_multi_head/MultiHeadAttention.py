@@ -394,6 +394,8 @@ EXERCISE = Exercise(
     signature="MultiHeadAttention(d_model, num_heads, bias=True)",
     goal="Attend with h heads side by side, each through projections of its own, and mix what they find.",
     section="The mathematics",
+    minutes=40,
+    difficulty="hard",
     reference=MultiHeadAttention,
     criteria=(
         Criterion("a sequence attends to itself", 2, to_itself),

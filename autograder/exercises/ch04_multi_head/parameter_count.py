@@ -129,6 +129,8 @@ EXERCISE = Exercise(
     signature="parameter_count(d_model, num_heads, num_kv_heads=None, bias=True)",
     goal="Count the parameters of an attention layer, also where query heads share heads of keys and values.",
     section="What heads cost",
+    minutes=15,
+    difficulty="medium",
     reference=costs.parameter_count,
     criteria=(
         Criterion("four matrices, biases aside", 1, as_many_key_heads, test=right_but_for_biases),

@@ -54,6 +54,8 @@ EXERCISE = Exercise(
     signature="repeat_kv(x, num_groups)",
     goal="Copy each head of keys or values for the query heads that share it, copies side by side.",
     section="Groups: side by side, or tiled",
+    minutes=10,
+    difficulty="easy",
     reference=heads.repeat_kv,
     criteria=(
         Criterion("each head num_groups times, copies side by side", 1, shared),

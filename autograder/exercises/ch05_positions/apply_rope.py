@@ -183,6 +183,8 @@ EXERCISE = Exercise(
     signature="apply_rope(x, positions, base=10000.0)",
     goal="Turn channels i and i + d/2 of each token by the angle position * base^(-2i/d).",
     section="RoPE: only the difference is left",
+    minutes=25,
+    difficulty="hard",
     reference=apply_rope,
     same=as_close,
     criteria=(

@@ -114,6 +114,8 @@ EXERCISE = Exercise(
     signature="shift_matrix(k, d_model)",
     goal="Return the one matrix M with M @ PE[pos] = PE[pos + k] for every position.",
     section="Sinusoids: one matrix for a step",
+    minutes=20,
+    difficulty="medium",
     reference=sinusoids.shift_matrix,
     criteria=(
         Criterion("M @ PE[pos] = PE[pos + k] for every pos", 2, forwards, tolerance=1e-4),

@@ -192,6 +192,8 @@ EXERCISE = Exercise(
     signature="t5_relative_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128)",
     goal="Sort relative positions into buckets as T5 does: one each while near, wider and wider when far.",
     section="What a sum does to a score",
+    minutes=20,
+    difficulty="medium",
     reference=relative.t5_relative_bucket,
     criteria=(
         Criterion("the bucket of each distance, behind and ahead", 1.5, both_ways, test=right_buckets),

@@ -109,6 +109,8 @@ EXERCISE = Exercise(
     signature="DecoderBlock(d_model, num_heads, d_ff)",
     goal="Put attention to a memory between attention to itself and the feed-forward network, pre-norm.",
     section="The code",
+    minutes=15,
+    difficulty="medium",
     reference=reference.DecoderBlock,
     criteria=(
         Criterion(

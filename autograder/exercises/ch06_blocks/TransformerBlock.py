@@ -89,6 +89,8 @@ EXERCISE = Exercise(
     signature="TransformerBlock(d_model, num_heads, d_ff, norm='pre')",
     goal="Add to each token what attention says and then what the feed-forward network says, with norms.",
     section="The idea",
+    minutes=30,
+    difficulty="hard",
     reference=reference.TransformerBlock,
     criteria=(
         Criterion(

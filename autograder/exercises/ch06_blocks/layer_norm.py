@@ -144,6 +144,8 @@ EXERCISE = Exercise(
     signature="layer_norm(x, weight, bias, eps=1e-05)",
     goal="Bring the channels of each token to mean 0 and variance 1, then give each its own weight and bias.",
     section="Two norms",
+    minutes=20,
+    difficulty="medium",
     reference=norms.layer_norm,
     criteria=(
         Criterion("each token by itself: mean 0, variance 1, weight, bias", 1, ordinary, tolerance=1e-3),

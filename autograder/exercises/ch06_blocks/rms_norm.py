@@ -112,6 +112,8 @@ EXERCISE = Exercise(
     signature="rms_norm(x, weight, eps=1e-06)",
     goal="Bring the root mean square of each token to 1, then give each channel its weight.",
     section="Two norms",
+    minutes=10,
+    difficulty="easy",
     reference=norms.rms_norm,
     criteria=(
         Criterion(

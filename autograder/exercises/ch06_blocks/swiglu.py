@@ -169,6 +169,8 @@ EXERCISE = Exercise(
     signature="swiglu(x, W_g, W_u, W_d)",
     goal="Widen each token twice, let SiLU of the one gate the other, and take the product back to d_model.",
     section="The feed-forward network, and where 8/3 comes from",
+    minutes=10,
+    difficulty="easy",
     reference=feed_forward.swiglu,
     criteria=(
         Criterion("(SiLU(x W_g) * (x W_u)) W_d", 0.5, ordinary),

@@ -65,6 +65,8 @@ EXERCISE = Exercise(
     signature="swiglu_hidden_size(d_model, multiple_of=1)",
     goal="Choose d_ff so that three matrices hold what two of width 4 d_model held, as a multiple.",
     section="The feed-forward network, and where 8/3 comes from",
+    minutes=5,
+    difficulty="easy",
     reference=feed_forward.swiglu_hidden_size,
     criteria=(
         Criterion("8 d_model / 3, rounded down", 0.5, any_width),

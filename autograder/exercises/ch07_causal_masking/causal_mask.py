@@ -74,6 +74,8 @@ EXERCISE = Exercise(
     signature="causal_mask(q_len, k_len=None)",
     goal="Say for each query which keys it may see: its own and the earlier ones, never a later one.",
     section="Who can know what",
+    minutes=5,
+    difficulty="easy",
     reference=causal_mask,
     criteria=(
         Criterion("each token sees itself and what came before", 0.5, square),

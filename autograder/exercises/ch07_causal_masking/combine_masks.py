@@ -89,6 +89,8 @@ EXERCISE = Exercise(
     signature="combine_masks(causal, padding)",
     goal="Allow what both masks allow, in a shape that broadcasts over heads: (B, 1, T_q, T_k).",
     section="Minus infinity, not zero",
+    minutes=10,
+    difficulty="easy",
     reference=masks.combine_masks,
     criteria=(
         Criterion("a key is open if both masks say so", 1, as_many_keys_as_queries),

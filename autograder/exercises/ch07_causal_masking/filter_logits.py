@@ -283,6 +283,8 @@ EXERCISE = Exercise(
     signature="filter_logits(logits, top_k=None, top_p=None)",
     goal="Remove unlikely tokens: all but the k likeliest, then all beyond the share p of what is left.",
     section="Drawing a token",
+    minutes=20,
+    difficulty="hard",
     reference=filter_logits,
     same=as_many_of_the_likeliest,
     domain=clear_cut,

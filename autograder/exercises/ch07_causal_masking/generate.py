@@ -323,6 +323,8 @@ EXERCISE = Exercise(
     signature="generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None)",
     goal="Go on with a text: choose the next token, append it, read the longer text, and again.",
     section="Drawing a token",
+    minutes=20,
+    difficulty="medium",
     reference=generate,
     same=the_same_tokens,
     criteria=(

@@ -240,6 +240,8 @@ EXERCISE = Exercise(
     signature="next_token_loss(logits, tokens, ignore_index=-100)",
     goal="Average -ln p(next token) over every token that is predicted from those before it.",
     section="The mean over what?",
+    minutes=20,
+    difficulty="medium",
     reference=losses.next_token_loss,
     same=precise_enough,
     domain=tokens_in_the_vocabulary,

@@ -155,6 +155,8 @@ EXERCISE = Exercise(
     signature="KVCache(batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device='cpu')",
     goal="Keep the keys and values of all tokens so far; a step writes its own and copies nothing.",
     section="Nothing old changes",
+    minutes=20,
+    difficulty="medium",
     reference=KVCache,
     criteria=(
         Criterion("`update` gives back the keys and values of all tokens so far", 1, growing),

@@ -136,6 +136,8 @@ EXERCISE = Exercise(
     signature="SlidingWindowCache(batch, num_kv_heads, window, d_head, dtype=torch.float32, device='cpu')",
     goal="Keep the keys and values of the last `window` tokens, in memory that does not grow.",
     section="What a window forgets",
+    minutes=20,
+    difficulty="medium",
     reference=SlidingWindowCache,
     criteria=(
         Criterion("the last `window` tokens, oldest first", 1, sliding),

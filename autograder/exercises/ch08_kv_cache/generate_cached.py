@@ -213,6 +213,8 @@ EXERCISE = Exercise(
     signature="generate_cached(model, prompt, max_new_tokens)",
     goal="Go on with a text greedily, so that the model reads every token once.",
     section="Nothing old changes",
+    minutes=20,
+    difficulty="medium",
     reference=generate_cached,
     criteria=(
         Criterion("the tokens that the model predicts, each after all before it", 1.5, texts),

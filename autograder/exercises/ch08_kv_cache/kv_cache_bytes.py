@@ -98,6 +98,8 @@ EXERCISE = Exercise(
     signature="kv_cache_bytes(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2)",
     goal="Count the bytes of the keys and values that a model keeps for its text.",
     section="By hand",
+    minutes=5,
+    difficulty="easy",
     reference=costs.kv_cache_bytes,
     criteria=(
         Criterion("keys and values in every layer, head, channel and place", 0.5, one_sequence),

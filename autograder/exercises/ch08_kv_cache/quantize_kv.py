@@ -213,6 +213,8 @@ EXERCISE = Exercise(
     signature="quantize_kv(x)",
     goal="Round each channel to whole numbers from -127 to 127, in steps of a size that fits the channel.",
     section="Rounding to 8 bits",
+    minutes=10,
+    difficulty="medium",
     reference=quantize_kv,
     criteria=(
         Criterion(

@@ -131,6 +131,8 @@ EXERCISE = Exercise(
     signature="linear_attention(q, k, v, causal=True)",
     goal="Average the values with weights phi(q) . phi(k), phi = elu + 1, at a cost that is linear in T.",
     section="Moving the brackets",
+    minutes=15,
+    difficulty="medium",
     reference=linear.linear_attention,
     criteria=(
         Criterion("the weighted mean over all tokens, causal=False", 0.875, without_order),

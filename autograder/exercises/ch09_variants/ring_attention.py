@@ -151,6 +151,8 @@ EXERCISE = Exercise(
     signature="ring_attention(q_shards, k_shards, v_shards, causal=False)",
     goal="Attend over a sequence in shards: each rank sees the keys and values of one other rank at a time.",
     section="A window, and a ring",
+    minutes=20,
+    difficulty="hard",
     reference=ring_attention,
     criteria=(
         Criterion("every query attends to the tokens of all shards", 0.875, attending),

@@ -121,6 +121,8 @@ EXERCISE = Exercise(
     signature="selective_scan(u, delta, A, B, C, D)",
     goal="Run N leaky memories a channel over time: h = exp(delta A) h + delta B u, y = C . h + D u.",
     section="Moving the brackets",
+    minutes=12,
+    difficulty="medium",
     reference=mamba.selective_scan,
     criteria=(
         Criterion("every step forgets, writes and reads", 0.75, scans),

@@ -71,6 +71,8 @@ EXERCISE = Exercise(
     signature="sliding_window_mask(seq_len, window)",
     goal="Let each token see itself and the window - 1 tokens before it: boolean, (T, T), True = may attend.",
     section="A window, and a ring",
+    minutes=8,
+    difficulty="easy",
     reference=sliding_window_mask,
     criteria=(
         Criterion("each token sees itself and window - 1 tokens before it", 0.5, inside),

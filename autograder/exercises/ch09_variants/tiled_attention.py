@@ -182,6 +182,8 @@ EXERCISE = Exercise(
     signature="tiled_attention(q, k, v, block_size, causal=False)",
     goal="Compute softmax(Q K^T / sqrt(d)) V block by block, without ever making a T x T matrix.",
     section="A softmax in pieces",
+    minutes=25,
+    difficulty="hard",
     reference=tiled_attention,
     same=as_close,
     criteria=(

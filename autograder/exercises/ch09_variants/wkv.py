@@ -116,6 +116,8 @@ EXERCISE = Exercise(
     signature="wkv(w, u, k, v)",
     goal="Average the values so far, channel by channel, with weights exp(k) that fade by exp(-w) a step.",
     section="Moving the brackets",
+    minutes=17,
+    difficulty="hard",
     reference=rwkv.wkv,
     criteria=(
         Criterion("the mean of the values, by key, by age and with a bonus", 1, means),

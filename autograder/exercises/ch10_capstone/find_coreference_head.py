@@ -297,6 +297,8 @@ EXERCISE = Exercise(
     signature="find_coreference_head(model, sentences)",
     goal='Find the head without which the model knows least what "it" means: (layer, head).',
     section="Look, cut, patch",
+    minutes=30,
+    difficulty="medium",
     reference=find_coreference_head,
     criteria=(
         Criterion("the head whose silence costs most", 2, plain),

@@ -17,8 +17,6 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from autograder.release.publish import DIFFICULTIES
-
 MAY_BREAK = "\u200b"
 """Of no width; lets a phone break the long name of a function."""
 
@@ -47,14 +45,13 @@ def read_rows(notebook: dict[str, Any]) -> list[Row]:
         if not graded.get("grade"):
             continue
         course = cell["metadata"].get("course", {})
-        difficulty = course.get("difficulty", "")
         rows.append(
             Row(
                 title=str(course.get("title") or heading or graded["grade_id"]),
                 points=float(graded["points"]),
                 by="a person" if graded.get("solution") else "autograder",
                 minutes=course.get("minutes"),
-                difficulty=DIFFICULTIES.get(difficulty, str(difficulty)),
+                difficulty=str(course.get("difficulty", "")),
             )
         )
     return rows

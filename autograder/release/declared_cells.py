@@ -1,0 +1,194 @@
+"""Write into a solution notebook what its exercises declare: test cells, the table, the time, the numbers.
+
+Points, minutes and difficulty of an exercise are in its declaration, those of a written question in the
+metadata of its cell. All else that names them is written here, so that nobody has to keep copies in step.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from autograder import exercises
+from autograder.checking.declaration import Exercise
+from autograder.course.errors import BadInputError
+from autograder.course.files import Files
+from autograder.course.layout import Course
+from autograder.release.audit import source
+
+Notebook = dict[str, Any]
+Cell = dict[str, Any]
+
+TABLE = re.compile(r"^(\| exercise \| points \|.*\n\|[-:| ]+\|\n)(?:\|.*(?:\n|\Z))*", re.MULTILINE)
+TIME = re.compile(r"(\*\*Time\.\*\* About )\d+( minutes)")
+HEADING = re.compile(r"^## (?:\d+\. )?(?!\d+\. )", re.MULTILINE)
+BY_A_PERSON = re.compile(r"\([\d.]+ points?, graded by a person\)")
+MARKS = {"schema_version": 3, "task": False}
+
+
+def solutions(course: Course, assignment: str) -> Files:
+    """Return the solution notebooks of an assignment, by file name, with what the exercises declare.
+
+    Raises:
+        BadInputError: a file is no notebook.
+    """
+    files = {}
+    for path in sorted((course.solutions / assignment).glob("*.ipynb")):
+        data = path.read_bytes()
+        notebook = _read(path, data)
+        written = with_declared_cells(notebook, assignment)
+        files[path.name] = data if written == notebook else as_bytes(written)
+    return files
+
+
+def missing(files: Files, assignment: str) -> list[str]:
+    """Return the exercises of an assignment for which none of its notebooks has a test cell."""
+    cells = [cell for data in files.values() for cell in json.loads(data)["cells"]]
+    there = {_marks(cell).get("grade_id") for cell in cells}
+    return [
+        exercise.function_name for exercise in _declared(assignment) if exercise.function_name not in there
+    ]
+
+
+def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
+    """Return the notebook with test cells, table, time and numbers as the exercises declare them.
+
+    An assignment without declared exercises is returned as it is.
+
+    Args:
+        notebook: a solution notebook; it is not changed.
+        assignment: its assignment.
+    """
+    declared = {exercise.function_name: exercise for exercise in _declared(assignment)}
+    if not declared:
+        return notebook
+    notebook = copy.deepcopy(notebook)
+    cells = notebook["cells"]
+    for exercise in declared.values():
+        _write_test_cell(cells, exercise)
+    graded = [cell for cell in cells if _marks(cell).get("grade")]
+    for number, cell in enumerate(graded, 1):
+        about = cell["metadata"].setdefault("course", {})
+        name = _marks(cell)["grade_id"]
+        if exercise_of := declared.get(name):
+            about |= {"minutes": exercise_of.minutes, "difficulty": exercise_of.difficulty}
+        title = name if exercise_of else _bare(about.get("title", name))
+        about["title"] = f"{number}. {title}"
+    _number_headings(cells, graded)
+    rows, minutes = _rows(graded, declared), _minutes(graded)
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            _set_source(cell, _with_table(TIME.sub(rf"\g<1>{minutes}\g<2>", source(cell)), rows))
+    return notebook
+
+
+def as_bytes(notebook: Notebook) -> bytes:
+    """Return the one form in which notebooks are written: sorted keys, one space, a last newline."""
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def _read(path: Path, data: bytes) -> Notebook:
+    try:
+        notebook: Notebook = json.loads(data)
+        if not isinstance(notebook["cells"], list):
+            raise TypeError("its cells are no list")
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(
+            f"{path} is no notebook ({str(error)[:100]}). Restore it, or save it again from Jupyter."
+        ) from error
+    return notebook
+
+
+def _declared(assignment: str) -> list[Exercise]:
+    return exercises.of_assignment(assignment) if assignment in exercises.assignments() else []
+
+
+def _marks(cell: Cell) -> dict[str, Any]:
+    marks: dict[str, Any] = cell.get("metadata", {}).get("nbgrader", {})
+    return marks
+
+
+def _bare(title: str) -> str:
+    """Return a title without its number."""
+    return re.sub(r"^\d+\. ", "", title)
+
+
+def _write_test_cell(cells: list[Cell], exercise: Exercise) -> None:
+    """Mark the answer cell of an exercise, and write the test cell, below it unless it is somewhere else."""
+    name = exercise.function_name
+    answer = _answer_cell(cells, name)
+    test = next((cell for cell in cells if _marks(cell).get("grade_id") == name), None)
+    if test is None and answer is not None:
+        test = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": []}
+        test["id"] = f"{name.replace('_', '-')}-check"
+        cells.insert(1 + next(at for at, cell in enumerate(cells) if cell is answer), test)
+    if test is None:
+        return
+    tests = {"grade_id": name, "grade": True, "solution": False, "locked": True}
+    test["metadata"]["nbgrader"] = MARKS | tests | {"points": _number(exercise.points)}
+    _set_source(test, f"check({name}).score")
+
+
+def _answer_cell(cells: list[Cell], name: str) -> Cell | None:
+    """Return the answer cell of an exercise: marked already, or the first unmarked cell that defines it."""
+    marked = f"{name}_answer"
+    for cell in cells:
+        if _marks(cell).get("grade_id") == marked:
+            return cell
+    for cell in cells:
+        defines = re.search(rf"^(?:def|class) {re.escape(name)}\b", source(cell), re.MULTILINE)
+        if cell["cell_type"] == "code" and defines and not _marks(cell):
+            solves = {"grade_id": marked, "grade": False, "solution": True, "locked": False}
+            cell["metadata"]["nbgrader"] = MARKS | solves
+            return cell
+    return None
+
+
+def _number_headings(cells: list[Cell], graded: list[Cell]) -> None:
+    """Give each graded cell's number to the last heading above it, and its points to a written question's."""
+    heading: Cell | None = None
+    number = {id(cell): place for place, cell in enumerate(graded, 1)}
+    for cell in cells:
+        if cell["cell_type"] == "markdown" and HEADING.search(source(cell)) and not _marks(cell):
+            heading = cell
+        if id(cell) in number and heading is not None:
+            text = HEADING.sub(f"## {number[id(cell)]}. ", source(heading), count=1)
+            points = _marks(cell)["points"]
+            by = f"({points:g} point{'s' * (points != 1)}, graded by a person)"
+            _set_source(heading, BY_A_PERSON.sub(by, text, count=1))
+            heading = None
+
+
+def _rows(graded: list[Cell], declared: dict[str, Exercise]) -> str:
+    """Return the rows of the table of exercises."""
+    rows = ""
+    for cell in graded:
+        about, marks = cell["metadata"]["course"], _marks(cell)
+        number, title = about["title"].split(" ", 1)
+        title = f"`{title}`" if marks["grade_id"] in declared else title
+        minutes, difficulty = about.get("minutes", ""), about.get("difficulty", "")
+        rows += f"| {number} {title} | {marks['points']:g} | {minutes} | {difficulty} |\n"
+    return rows
+
+
+def _with_table(text: str, rows: str) -> str:
+    """Return a text with these rows in its table of exercises, if it has one."""
+    written = TABLE.sub(lambda found: found[1] + rows, text)
+    return written if text.endswith("\n") else written.removesuffix("\n")
+
+
+def _minutes(graded: list[Cell]) -> int:
+    return sum(cell["metadata"]["course"].get("minutes", 0) for cell in graded)
+
+
+def _number(points: float) -> float | int:
+    return int(points) if points == int(points) else points
+
+
+def _set_source(cell: Cell, text: str) -> None:
+    """Change the text of a cell; a cell that has this text already stays as it is."""
+    if source(cell) != text:
+        cell["source"] = text.splitlines(keepends=True)
