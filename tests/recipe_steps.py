@@ -31,7 +31,7 @@ def append(copy: Path, path: str, text: str) -> None:
 
 
 PAGE = "book/11_sharpening.md"
-EXERCISE = "autograder/exercises/ch11_sharpening/sharpen.py"
+EXERCISE = "autograder/exercises/ch03_scaling/sharpen.py"
 MISTAKES = EXERCISE.replace(".py", "_mistakes.py")
 STYLES = EXERCISE.replace(".py", "_styles.py")
 ANSWER = '''def sharpen(weights, power=2.0):
@@ -44,13 +44,6 @@ ANSWER = '''def sharpen(weights, power=2.0):
     raised = weights**power
     return raised / raised.sum(axis=-1, keepdims=True)
     ### END SOLUTION'''
-PICTURE = """import matplotlib.pyplot as plt
-
-try:
-    plt.bar(range(2), sharpen(np.array([0.75, 0.25])))
-    plt.show()
-except NotImplementedError:
-    print("The picture waits for sharpen.")"""
 
 
 def a_chapter(copy: Path) -> None:
@@ -60,7 +53,7 @@ def a_chapter(copy: Path) -> None:
     contents = "      - file: book/notebook_10_capstone\n"
     write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_11_sharpening\n")
     row = "| **11** | [Sharpening](11_sharpening.md) | How sharp? | [Practice](notebook_11_sharpening.md) |\n"
-    end = "\nThe exercises of each notebook are worth"
+    end = "\nEach notebook says what its exercises are worth"
     write(copy, "book/index.md", end, row + end)
 
 
@@ -74,20 +67,14 @@ def a_fork(copy: Path) -> None:
 def an_exercise(copy: Path) -> None:
     lay(copy, "exercise")
     write(copy, "book/api_numpy.md", "tfcore.scaling\n", "tfcore.scaling\ntfcore.sharpening\n")
-    write(copy, "autograder/exercises/ch11_sharpening/__init__.py", "ORDER = ()", 'ORDER = ("sharpen",)')
-    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
+    path = "autograder/exercises/ch03_scaling/__init__.py"
+    write(copy, path, '    "scale_for_unit_variance",\n', '    "scale_for_unit_variance",\n    "sharpen",\n')
+    path = copy / "solutions" / "ch03_scaling" / "ch03_scaling.ipynb"
     notebook = json.loads(path.read_text("utf8"))
-    marks = {"schema_version": 3, "task": False}
-    answer = {"grade_id": "sharpen_answer", "solution": True, "grade": False, "locked": False}
-    check = {"grade_id": "sharpen", "solution": False, "grade": True, "locked": True, "points": 17}
-    course = {"title": "1. sharpen", "minutes": 45, "difficulty": 1}
-    for name, source, metadata in (
-        ("sharpen_answer", ANSWER, {"nbgrader": {**marks, **answer}}),
-        ("sharpen", "check(sharpen).score", {"nbgrader": {**marks, **check}, "course": course}),
-        ("picture", PICTURE, {}),
-    ):
-        cell = {"cell_type": "code", "id": name, "source": source, "metadata": metadata}
-        notebook["cells"].append({**cell, "outputs": [], "execution_count": None})
+    text = {"cell_type": "markdown", "id": "sharpen-idea", "source": "## Sharper", "metadata": {}}
+    code = {"cell_type": "code", "id": "sharpen-answer", "source": ANSWER, "metadata": {}}
+    at = next(place for place, cell in enumerate(notebook["cells"]) if cell["id"] == "picture-idea")
+    notebook["cells"][at:at] = [text, {**code, "outputs": [], "execution_count": None}]
     path.write_text(json.dumps(notebook), "utf8")
 
 

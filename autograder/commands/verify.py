@@ -47,7 +47,11 @@ def verify(
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--page", help="Writes the kill matrix, or the figures of the mutants, as a page."),
+        typer.Option(
+            "--page",
+            help="Writes the kill matrix, or the figures of the mutants, as a page. In a kill matrix that is "
+            "there, other assignments stay as they are.",
+        ),
     ] = None,
     workers: Workers = None,
     course: CourseFolder = Path(),
@@ -62,7 +66,7 @@ def verify(
     if mutants is not None:
         _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
     from autograder import exercises
-    from autograder.course.files import read_seed, write_if_changed
+    from autograder.course.files import read_if_there, read_seed, write_if_changed
     from autograder.proof import kill_matrix
     from autograder.proof.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
     from autograder.release import publish
@@ -90,7 +94,8 @@ def verify(
     }
     proof.notebooks = list(try_notebooks(pairs, hidden, workers))
     if page:
-        write_if_changed(page, kill_matrix.page(proof).encode())
+        before = (read_if_there(page) or b"").decode("utf-8", "replace")
+        write_if_changed(page, kill_matrix.page(proof, before).encode())
     if as_json:
         print_json({**proof.as_dict(), "matrix": proof.matrix()})
     else:

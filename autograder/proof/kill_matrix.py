@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
-from autograder.proof.verify import Proof
+from autograder import exercises
+from autograder.proof.verify import Entry, Proof
 
 HEAD = """---
 myst:
@@ -31,34 +32,55 @@ be a mistake that gets full marks. A mistake is *named* if its author reads the 
 FAILS = "✗"
 
 
-def page(proof: Proof) -> str:
-    """The page in MyST Markdown."""
-    return "\n".join([HEAD.replace("{FAILS}", FAILS), *_summary(proof), *_exercises(proof)]) + "\n"
+def page(proof: Proof, before: str = "") -> str:
+    """Return the page in MyST Markdown.
+
+    Args:
+        proof: what was tried: the whole course, or some assignments.
+        before: the page as it was; what it says of assignments that were not tried now is kept.
+    """
+    rows, sections = _kept(before)
+    for assignment, entries in groupby(proof.entries, lambda entry: entry.exercise.split("/")[0]):
+        rows[assignment] = _counts(list(entries))
+    for assignment, tables in groupby(proof.matrix(), lambda table: table["exercise"].split("/")[0]):
+        sections[assignment] = "\n".join(chain.from_iterable(map(_exercise, tables)))
+    return "\n".join([HEAD.replace("{FAILS}", FAILS), *_summary(rows), *_sections(sections)]) + "\n"
 
 
-def _summary(proof: Proof) -> Iterator[str]:
+def _kept(before: str) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Return what a page says of each assignment of the course: the counts of its row, and its section."""
+    course = exercises.assignments()
+    rows = re.findall(r"^\| \[(\w+)\]\(#\w+\) \| ([\d| ]+) \|$", before, re.MULTILINE)
+    sections = re.findall(r"^## (\w+)\n(.*?)(?=\n+^## |\n*\Z)", before, re.MULTILINE | re.DOTALL)
+    return (
+        {name: [int(count) for count in counts.split("|")] for name, counts in rows if name in course},
+        {name: text for name, text in sections if name in course},
+    )
+
+
+def _counts(entries: list[Entry]) -> list[int]:
+    mistakes = [entry for entry in entries if entry.is_misconception]
+    styles = [entry for entry in entries if not entry.is_misconception]
+    return [
+        len(mistakes),
+        sum(entry.as_it_should for entry in mistakes),
+        sum(entry.told_by_name for entry in mistakes),
+        len(styles),
+        sum(entry.as_it_should for entry in styles),
+    ]
+
+
+def _summary(rows: dict[str, list[int]]) -> Iterator[str]:
     yield "| assignment | mistakes | rejected | named | right answers | accepted |"
     yield "|:--|--:|--:|--:|--:|--:|"
-    parts = groupby(proof.entries, lambda entry: entry.exercise.split("/")[0])
-    rows = [(f"[{assignment}](#{assignment})", list(own)) for assignment, own in parts]
-    for name, entries in [*rows, ("**all**", proof.entries)]:
-        mistakes = [entry for entry in entries if entry.is_misconception]
-        styles = [entry for entry in entries if not entry.is_misconception]
-        cells = [
-            len(mistakes),
-            sum(entry.as_it_should for entry in mistakes),
-            sum(entry.told_by_name for entry in mistakes),
-            len(styles),
-            sum(entry.as_it_should for entry in styles),
-        ]
-        yield f"| {name} | {' | '.join(map(str, cells))} |"
+    for name in sorted(rows):
+        yield f"| [{name}](#{name}) | {' | '.join(map(str, rows[name]))} |"
+    yield f"| **all** | {' | '.join(str(sum(column)) for column in zip(*rows.values(), strict=True))} |"
 
 
-def _exercises(proof: Proof) -> Iterator[str]:
-    for assignment, tables in groupby(proof.matrix(), lambda table: table["exercise"].split("/")[0]):
-        yield f"\n## {assignment}"
-        for table in tables:
-            yield from _exercise(table)
+def _sections(sections: dict[str, str]) -> Iterator[str]:
+    for name in sorted(sections):
+        yield f"\n## {name}\n{sections[name]}"
 
 
 def _exercise(table: dict[str, Any]) -> Iterator[str]:

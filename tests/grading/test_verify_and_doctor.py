@@ -13,7 +13,7 @@ from scratch import ASSIGNMENT, ROOT, command, in_process, tree
 from autograder import exercises
 from autograder.checking.declaration import Answer
 from autograder.grading import cages
-from autograder.proof import verify
+from autograder.proof import kill_matrix, verify
 from autograder.proof.verify import Entry, Notebook, Proof, checked, entries, try_notebooks
 
 KEYS = [
@@ -66,6 +66,18 @@ def test_verify_holds(course, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a process of its parent's end")
+def test_the_page_keeps_what_was_not_tried():
+    before = (ROOT / "book" / "kill_matrix.md").read_text("utf8")
+    assert kill_matrix.page(Proof([]), before) == before
+    name = "ch03_scaling/softmax_jacobian"
+    made = {"is_misconception": True, "as_it_should": True, "diagnosed": True, "told": ("one",)}
+    after = kill_matrix.page(Proof([Entry(name, "one", says="Do this.", fails=(True,), **made)]), before)
+    assert "| [ch03_scaling](#ch03_scaling) | 1 | 1 | 1 | 0 | 0 |" in after
+    assert "| `one` Do this. | ✗ |" in after
+    of_others = re.compile(r"(?s)^## ch03_scaling.*?(?=^## )|^\| (?:\*\*all|\[ch03).*?\n", re.M)
+    assert of_others.sub("", after) == of_others.sub("", before)
+
+
 def test_nothing_of_a_killed_verify_lives_on(course):
     command = [sys.executable, "-m", "autograder.cli", "verify", ASSIGNMENT]
     started = subprocess.Popen(command, cwd=course, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""ch11_sharpening/sharpen: weights raised to a power."""
+"""ch03_scaling/sharpen: weights raised to a power."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ def other_powers(rng: np.random.Generator) -> Iterator[Case]:
 
 
 EXERCISE = Exercise(
-    name="ch11_sharpening/sharpen",
+    name="ch03_scaling/sharpen",
     signature="sharpen(weights, power=2.0)",
     goal="Raise the weights to a power, and let each row sum to 1 again.",
-    section="The idea",
+    section="What goes wrong",
+    minutes=10,
+    difficulty="easy",
     reference=sharpening.sharpen,
     criteria=(
-        Criterion("the squares, as weights again", 14, squared),
-        Criterion("any power that is asked for", 2, other_powers),
-        Criterion("the input is left as it was", 1, squared, observes="arguments"),
+        Criterion("the squares, as weights again", 2, squared),
+        Criterion("any power that is asked for", 0.5, other_powers),
+        Criterion("the input is left as it was", 0.5, squared, observes="arguments"),
     ),
     properties=(*FIRST, *LAST),
 )

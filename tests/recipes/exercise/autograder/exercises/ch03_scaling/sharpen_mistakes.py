@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.exercises.ch11_sharpening.sharpen import EXERCISE
+from autograder.exercises.ch03_scaling.sharpen import EXERCISE
 
 
 @EXERCISE.misconception("You do not divide by the sum. Weights of a row sum to 1: divide by theirs.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograder.exercises.ch11_sharpening.sharpen import EXERCISE
+from autograder.exercises.ch03_scaling.sharpen import EXERCISE
 
 
 @EXERCISE.style("the power, then the sum")
