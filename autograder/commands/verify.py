@@ -65,33 +65,28 @@ def verify(
     """
     if mutants is not None:
         _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
+    else:
+        _verify_bank(Course.at(course), assignments or [], seed, page, workers, as_json)
+
+
+def _verify_bank(
+    course: Course, chosen: list[str], seed: int | None, page: Path | None, workers: int | None, as_json: bool
+) -> None:
     from autograder import exercises
     from autograder.course.files import read_if_there, read_seed, write_if_changed
     from autograder.proof import kill_matrix
     from autograder.proof.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
-    from autograder.release import publish
 
-    here = Course.at(course)
-    drawn = read_seed(here.state)
+    known = exercises.assignments()
+    if unknown := [name for name in chosen if name not in known]:
+        raise BadInputError(f"no assignment is called {unknown[0]!r}. There are: {', '.join(known)}.")
+    chosen = chosen or list(known)
+    drawn = read_seed(course.state)
     hidden = seed if seed is not None else HIDDEN_SEED if drawn is None else drawn
-    proof = Proof()
-    chosen = assignments or list(exercises.assignments())
-    if unknown := [name for name in chosen if name not in exercises.assignments()]:
-        raise BadInputError(
-            f"no assignment is called {unknown[0]!r}. There are: {', '.join(exercises.assignments())}."
-        )
-    names = [exercise.name for assignment in chosen for exercise in exercises.of_assignment(assignment)]
+    names = [name for assignment in chosen for name in exercises.names_of(assignment)]
     with progress("verifying the bank") as told:
-        proof.entries = try_all(names, hidden, told, workers)
-    pairs = {
-        assignment: [
-            ((here.solutions / assignment / f"{name}.ipynb").read_bytes(), released)
-            for name, released in (
-                publish.notebooks(here, assignment) if assignment in here.assignments else {}
-            ).items()
-        ]
-        for assignment in chosen
-    }
+        proof = Proof(try_all(names, hidden, told, workers))
+    pairs = {assignment: _solved_and_blank(course, assignment) for assignment in chosen}
     proof.notebooks = list(try_notebooks(pairs, hidden, workers))
     if page:
         before = (read_if_there(page) or b"").decode("utf-8", "replace")
@@ -101,6 +96,19 @@ def verify(
     else:
         tables.proof(proof, out)
     raise typer.Exit(0 if proof.holds else NOT_PASSED)
+
+
+def _solved_and_blank(course: Course, assignment: str) -> list[tuple[bytes, bytes]]:
+    """Return the notebooks of an assignment as (solution, release); none if the course does not have it."""
+    from autograder.release import publish
+
+    if assignment not in course.assignments:
+        return []
+    folder = course.solutions / assignment
+    return [
+        ((folder / f"{name}.ipynb").read_bytes(), released)
+        for name, released in publish.notebooks(course, assignment).items()
+    ]
 
 
 def _verify_mutants(
