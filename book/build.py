@@ -144,6 +144,7 @@ def execute_pages(book: Book) -> int:
     waiting = [record for record in records if cache.get_cached_project_nb(record.uri) is None]
     say(f"{len(pages)} pages have code, {len(pages) - len(waiting)} of them are in the cache")
     failures = []
+    # jupyter-cache's executor local-parallel begins with the first page and reports none before all are done.
     with kernels_log(book), ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         running = {}
         for record in reversed(waiting):  # the last page takes longest: it begins first
