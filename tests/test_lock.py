@@ -1,6 +1,7 @@
 """requirements.txt is what was tested: it is made of pyproject.toml, and it is what is installed here."""
 
 import re
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from test_house import imported
 
 import tfcore
 
@@ -60,3 +62,65 @@ def test_nothing_is_pinned_that_nothing_needs():
 
 def test_a_cuda_build_of_torch_brings_its_own_libraries():
     assert not [name for name in VERSIONS if name.startswith(("nvidia-", "cuda-")) or name == "triton"]
+
+
+FOR = {
+    "tfcore": {"notebook"},
+    "autograder": {"grade"},
+    "autograder/grading/executors.py": {"grade", "cluster"},
+    "autograder/platforms/clusters": {"cluster"},
+    "autograder/platforms/hub": {"hub"},
+    "book": {"book"},
+    "book/tfwidgets": {"notebook"},
+    "book/guide_console.py": {"grade"},
+    "tests": set(PROJECT["optional-dependencies"]),
+    "benchmarks": set(PROJECT["optional-dependencies"]),
+}
+"""The optional dependencies that a folder may import from; a file in two of them counts in the deeper one."""
+FOREIGN = {
+    "pip": "is in every virtual environment",
+    "triton": "comes with a CUDA build of torch",
+    "litgpt": "one of the libraries that benchmarks/tfcore.py compares with, where it is installed",
+    "kubernetes_validate": "a test does without it",
+}
+"""Packages that are imported where they are and declared nowhere, each with the reason."""
+
+OURS = ("tfcore", "autograder", "tfwidgets", "tfbook", "cage")
+
+
+def modules_of(folder):
+    """The Python files of a folder but for those of a deeper one in `FOR`."""
+    deeper = [ROOT / other for other in FOR if other.startswith(f"{folder}/")]
+    files = [ROOT / folder] if folder.endswith(".py") else sorted((ROOT / folder).rglob("*.py"))
+    return [file for file in files if not any(file.is_relative_to(other) for other in deeper)]
+
+
+def own_names(folder):
+    """What code in a folder may import that is no library: packages, and the scripts in reach."""
+    scripts = [*ROOT.glob("book/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/*.py")]
+    packaged = folder.startswith(("tfcore", "autograder"))
+    return {*OURS, *(() if packaged else [path.stem for path in scripts])}
+
+
+@pytest.mark.parametrize("folder", FOR)
+def test_what_is_imported_is_declared(folder):
+    """A package that another one brings today may be gone with its next version."""
+    optional = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *(line for extra in FOR[folder] for line in optional[extra])]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    brought_by = metadata.packages_distributions()
+    known = sys.stdlib_module_names | own_names(folder) | FOREIGN.keys()
+    missing = {}
+    assert modules_of(folder)
+    for file in modules_of(folder):
+        for name in imported(file.read_text("utf8")) - known:
+            if not {canonicalize_name(package) for package in brought_by.get(name, [name])} & declared:
+                missing.setdefault(name, []).append(str(file.relative_to(ROOT)))
+    assert not missing, f"declare in pyproject.toml, under {sorted(FOR[folder])}"
+
+
+def test_no_reason_is_given_for_what_is_declared_or_not_imported():
+    files = [file for folder in FOR for file in modules_of(folder)]
+    assert set().union(*(imported(file.read_text("utf8")) for file in files)) >= FOREIGN.keys()
+    declared = {canonicalize_name(wanted.name) for wanted in DECLARED}
+    assert not {canonicalize_name(name) for name in FOREIGN} & declared

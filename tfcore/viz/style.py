@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
-from cycler import cycler
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.rcsetup import cycler
 
 INK = "#6b7280"
 """Text, axes and ticks."""
