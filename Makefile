@@ -1,5 +1,5 @@
 # The course from a clean clone: `make course` builds and grades everything, `make test` proves it.
-# Needs Python 3.11 to 3.14 and make; everything else goes into .venv (and KaTeX into node_modules).
+# Needs Python 3.11 to 3.15 and make; everything else goes into .venv (and KaTeX into node_modules).
 
 PYTHON ?= python3
 MINORS := $(shell sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)".*/\1 \2/p' pyproject.toml)

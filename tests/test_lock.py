@@ -13,12 +13,26 @@ from packaging.utils import canonicalize_name
 from test_house import imported
 
 import tfcore
+from autograder.course.layout import Course
+from autograder.packages import bundle_library
 
 ROOT = Path(tfcore.__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements.txt").read_text()
 PINS = [Requirement(line.split("  #")[0]) for line in LOCK.splitlines() if not line.startswith("#")]
-VERSIONS = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in PINS}
+PYTHONS = [f"3.{minor}" for minor in range(*map(int, re.findall(r"3\.(\d+)", PROJECT["requires-python"])))]
+
+
+def versions(pins, **environment):
+    """The version of each package that the pins name, for machines like this one or as described."""
+    here = default_environment() | environment
+    found = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(here)]
+    named = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in found}
+    assert len(named) == len(found), "a package has two versions"
+    return named
+
+
+NAMES = {canonicalize_name(pin.name) for pin in PINS}
 DECLARED = [
     Requirement(line)
     for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
@@ -28,7 +42,8 @@ DECLARED = [
 
 def test_every_line_pins_one_version_and_names_no_host():
     assert len(PINS) > 150
-    assert len(PINS) == len(VERSIONS), "a package has two versions"
+    for python in PYTHONS:
+        assert len(versions(PINS, python_version=python, python_full_version=f"{python}.0")) > 150
     for pin in PINS:
         assert re.fullmatch(r"==[\w.]+", str(pin.specifier)), f"{pin}: expected one public version"
         assert pin.url is None
@@ -36,18 +51,16 @@ def test_every_line_pins_one_version_and_names_no_host():
     assert not re.search(r"^-", LOCK, re.M), "an option of pip, such as an index"
 
 
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("wanted", DECLARED, ids=str)
-def test_what_is_declared_is_pinned_at_a_version_that_fits(wanted):
-    assert VERSIONS[canonicalize_name(wanted.name)] in wanted.specifier
+def test_what_is_declared_is_pinned_at_a_version_that_fits(wanted, python):
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    if wanted.marker is None or wanted.marker.evaluate(default_environment() | environment):
+        assert versions(PINS, **environment)[canonicalize_name(wanted.name)] in wanted.specifier
 
 
 def test_what_is_pinned_is_installed_at_that_version():
-    here = default_environment()
-    expected = {
-        canonicalize_name(pin.name): VERSIONS[canonicalize_name(pin.name)]
-        for pin in PINS
-        if pin.marker is None or pin.marker.evaluate(here)
-    }
+    expected = versions(PINS)
     installed = {name: metadata.version(name).split("+")[0] for name in expected}  # a CPU build: 2.13.0+cpu
     assert installed == expected
 
@@ -57,11 +70,18 @@ def test_nothing_is_pinned_that_nothing_needs():
     for line in LOCK.splitlines():
         if not line.startswith("#"):
             asking = line.split("# via ")[1].split(", ")
-            assert any(name.endswith("(pyproject.toml)") or name in VERSIONS for name in asking), line
+            assert any(name.endswith("(pyproject.toml)") or name in NAMES for name in asking), line
 
 
 def test_a_cuda_build_of_torch_brings_its_own_libraries():
-    assert not [name for name in VERSIONS if name.startswith(("nvidia-", "cuda-")) or name == "triton"]
+    assert not [name for name in NAMES if name.startswith(("nvidia-", "cuda-")) or name == "triton"]
+
+
+def test_a_bundle_has_the_version_of_torch_for_each_python():
+    expected = [str(pin) for pin in PINS if pin.name == "torch"]
+    bundled = bundle_library.pinned(Course.at(ROOT), ()).splitlines()
+    assert len(expected) == 2
+    assert [str(Requirement(line)) for line in bundled if line.startswith("torch==")] == expected
 
 
 FOR = {

@@ -30,7 +30,12 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FIRST, AFTER = map(int, re.findall(r"3\.(\d+)", PYPROJECT["project"]["requires-python"]))
 RANGE = f"3.{FIRST} to 3.{AFTER - 1}"
 VERSIONS = [f"3.{minor}" for minor in range(FIRST, AFTER)]
-TORCH = re.search(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text(), re.M)[1]
+TORCH = "2.13.0"
+PINS = f"""\
+torch=={TORCH} ; python_version >= '3'  # via course
+torch==9.9 ; python_version < '3'  # via course
+other==1.0
+"""
 COPIED = ("Makefile", "pyproject.toml")
 
 
@@ -137,13 +142,13 @@ def hosts(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def course(folder: Path, system: str = "Linux", *programs: str) -> tuple[Path, dict[str, str]]:
-    """A folder with the Makefile, two pins and a new .venv; an environment of few programs."""
+    """A folder with the Makefile, a lock and a new .venv; an environment of few programs."""
     bin_, here = folder / "bin", folder / "course"
     bin_.mkdir()
     here.mkdir()
     for name in COPIED:
         shutil.copy(ROOT / name, here)
-    (here / "requirements.txt").write_text(f"torch=={TORCH}  # via course\nother==1.0\n")
+    (here / "requirements.txt").write_text(PINS)
     venv.create(here / ".venv", with_pip=False, symlinks=True)
     (site,) = (here / ".venv" / "lib").glob("python3*/site-packages")
     (site / "pip").symlink_to(Path(pip.__file__).parent)

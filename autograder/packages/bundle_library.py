@@ -92,11 +92,15 @@ def pins(course: Course, names: Iterable[str]) -> list[str]:
 
 
 def _tested(course: Course) -> dict[str, str]:
-    """The lines of requirements.txt by the name of the package."""
+    """The lines of requirements.txt, by the name of their package; some have one for each of two Pythons."""
     for path in (course.root / REQUIREMENTS, wheels.resources()[REQUIREMENTS]):
         if path.is_file():
-            told = [line.split("#")[0].strip() for line in path.read_text().splitlines()]
-            return {canonicalize_name(line.split("==")[0]): line for line in told if "==" in line}
+            found: dict[str, str] = {}
+            for line in (line.split("#")[0].strip() for line in path.read_text().splitlines()):
+                if "==" in line:
+                    name = canonicalize_name(line.split("==")[0])
+                    found[name] = f"{found[name]}\n{line}" if name in found else line
+            return found
     raise BadInputError(
         f"{course.root} has no {REQUIREMENTS}, which says what was tested. Copy it from the course's source."
     )

@@ -8,9 +8,9 @@ if [ -z "${PYTHON:-}" ]; then
   export DEBIAN_FRONTEND=noninteractive
   apt-get update
   apt-get install -y --no-install-recommends bubblewrap libseccomp2
-  for version in 3.12 3.13 3.14 3.11 none; do
+  for version in 3.12 3.13 3.14 3.15 3.11 none; do
     if [ "$version" = none ]; then
-      echo "The course needs Python 3.11 to 3.14. Choose an image of Ubuntu 22.04 or 24.04." >&2
+      echo "The course needs Python 3.11 to 3.15. Choose an image of Ubuntu 22.04 or 24.04." >&2
       exit 1
     fi
     apt-get install -y --no-install-recommends "python$version" "python$version-venv" && break
