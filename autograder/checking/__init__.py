@@ -1,1 +1,1 @@
-"""One answer to one exercise: the declaration, the examination, and the report on it."""
+"""Check one answer to one exercise: the declaration, the examination and the report."""

@@ -1,4 +1,4 @@
-"""Call the code under examination and bring back what came of it."""
+"""Call the code under examination and return the outcome of each call."""
 
 from __future__ import annotations
 
@@ -12,51 +12,55 @@ from autograder.cage.remote_objects import Host
 from autograder.checking.declaration import Case, Function, Lent, Outcome, Seed
 
 Candidate = Callable[[Case], Outcome]
-"""Calls the code under examination, wherever it runs."""
+"""A function that calls the code under examination with a case, in this process or in another."""
 
 UNJUDGED = "what your code returned cannot be judged"
-"""What a fault begins with when looking at an outcome failed: the student's oddity, or a fault of ours."""
+"""The first words of a fault where the comparison itself failed: by an odd value or by the grader's error."""
 
 
 def local(function: Function, forbidden: tuple[str, ...] = ()) -> Candidate:
-    """A candidate in this very process: the student's own function, or one from the bank."""
+    """Return a candidate that calls a student's function, or an answer of the bank, in this process."""
 
     def call(case: Case) -> Outcome:
         host = Host()
 
-        def given(value: Any) -> Any:
+        def real_value(value: Any) -> Any:
             if isinstance(value, Seed):
                 return wire.generator(value.value, value.library)
             return host.stand_in(value.make()) if isinstance(value, Lent) else value
 
-        args = tensors.mapped(given, tensors.private_copy(list(case.args)))
-        kwargs = tensors.mapped(given, tensors.private_copy(case.kwargs))
-        told = calling.call(function, args, kwargs, list(forbidden), case.probe, case.metered)
+        args = tensors.mapped(real_value, tensors.private_copy(list(case.args)))
+        kwargs = tensors.mapped(real_value, tensors.private_copy(case.kwargs))
+        fields = calling.call(function, args, kwargs, list(forbidden), case.probe, case.metered)
         host.close()
-        told |= {"arguments": tuple(told["arguments"]), "cost": told["cost"] or {}}
-        return Outcome(**told, asked=tuple(host.asked))
+        fields |= {"arguments": tuple(fields["arguments"]), "cost": fields["cost"] or {}}
+        return Outcome(**fields, asked=tuple(host.asked))
 
     return call
 
 
-def outcome_of(call: Candidate, case: Case) -> Outcome:
-    """What came of a case; where it cannot even be measured, an error that says so."""
+def run_case(call: Candidate, case: Case) -> Outcome:
+    """Return the outcome of a case, or an outcome with the error "Unfit" where the call itself fails."""
     try:
         return _without_forward(call(case))
     except Exception as error:
-        return Outcome(None, error="Unfit", message=unjudged(error))
+        return Outcome(None, error="Unfit", message=describe_unjudged(error))
 
 
 def _without_forward(outcome: Outcome) -> Outcome:
-    """The outcome; torch's own NotImplementedError for a module without `forward` is no blank answer."""
+    """Return the outcome, with a message of ours where a module has no `forward`.
+
+    Torch raises NotImplementedError for such a module, but the student's cell is not blank.
+    """
     if not re.search(r'required "forward"|_forward_unimplemented', outcome.message):
         return outcome
-    said = (
+    message = (
         "your class has no method `forward`, which is what runs when a module is called. Write "
         "`def forward(self, ...)` inside the class; if it is there, look at its spelling and its indentation"
     )
-    return replace(outcome, error="Unfit", message=said)
+    return replace(outcome, error="Unfit", message=message)
 
 
-def unjudged(error: Exception) -> str:
+def describe_unjudged(error: Exception) -> str:
+    """Return the sentence that reports an error which prevented a comparison."""
     return f"{UNJUDGED}: {type(error).__name__}: {str(error)[:200]}"

@@ -1,4 +1,4 @@
-"""Comparing what a student's function returned with what was expected, and saying how they differ."""
+"""Compare the value that a student's function returned with the expected one, and describe the difference."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from autograder.cage.tensors import is_tensor
 Scalar = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
-MOST_SAID = 400
-"""Characters in which a value is described."""
+MOST_CHARACTERS = 400
+"""The longest description of a value."""
 
 
 def as_array(value: Any) -> np.ndarray | None:
-    """The value as an array if it is a number, a numeric array or a tensor, else None."""
+    """Return a number, a numeric array or a tensor as an array, and None for any other value."""
     if is_tensor(value):
         value = tensors.numbers(value)
     if not isinstance(value, (np.ndarray, *Scalar)):
@@ -30,17 +30,20 @@ def as_array(value: Any) -> np.ndarray | None:
 
 
 def agree(got: Any, expected: Any, tolerance: float) -> bool:
-    """Whether `differs` says nothing; told sooner, since arrays that differ mostly do in the first number."""
+    """Return whether `differs` finds no difference.
+
+    Compare the first numbers of two arrays first: most arrays that differ already differ there.
+    """
     plain = type(got) is type(expected) is np.ndarray and got.dtype.kind == expected.dtype.kind == "f"
     if plain and got.shape == expected.shape and got.size:
-        one, other = float(got.flat[0]), float(expected.flat[0])
-        if abs(one - other) > tolerance * max(1.0, abs(other)):
+        first_got, first_expected = float(got.flat[0]), float(expected.flat[0])
+        if abs(first_got - first_expected) > tolerance * max(1.0, abs(first_expected)):
             return False
     return differs(got, expected, tolerance) is None
 
 
 def differs(got: Any, expected: Any, tolerance: float) -> str | None:
-    """A sentence saying how `got` differs from `expected`, or None when they agree.
+    """Return a sentence about how `got` differs from `expected`, or None when they agree.
 
     Numbers agree when |got - expected| <= tolerance * max(1, |expected|) elementwise; NaN agrees with NaN.
 
@@ -55,8 +58,8 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         if not isinstance(got, tuple | list) or len(got) != len(expected):
             return f"expected {len(expected)} results, got {describe(got)}"
         pairs = enumerate(zip(got, expected, strict=True))
-        for index, (one, other) in sorted(pairs, key=lambda pair: same_form(*pair[1])):  # wrong shapes lead
-            if why := differs(one, other, tolerance):
+        for index, pair in sorted(pairs, key=lambda numbered: same_form(*numbered[1])):  # wrong shapes first
+            if why := differs(*pair, tolerance):
                 return f"result {index + 1} of {len(expected)}: {why}"
         return None
     if isinstance(expected, list):
@@ -81,8 +84,8 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         cure = " (make it an array: np.array(...))" if isinstance(got, list | tuple) else ""
         return f"expected {wanted}, got {describe(got)}{cure}"
     if array.shape != target.shape:
-        return f"expected shape {target.shape}, got shape {array.shape}{_as_seen(array, target)}"
-    of_truth = array.dtype == target.dtype == bool
+        return f"expected shape {target.shape}, got shape {array.shape}{_shape_clue(array, target)}"
+    boolean = array.dtype == target.dtype == bool
     array, target = array.astype(np.float64), target.astype(np.float64)
     with np.errstate(all="ignore"):
         close = np.abs(array - target) <= tolerance * np.maximum(1, np.abs(target))
@@ -92,39 +95,42 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         return None
     where = tuple(int(i) for i in np.argwhere(~close)[0])
     place = f" at {list(where)}" if where else ""
-    if of_truth:
+    if boolean:
         return f"expected {bool(target[where])}{place}, got {bool(array[where])}"
-    wanted, found = _told_apart(float(target[where]), float(array[where]))
+    wanted, actual = _distinguishable(float(target[where]), float(array[where]))
     with np.errstate(over="ignore"):
         narrow = array[where] == np.float32(target[where])
-    return f"expected {wanted}{place}, got {found}{' (rounded to float32?)' if narrow else ''}"
+    return f"expected {wanted}{place}, got {actual}{' (rounded to float32?)' if narrow else ''}"
 
 
 def _identical(got: Any, expected: Any) -> bool:
-    """Whether two plain arrays hold the same numbers, as most do that were given and come back."""
+    """Return whether two arrays have the same dtype, shape and numbers.
+
+    This test is quick, and most arguments that the student's code leaves alone pass it.
+    """
     plain = type(got) is type(expected) is np.ndarray
     alike = plain and got.dtype == expected.dtype and got.shape == expected.shape
     return alike and bool((got == expected).all())
 
 
-def _told_apart(one: float, other: float) -> tuple[str, str]:
-    """Two numbers, with as many digits as it takes to see that they differ."""
+def _distinguishable(one: float, other: float) -> tuple[str, str]:
+    """Return two numbers as text, with enough digits to show that they differ."""
     digits = next((n for n in range(6, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
     return f"{one:.{digits}g}", f"{other:.{digits}g}"
 
 
 def _steps_differ(got: Any, expected: list[Any], tolerance: float) -> str | None:
-    """The first step at which two lists part."""
+    """Return a sentence about the first step at which two lists differ, or None."""
     if not isinstance(got, list | tuple) or len(got) != len(expected):
         return f"expected {len(expected)} results, got {describe(got)}"
-    for place, (one, other) in enumerate(zip(got, expected, strict=True), 1):
-        if why := differs(one, other, tolerance):
+    for place, (value, target) in enumerate(zip(got, expected, strict=True), 1):
+        if why := differs(value, target, tolerance):
             return f"at step {place}: {why}"
     return None
 
 
 def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str | None:
-    """The first part in which two dicts differ, such as the gradient at one of the inputs."""
+    """Return a sentence about the first entry where two dicts differ, such as the gradient of one input."""
     if raised := expected.get("raised"):
         if isinstance(got, dict) and "raised" in got:
             return None if got["raised"] == raised else f"expected a {raised}, got a {got['raised']}"
@@ -133,23 +139,23 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
         return f"expected {describe(expected)}, got {describe(got)}"
     if "raised" in got:
         return f"your code raised a {got['raised']}"
-    for one, other, told in ((expected, got, "is missing"), (got, expected, "should not be there")):
-        if odd := [name for name in one if name not in other]:
-            return f"{_named(odd[0])} {told}"
+    for here, there, complaint in ((expected, got, "is missing"), (got, expected, "should not be there")):
+        if unmatched := [name for name in here if name not in there]:
+            return f"{_named(unmatched[0])} {complaint}"
     for name in sorted(expected, key=lambda name: not (_is_none(got[name]) or _is_none(expected[name]))):
-        one, other = got[name], expected[name]
-        if _is_none(one) or _is_none(other):
-            if _is_none(one) and is_tensor(other) and bool(other.any()):
+        part, target = got[name], expected[name]
+        if _is_none(part) or _is_none(target):
+            if _is_none(part) and is_tensor(target) and bool(target.any()):
                 return f"no gradient reaches {_named(name)}: it has no part in the result, or the way is cut"
-            if _is_none(other) and is_tensor(one) and bool(one.any()):
+            if _is_none(target) and is_tensor(part) and bool(part.any()):
                 return f"a gradient reaches {_named(name)}, which has no part in the result"
-        elif why := differs(one, other, tolerance):
+        elif why := differs(part, target, tolerance):
             return f"in {_named(name)}: {why}"
     return None
 
 
 def _sets_differ(got: Any, expected: set[Any]) -> str | None:
-    """A member that one set has and the other has not."""
+    """Return a sentence about a member that only one of the sets has, or None."""
     if not isinstance(got, set | frozenset):
         return f"expected a set, got {describe(got)}"
     for others, where in ((got - expected, "in your set, and should not be"), (expected - got, "missing")):
@@ -167,7 +173,7 @@ def _named(part: str) -> str:
 
 
 def _not_such_a_tensor(got: Any, expected: Any) -> str | None:
-    """What keeps a value from being a tensor of the right kind, whatever its numbers."""
+    """Return why a value is not a tensor with the expected dtype and device, or None if it is one."""
     if not is_tensor(got):
         array = isinstance(got, np.ndarray | np.generic)
         cure = " (in torch throughout, or end with torch.as_tensor(...))" if array else ""
@@ -183,8 +189,8 @@ def _dtype(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _as_seen(array: np.ndarray, target: np.ndarray) -> str:
-    """What happened to a shape, where that can be seen."""
+def _shape_clue(array: np.ndarray, target: np.ndarray) -> str:
+    """Return the fault of the shape of `array`, where the sizes show it; else an empty text."""
     got, wanted = array.shape, target.shape
     if sorted(got) == sorted(wanted):
         return " (the right sizes in another order: axes are swapped)"
@@ -198,7 +204,7 @@ def _as_seen(array: np.ndarray, target: np.ndarray) -> str:
 
 
 def same_form(got: Any, expected: Any) -> bool:
-    """Whether `got` has the types and shapes of `expected`, so that only numbers can be wrong."""
+    """Return whether `got` has the types and shapes of `expected`, so that only its numbers can be wrong."""
     if isinstance(expected, tuple):
         fits = isinstance(got, tuple | list) and len(got) == len(expected)
         return fits and all(map(same_form, got, expected))
@@ -213,19 +219,19 @@ def same_form(got: Any, expected: Any) -> bool:
 
 
 EPSILON = {2: 2.0**-8, 4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
-"""Rounding by the bytes of a number; at two bytes that of bfloat16, the coarser of the halves."""
+"""Relative rounding error by the bytes of a number; two bytes count as bfloat16, the coarser dtype."""
 ALLOWED = {2: 2e-2, 4: 2e-5, 8: 1e-9}
 
 
 def tolerance_for(args: tuple[Any, ...]) -> float:
-    """How far a right answer in another style may stray, from the dtype and size of the inputs.
+    """Return how far a right answer may differ from the reference, given the dtype and size of the inputs.
 
-    Rounding an input of size s moves it by eps * s, and with it the logarithm of a result: a log-sum-exp
-    style in float32 at logits of 1e4 may err by 1e-3 of the result.
+    Rounding an input of size s changes it by eps * s, and the logarithm of a result changes as much: an
+    answer that computes log-sum-exp in float32 at logits of 1e4 may be wrong by 1e-3 of the result.
     """
-    found = [a for a in tensors.arrays(*args) if tensors.is_floating(a)]
-    width = min((_bytes(a) for a in found), default=8)
-    return ALLOWED[width] + EPSILON[width] * max((_largest(a) for a in found), default=0.0)
+    inputs = [a for a in tensors.arrays(*args) if tensors.is_floating(a)]
+    width = min((_bytes(a) for a in inputs), default=8)
+    return ALLOWED[width] + EPSILON[width] * max((_largest(a) for a in inputs), default=0.0)
 
 
 def _bytes(array: Any) -> int:
@@ -238,14 +244,14 @@ def _largest(array: Any) -> float:
         return float(np.abs(plain[np.isfinite(plain)]).max(initial=0.0))
 
 
-def in_words(sentence: str) -> str:
-    """The sentence without its finite numbers, True and False: what is left tells kinds of failure apart."""
+def without_numbers(sentence: str) -> str:
+    """Return the sentence with "#" for its numbers, True and False: failures of one kind then read alike."""
     unnumbered = re.sub(r"(?<!\w)-?\d[\d.]*(e[+-]?\d+)?|\b(True|False)\b", "#", sentence)
     return re.sub(r"[\[(]*#[#,\s\[\]().]*", "#", unnumbered)
 
 
 def as_code(value: Any, most: int = 12) -> str:
-    """The value as it could be typed; an array of more than so many numbers by its shape."""
+    """Return the value as Python code, or only the shape of an array with more than `most` numbers."""
     if tensors.is_array(value):
         return _array_as_code(value, most)
     if isinstance(value, dict):
@@ -268,14 +274,17 @@ def _array_as_code(array: Any, most: int) -> str:
     plain = re.sub(r"\b(nan|inf)\b", r"np.\1" if kind == "array" else r"torch.\1", plain)
     dtype = _dtype(array) if is_tensor(array) else str(array.dtype)
     prefix = made.split(".")[0]
-    told = "" if dtype in (usual, "int64", "bool") else f", dtype={prefix}.{dtype}"
-    return f"{made}({plain}{told})"
+    suffix = "" if dtype in (usual, "int64", "bool") else f", dtype={prefix}.{dtype}"
+    return f"{made}({plain}{suffix})"
 
 
 def describe(value: Any) -> str:
-    """What a value is, in a few words: its type, shape and dtype; a few numbers in full, inside no list."""
-    said = _described(value, 12, 3)
-    return said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]} ..."
+    """Describe a value in a few words by its type, shape and dtype, and show the numbers of a small array.
+
+    The numbers of an array inside a list or a tuple are left out.
+    """
+    text = _described(value, 12, 3)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 
 def _described(value: Any, most: int, depth: int) -> str:

@@ -1,7 +1,7 @@
-"""What cannot be true of a cost that a submission's process claims.
+"""Find costs that cannot be true.
 
-The meters run beside the student's code, so their numbers are only a claim. A lie within what is possible
-cannot be told from the truth; one beyond it can.
+The meters run in the same process as the student's code, which may forge their numbers. A forged number
+within the possible range cannot be recognised; a number outside it can.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from autograder.checking.declaration import Trial
 
 COUNTED = ("operations", "largest", "peak_bytes", "total_bytes")
 MOST = 10**15
-"""More than any call can do or allocate within its limits."""
+"""A number of operations or bytes that no call can reach within its limits."""
 
 
 def impossible(cost: Any) -> str | None:
-    """Why no meter has counted this; None where one may have."""
-    found = cost if isinstance(cost, dict) else {}
-    counts: list[Any] = [found.get(name) for name in COUNTED]
-    calls, shape = found.get("calls"), found.get("largest_shape")
+    """Return why no meter can have counted this cost, or None if the cost is possible."""
+    claimed = cost if isinstance(cost, dict) else {}
+    counts: list[Any] = [claimed.get(name) for name in COUNTED]
+    calls, shape = claimed.get("calls"), claimed.get("largest_shape")
     if not (isinstance(calls, dict) and isinstance(shape, list)):
-        return "it has not the form of a count"
+        return "it does not have the form of a count"
     for count in (*counts, *calls.values(), *shape):
         if type(count) is not int or not 0 <= count <= MOST:
-            return f"{count!r:.40} is no number of operations, calls or bytes"
+            return f"{count!r:.40} is not a number of operations, calls or bytes"
     _, largest, peak, total = counts
     if not peak <= total:
         return f"{peak:,} bytes cannot be held at once where {total:,} are allocated in all"
@@ -36,19 +36,19 @@ def impossible(cost: Any) -> str | None:
 
 
 def too_little(trial: Trial) -> str | None:
-    """How the cost of a case lies below what it takes to read its inputs and to hold its result."""
+    """Return a complaint if a case costs less than reading its inputs and holding its result, or None."""
     cost = trial.outcome.cost
-    given, made = (tensors.arrays(values) for values in (trial.case.args, trial.value))
-    read = max(math.prod(x.shape) for x in given)
-    held = sum(math.prod(x.shape) * x.dtype.itemsize for x in made)
+    inputs, results = (tensors.arrays(values) for values in (trial.case.args, trial.value))
+    read = max(math.prod(x.shape) for x in inputs)
+    held = sum(math.prod(x.shape) * x.dtype.itemsize for x in results)
     return unseen("operations", cost["operations"], read) or unseen("bytes", cost["peak_bytes"], held)
 
 
 def unseen(what: str, counted: int, needed: int) -> str | None:
-    """What to do where less was counted than is needed."""
+    """Return a sentence for the student if the meters counted less than any right answer needs, or None."""
     if counted >= needed:
         return None
     return (
-        f"only {counted:,} {what} were counted, where {needed:,} are the least that it takes: what is done "
-        "without torch cannot be counted. Compute with torch"
+        f"only {counted:,} {what} were counted, where {needed:,} are needed at least: operations "
+        "done without torch cannot be counted. Compute with torch"
     )

@@ -1,8 +1,8 @@
-"""The shape in which every graded exercise is declared.
+"""Declare graded exercises.
 
-One file in ``autograder/exercises/`` declares one exercise: what is asked, the cases that are drawn from
-a seed, the mistakes that students make, and the right answers that look different from ours. The
-student's `check`, the grader's hidden cases and `autograder verify` all come from that one file.
+A file in ``autograder/exercises/`` declares one exercise: its task, the cases that are drawn from a seed,
+the mistakes that students make, and right answers in other styles. The student's `check`, the grader's
+hidden cases and `autograder verify` all use this one declaration.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from autograder.checking.comparison import tolerance_for
 Function = Callable[..., Any]
 
 Gravity = Literal["slip", "fault", "useless"]
-"""How grave a mistake is. A criterion that fails by a slip alone still earns `SLIP` of its points; an answer
-with a useless one, which nobody could work with, must earn less than half."""
+"""How grave a mistake is. A criterion that fails by a slip alone still earns the share `SLIP` of its points.
+An answer with a "useless" mistake is an answer that nobody could work with, and must earn less than half."""
 SLIP = 0.6
 
 
 @dataclass(frozen=True)
 class Seed:
-    """Stands in a case's arguments for a generator of random numbers, made afresh for each call.
+    """A placeholder in a case's arguments: each call gets a new generator of random numbers instead.
 
     Args:
-        value: its seed.
+        value: the seed of the generator.
         library: "numpy" for ``numpy.random.default_rng(value)``, "torch" for a ``torch.Generator``.
     """
 
@@ -44,20 +44,20 @@ class Seed:
     library: Literal["numpy", "torch"] = "numpy"
 
     def travels_as(self) -> dict[str, Any]:
-        """Its form on the wire to the child; see `autograder.cage.wire`."""
+        """Return the message that makes the child build this generator; see `autograder.cage.wire`."""
         return {"$": "generator", "seed": self.value, "library": self.library}
 
 
 @dataclass(frozen=True)
 class Lent:
-    """Stands in a case's arguments for an object that stays with the grader, made afresh for each call.
+    """A placeholder in a case's arguments: each call gets a new object instead, which stays with the grader.
 
-    The student's code calls it as if it were there (`autograder.cage.remote_objects`); what it asks is
-    written down.
+    The student's code uses the object through a proxy (`autograder.cage.remote_objects`), and the grader
+    records each request.
 
     Args:
-        says: what to call it in a report, such as "a model of 7 tokens".
-        make: makes the object; its class says in ``serves`` what may be asked of it.
+        says: the object's name in a report, such as "a model of 7 tokens".
+        make: makes the object; ``serves`` in its class lists the attributes that the student's code may use.
     """
 
     says: str
@@ -69,12 +69,12 @@ class Lent:
 
 @dataclass(frozen=True)
 class Case:
-    """One call: what to call it in a report, and its arguments.
+    """One call of the student's code: its name in a report and its arguments.
 
     Args:
         says: the case in a few words.
-        args: the arguments; those of the probe, where one is named.
-        kwargs: the same by name.
+        args: the arguments of the function, or of the probe where `probe` is not "call".
+        kwargs: the arguments by keyword.
         probe: how the function or class is exercised; see `autograder.cage.probes`.
         metered: whether the call's cost is counted.
     """
@@ -87,23 +87,23 @@ class Case:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What is the same in two cases that differ only in the numbers inside their arrays."""
+        """The case without the numbers inside its arrays: cases that differ only in such numbers share it."""
         plain = tensors.mapped(tensors.form, [*self.args, self.kwargs])
         return self.says, self.probe, self.metered, repr(plain)
 
     @cached_property
     def tolerance(self) -> float:
-        """How far a right answer in another style may stray; found once, asked of it for every mistake."""
+        """How far a right answer may differ from the reference; computed once and used for every mistake."""
         return tolerance_for((*self.args, *self.kwargs.values()))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did: its value, or its exception, its arguments afterwards, and what it cost.
+    """The outcome of one call: its value or its exception, its arguments after the call, and its cost.
 
-    ``cost`` holds what the meters counted in a metered case ("operations", "calls", "largest",
-    "largest_shape", "peak_bytes", "total_bytes"), ``asked`` what was asked of the objects lent: (attribute,
-    arguments in the order of its signature).
+    ``cost`` holds the counts of the meters in a metered case ("operations", "calls", "largest",
+    "largest_shape", "peak_bytes", "total_bytes"). ``asked`` lists each request to a `Lent` object as
+    (attribute, arguments in the order of its signature).
     """
 
     value: Any = None
@@ -117,7 +117,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trial:
-    """One case tried: what was observed, what is expected, and a way to call again."""
+    """One tried case: its outcome, the expected observation and a function to call the candidate again."""
 
     case: Case
     outcome: Outcome
@@ -132,25 +132,26 @@ class Trial:
 Test = Callable[[Trial], str | None]
 
 Measure = Callable[[Callable[[Case], Outcome], Case], Outcome]
-"""Calls a candidate as often as it needs to, and makes one outcome of what it saw."""
+"""A function that calls a candidate any number of times for one case and returns a single outcome."""
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that a right answer does, and its points.
+    """A requirement that a right answer meets, and its points.
 
     Args:
         says: the criterion in the student's words, shown in the report.
-        points: credit for it. The first criterion of an exercise is its core: without it no other counts.
+        points: the points for meeting it. The first criterion of an exercise is its core: the other criteria
+            count only if the core is met.
         cases: draws the cases from a seeded generator, smallest first.
-        observes: "value", what the call returns; "arguments", what it leaves behind in its inputs; "cost",
-            what it took to get there, which only a `test` can judge.
-        test: a sentence about what is wrong, or None; left out, the observation must equal the
-            reference's.
-        measure: makes the outcome of a case from several calls, where one call says too little (a statistic
-            over seeds); left out, the outcome is that of the case's own call.
-        tolerance: how far a number x may stray, as a part of max(1, abs(x)); left out, `values.tolerance_for`
-            says.
+        observes: "value" compares the returned value, "arguments" the inputs after the call. "cost" is the
+            cost of the call, which needs a `test`.
+        test: returns a sentence about the fault, or None. Without a test, the observation must equal the
+            reference's observation.
+        measure: makes the outcome of a case from several calls, where one call is not enough, as for a
+            statistic over seeds. Without it, one call gives the outcome.
+        tolerance: the largest error of a number x, as a share of max(1, abs(x)); without it,
+            `comparison.tolerance_for` computes the tolerance.
     """
 
     says: str
@@ -163,19 +164,20 @@ class Criterion:
 
     @property
     def shrinks(self) -> bool:
-        """Whether a smaller case may show a failure as well."""
+        """Whether a failure may be shown in a smaller case."""
         return not self.measure and self.observes != "cost"
 
     def through(self, candidate: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
-        """The candidate as this criterion sees it."""
+        """Return the candidate, wrapped in `measure` where this criterion has one."""
         return partial(self.measure, candidate) if self.measure else candidate
 
 
 @dataclass(frozen=True)
 class Property:
-    """A law that every right answer obeys; a broken one explains a wrong number.
+    """A law that every right answer obeys; a broken law explains a wrong number.
 
-    ``broken(trial)`` returns the sentence that says how it is broken ("row 2 sums to 0.43; ..."), or None.
+    ``broken(trial)`` returns a sentence about how the trial breaks the law ("row 2 sums to 0.43; ..."), or
+    None.
     """
 
     says: str
@@ -184,7 +186,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole implementation from the bank: a misconception with its hint, or an accepted style."""
+    """A complete implementation from the bank: a misconception with its hint, or an accepted style."""
 
     name: str
     says: str
@@ -192,7 +194,7 @@ class Answer:
     gravity: Gravity = "fault"
 
     def source(self, named: str) -> str:
-        """The implementation as a student would have typed it, under the name of the exercise."""
+        """Return the implementation as a student would type it, with `named` as the function's name."""
         classes = _classes(self.function.__module__) if inspect.isclass(self.function) else {}
         text = classes.get(self.function.__name__) or inspect.getsource(self.function)
         lines = textwrap.dedent(text).splitlines()
@@ -201,7 +203,7 @@ class Answer:
         return "\n".join([head, *lines[start + 1 :]]) + "\n"
 
     def pasted(self, named: str) -> str:
-        """The same with the imports that it needs, as it can be pasted into any cell or file."""
+        """Return the implementation with the imports that it needs, ready to paste into any cell or file."""
         source = self.source(named)
         words = set(re.findall(r"\w+", source))
         around = vars(sys.modules[self.function.__module__])
@@ -213,7 +215,7 @@ class Answer:
 
 @cache
 def _classes(module: str) -> dict[str, str]:
-    """The text of each class of a module, read once: `inspect` reads the whole module for every class."""
+    """Return the text of each class of a module, read once; `inspect` reads the module for every class."""
     text = inspect.getsource(sys.modules[module])
     lines, nodes = text.splitlines(), ast.parse(text).body
     return {
@@ -223,23 +225,24 @@ def _classes(module: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A graded exercise, whole.
+    """The declaration of a graded exercise.
 
     Args:
         name: ``assignment/function``, such as ``ch02_qkv/softmax``.
         signature: the call as the notebook shows it.
-        goal: one sentence that says what to write.
-        section: the heading in its chapter that treats it, for the teacher's report.
-        minutes: how long students take, about.
-        difficulty: how hard it is for them.
+        goal: one sentence about the function to write.
+        section: the heading in the book's chapter that explains it, for the teacher's report.
+        minutes: about how many minutes students need.
+        difficulty: how hard the exercise is for students.
         reference: the right answer, from `tfcore`.
-        criteria: what earns points, the core first.
+        criteria: the requirements that earn points, the core first.
         properties: laws that explain a failure when no misconception does.
-        forbidden: library calls that *are* the exercise, as dotted names.
-        same: equality of two observed values in a case, where plain closeness is not the question.
-        domain: whether a case's arguments are what the exercise speaks of (weights that sum to 1, say); asked
-            before a case that was made smaller is shown.
-        given: the module whose code the notebook gives in a cell; answers may use what it defines.
+        forbidden: library calls that solve the whole exercise, as dotted names.
+        same: returns whether two observed values of a case count as equal, where closeness of numbers is not
+            enough.
+        domain: returns whether the exercise allows a case's arguments, such as weights that sum to 1. It
+            is asked before a smaller case is shown.
+        given: the module with the code that the notebook gives in a cell; answers may use its names.
     """
 
     name: str
@@ -272,30 +275,30 @@ class Exercise:
 
     @property
     def answers(self) -> list[Answer]:
-        """The whole bank: what is wrong, then what is right."""
+        """The whole bank: first the misconceptions, then the accepted styles."""
         return [*self.misconceptions, *self.styles]
 
     @property
     def given_source(self) -> str:
-        """The text of what is given; empty where nothing is."""
+        """The text of the module `given`; empty if the exercise has none."""
         return inspect.getsource(self.given) if self.given else ""
 
     def misconception(self, hint: str, gravity: Gravity = "fault") -> Callable[[Function], Function]:
-        """Declare the decorated function as a wrong answer; `hint` is what its author should read."""
-        return _adding_to(self.misconceptions, hint, gravity)
+        """Declare the decorated function as a wrong answer; students who wrote it read `hint`."""
+        return _append_to(self.misconceptions, hint, gravity)
 
     def style(self, says: str) -> Callable[[Function], Function]:
-        """Declare the decorated function as a right answer; `says` is what is special about it."""
-        return _adding_to(self.styles, says)
+        """Declare the decorated function as a right answer; `says` describes its style."""
+        return _append_to(self.styles, says)
 
     def draw(self, seed: int) -> Iterator[tuple[Criterion, list[Case]]]:
-        """The criteria with their cases; the same seed draws the same cases.
+        """Yield each criterion with its cases; the same seed draws the same cases.
 
-        Criteria that measure, and draw their cases by the same function, share these cases: what one has
-        asked need not be asked again for another.
+        Criteria that have a `measure` and draw their cases by the same function share these cases, so that no
+        call is made twice.
 
-        What a call leaves behind in its inputs is seen where its value is: a criterion that observes
-        "arguments" looks again at the cases of those before it.
+        A criterion that observes "arguments" reuses equal cases of the criteria before it, so that one call
+        shows both its value and its inputs afterwards.
         """
         before: dict[tuple[Any, ...], Case] = {}
         measured: dict[Any, list[Case]] = {}
@@ -311,7 +314,7 @@ class Exercise:
             yield criterion, cases
 
 
-def _adding_to(bank: list[Answer], says: str, gravity: Gravity = "fault") -> Callable[[Function], Function]:
+def _append_to(bank: list[Answer], says: str, gravity: Gravity = "fault") -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
         bank.append(Answer(function.__name__, says, function, gravity))
         return function

@@ -1,4 +1,4 @@
-"""Find the mistakes of the bank whose outcomes are the candidate's."""
+"""Find the mistakes of the bank that have the same outcomes as the candidate."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from autograder.cage import tensors
 from autograder.checking.candidate import local
-from autograder.checking.comparison import agree, in_words
+from autograder.checking.comparison import agree, without_numbers
 from autograder.checking.declaration import Answer, Criterion, Outcome, Trial
-from autograder.checking.faults import Raised, fault_in, observed_in, taken_for_the_same
+from autograder.checking.faults import Raised, counts_as_equal, fault_in, observed_in
 from autograder.checking.oracle import Oracle
 from autograder.checking.shrink import size
 
 MOST_NAMED = 2
-"""Where more mistakes than this fit equally well, none of them is named."""
+"""The most mistakes named for one failure; if more fit equally well, none is named."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A criterion with its trials and, for each, the sentence about what is wrong or None."""
+    """A criterion with its trials and their faults; the fault of a right outcome is None."""
 
     criterion: Criterion
     trials: list[Trial]
@@ -33,24 +33,27 @@ class Examined:
 
     @property
     def failing(self) -> list[tuple[Trial, str]]:
-        """The failing cases with their faults: the smallest first, and NaN last, which says least."""
-        found = [(t, fault) for t, fault in zip(self.trials, self.faults, strict=True) if fault]
-        return sorted(found, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
+        """The failing trials with their faults: small cases first, and NaN last, which shows least."""
+        pairs = [(trial, fault) for trial, fault in zip(self.trials, self.faults, strict=True) if fault]
+        return sorted(pairs, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
 
     @property
     def kind(self) -> str:
-        """What failed: "value", "arguments" or "cost". Where calls raised, their inputs say nothing more."""
+        """The observation that failed: "value", "arguments" or "cost"; always "value" where a call raised."""
         raised = any(trial.outcome.error for trial, _ in self.failing)
         return "value" if raised else self.criterion.observes
 
     @property
     def long(self) -> bool:
-        """Whether trying it takes long: a cost, counted operation by operation, or a lesson."""
+        """True if its cases take long: they train a model, or a meter counts every operation."""
         return self.criterion.observes == "cost" or any(t.case.probe == "trained" for t in self.trials)
 
 
 class Bank:
-    """The misconceptions tried on the same cases, each only when a failure has to be explained."""
+    """The misconceptions of an exercise, compared with one candidate's trials.
+
+    A misconception is called only when a failure needs an explanation.
+    """
 
     def __init__(self, oracle: Oracle, examined: list[Examined]) -> None:
         self.exercise = oracle.exercise
@@ -58,13 +61,13 @@ class Bank:
         self._outcome = oracle.mistaken
         self._named: dict[str, tuple[Answer, ...]] = {}
 
-    def named(self, one: Examined) -> tuple[Answer, ...]:
-        """Return the mistakes that explain a failure: one, two where either fits, or none.
+    def named(self, result: Examined) -> tuple[Answer, ...]:
+        """Return the mistakes that explain a failed criterion: one, two where either fits, or none.
 
-        Values, changed arguments and costs are explained apart, since an answer may well have two faults: but
-        a mistake is named only if it does what the candidate does in every failing case of its kind.
+        Values, changed arguments and costs are explained separately, since an answer may have two faults.
+        A mistake is named only if it does the same as the candidate in every failing case of its kind.
         """
-        kind = one.kind
+        kind = result.kind
         if kind not in self._named:
             failed = [other for other in self.examined if other.failed and other.kind == kind]
             matches = self._most_alike([m for m in self.exercise.misconceptions if self._fits(m, failed)])
@@ -72,83 +75,87 @@ class Bank:
         return self._named[kind]
 
     def _fits(self, mistake: Answer, failed: list[Examined]) -> bool:
-        """Whether a mistake does what the candidate does in all cases of the criteria that failed.
+        """Return whether a mistake does the same as the candidate in all cases of the failed criteria.
 
-        A cost or a lesson alone says little: then all the rest must be the same. Where outcomes are random,
-        so that agreement says less, the core must be the same as well. A mistake that fails a criterion which
-        the candidate meets is another's, whatever else agrees.
+        If only costs or trainings failed, agreement there proves little, so all other cases must agree too.
+        If outcomes are random, agreement proves less, so the core must agree too. A mistake that fails a
+        criterion which the candidate meets never fits.
         """
-        core, short = self.examined[0], [one for one in failed if not one.long]
+        core, short = self.examined[0], [result for result in failed if not result.long]
         if short:
-            looked_at = [core, *short] if self.exercise.same else short
+            compared = [core, *short] if self.exercise.same else short
         else:
-            looked_at = [one for one in self.examined if not one.long]
-            looked_at += [one for one in failed if one.criterion.observes != "cost"]
-        met = [one for one in self.examined if not (one.failed or one.long)]
-        met = [one for one in met if one is core or one.criterion.observes == "value"]
+            compared = [result for result in self.examined if not result.long]
+            compared += [result for result in failed if result.criterion.observes != "cost"]
+        met = [result for result in self.examined if not (result.failed or result.long)]
+        met = [result for result in met if result is core or result.criterion.observes == "value"]
         return (
-            all(all(self._agreement(mistake, one)) for one in looked_at)
-            and all(self._fails(mistake, one) for one in failed)
-            and not any(self._fails(mistake, one) for one in met)
+            all(all(self._agreement(mistake, result)) for result in compared)
+            and all(self._fails(mistake, result) for result in failed)
+            and not any(self._fails(mistake, result) for result in met)
         )
 
     def _most_alike(self, matches: list[Answer]) -> list[Answer]:
-        """Keep those that agree in most cases; of those, the only one that agrees to the last digit."""
+        """Return the mistakes that agree in most cases, or the only mistake that agrees to the last digit."""
         matches = self._with_most(matches, long=False)
         if len(matches) > 1:
-            short = [one for one in self.examined if not one.long]
-            exact = [m for m in matches if all(all(self._agreement(m, one, True)) for one in short)]
+            short = [result for result in self.examined if not result.long]
+            exact = [m for m in matches if all(all(self._agreement(m, result, True)) for result in short)]
             matches = exact if len(exact) == 1 else self._with_most(matches, long=True)
         return matches
 
     def _with_most(self, matches: list[Answer], long: bool) -> list[Answer]:
-        """Keep the matches that agree in most cases of the long criteria, or of the others."""
+        """Return the matches that agree in most cases of the long criteria, or of the short criteria."""
         if len(matches) < 2:
             return matches
-        asked = [one for one in self.examined if one.long == long]
-        totals = [sum(sum(self._agreement(m, one)) for one in asked) for m in matches]
+        compared = [result for result in self.examined if result.long == long]
+        totals = [sum(sum(self._agreement(m, result)) for result in compared) for m in matches]
         return [m for m, total in zip(matches, totals, strict=True) if total == max(totals)]
 
     def agrees(self, mistake: Answer, criterion: Criterion, trial: Trial) -> bool:
-        """Whether the mistake does in a case what the candidate did; the case may be a new one."""
+        """Return whether the mistake does the same as the candidate in a trial, also with a new case."""
         mistaken = criterion.through(local(mistake.function))(trial.case)
         return self._agrees(mistake, mistaken, trial, criterion, exactly=False)
 
-    def _fails(self, mistake: Answer, one: Examined) -> bool:
-        """Whether the mistake fails too; what passes a lenient test explains no failure of it.
+    def _fails(self, mistake: Answer, result: Examined) -> bool:
+        """Return whether the mistake fails the criterion too: a mistake that passes explains no failure.
 
-        It pays too much in the same way: its faults are the candidate's but for numbers, and so is the shape
-        of its largest tensor.
+        If costs failed, the mistake must also cost too much in the same way: its faults have the same words
+        as the candidate's faults, and its largest tensor has the same shape.
         """
-        call = one.criterion.through(local(mistake.function))
+        call = result.criterion.through(local(mistake.function))
         tried = [
-            replace(trial, outcome=self._outcome(mistake, one.criterion, trial.case), call=call)
-            for trial in one.trials
+            replace(trial, outcome=self._outcome(mistake, result.criterion, trial.case), call=call)
+            for trial in result.trials
         ]
-        faults = [fault_in(self.exercise, one.criterion, trial) for trial in tried]
-        if one.kind != "cost":
+        faults = [fault_in(self.exercise, result.criterion, trial) for trial in tried]
+        if result.kind != "cost":
             return any(faults)
         return any(faults) and all(
-            in_words(fault or "") == in_words(other or "")
+            without_numbers(fault or "") == without_numbers(other or "")
             and trial.outcome.cost.get("largest_shape") == ours.outcome.cost.get("largest_shape")
-            for fault, other, trial, ours in zip(faults, one.faults, tried, one.trials, strict=True)
+            for fault, other, trial, ours in zip(faults, result.faults, tried, result.trials, strict=True)
             if other
         )
 
-    def _agreement(self, mistake: Answer, one: Examined, exactly: bool = False) -> Iterator[bool]:
-        """Case by case, lazily: most mistakes are ruled out by the first."""
+    def _agreement(self, mistake: Answer, result: Examined, exactly: bool = False) -> Iterator[bool]:
+        """Yield for each case whether the mistake agrees; most mistakes are ruled out by the first case."""
         return (
             self._agrees(
-                mistake, self._outcome(mistake, one.criterion, trial.case), trial, one.criterion, exactly
+                mistake,
+                self._outcome(mistake, result.criterion, trial.case),
+                trial,
+                result.criterion,
+                exactly,
             )
-            for trial in one.trials
+            for trial in result.trials
         )
 
     def _agrees(
         self, mistake: Answer, mistaken: Outcome, trial: Trial, criterion: Criterion, exactly: bool
     ) -> bool:
-        if mistaken.error and trial.outcome.error and _complaint(mistaken) != _complaint(trial.outcome):
-            # torch fails elsewhere where its calls are watched, as the candidate's are
+        if mistaken.error and trial.outcome.error and _message(mistaken) != _message(trial.outcome):
+            # the candidate's calls of torch are watched, and then torch fails at other lines
             mistaken = criterion.through(local(mistake.function, self.exercise.forbidden))(trial.case)
         if mistaken.error or trial.outcome.error:
             return mistaken.error == trial.outcome.error and (
@@ -156,17 +163,17 @@ class Bank:
             )
         got, expected = observed_in(criterion, trial.outcome), observed_in(criterion, mistaken)
         if criterion.observes == "cost":
-            if got != expected or _questions(trial.outcome) != _questions(mistaken):
+            if got != expected or _requests(trial.outcome) != _requests(mistaken):
                 return False
             got, expected = trial.value, mistaken.value
         if isinstance(expected, list) and isinstance(trial.expected, tuple):
             expected = tuple(expected)
-        alike = not exactly and taken_for_the_same(self.exercise, trial.case, got, expected)
+        alike = not exactly and counts_as_equal(self.exercise, trial.case, got, expected)
         return alike or agree(got, expected, criterion.tolerance or trial.case.tolerance)
 
 
-def _questions(outcome: Outcome) -> list[Any]:
-    """What was asked of the objects lent: names, numbers, and of tensors the shapes."""
+def _requests(outcome: Outcome) -> list[Any]:
+    """Return the requests to `Lent` objects, with the shape of a tensor in place of its numbers."""
 
     def form(value: Any) -> Any:
         shape = getattr(value, "shape", None)
@@ -176,14 +183,14 @@ def _questions(outcome: Outcome) -> list[Any]:
 
 
 def _fails_at_the_same(mistake: Answer, mistaken: Outcome, outcome: Outcome) -> bool:
-    """Whether two errors have the same message, and any library call of the hint is in both failing lines."""
+    """Return whether two errors have the same message, and both lines contain the hint's library calls."""
     calls = [call for call in _LIBRARY_CALL.findall(mistake.says) if call in mistaken.message]
-    return _complaint(mistaken) == _complaint(outcome) and all(call in outcome.message for call in calls)
+    return _message(mistaken) == _message(outcome) and all(call in outcome.message for call in calls)
 
 
 _LIBRARY_CALL = re.compile(r"\b(?:F|np|torch|nn|math)\.[a-zA-Z_.]*[a-zA-Z_]")
 
 
-def _complaint(outcome: Outcome) -> str:
-    """The message of an error without the line that raised it."""
+def _message(outcome: Outcome) -> str:
+    """Return the message of an error without the line of code that raised it."""
     return outcome.message.partition(" (line ")[0]

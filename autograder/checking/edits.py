@@ -1,4 +1,4 @@
-"""Make a wrong answer from a right one by a few edits of its text."""
+"""Make a wrong answer from an accepted style by a few edits of its text."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def wrong(
     edits: dict[str, str],
     gravity: Gravity = "fault",
 ) -> Function:
-    r"""Declare a style of an exercise, with a fault put into its text, as a mistake.
+    r"""Declare a mistake of an exercise: an accepted style with a few edits in its text.
 
     Args:
-        exercise: the declaration to whose mistakes it is added.
+        exercise: the exercise; the mistake is added to its declaration.
         style: the accepted style.
         name: the mistake's name.
-        hint: the sentence that its author should read.
-        edits: parts of the style's text, each of which stands there once, with what stands there instead.
+        hint: the sentence that a student with this mistake should read.
+        edits: parts of the style's text, each with its replacement; each part occurs exactly once.
         gravity: how much the mistake costs; see `Gravity`.
 
     Raises:
-        ValueError: a part stands in the style's text not once.
+        ValueError: a part does not occur exactly once in the style's text.
     """
     (answer,) = (each for each in exercise.styles if each.function is style)
     text = answer.source(name)
     for before, after in edits.items():
         if (count := text.count(before)) != 1:
             raise ValueError(
-                f"the mistake {name!r} edits {before!r}, which stands {count} times in the style "
-                f"{answer.name!r}. Give a part that stands there once."
+                f"the mistake {name!r} edits {before!r}, which occurs {count} times in the style "
+                f"{answer.name!r}. Give a part that occurs exactly once."
             )
         text = text.replace(before, after)
     function: Function = vars(_module(style.__module__, name, text))[name]
@@ -45,7 +45,7 @@ def wrong(
 
 
 def _module(style: str, name: str, text: str) -> ModuleType:
-    """Run a text in a module of its own that has the names of the style's; `inspect` finds the text there."""
+    """Run `text` in a new module with all names of the style's module, and show its source to `inspect`."""
     module = ModuleType(f"{style}.{name}")
     file = f"<{module.__name__}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

@@ -1,12 +1,12 @@
-"""Examines a candidate against an exercise: points by criterion, and the reason for each point lost."""
+"""Examine a candidate: give points for each criterion of an exercise, and the reason for each lost point."""
 
 from __future__ import annotations
 
-from autograder.checking.candidate import Candidate, local, outcome_of
+from autograder.checking.candidate import Candidate, local, run_case
 from autograder.checking.declaration import SLIP, Answer, Exercise, Outcome, Trial
 from autograder.checking.diagnosis import Bank, Examined
-from autograder.checking.explanation import SmallestCases, explained
-from autograder.checking.faults import judged
+from autograder.checking.explanation import SmallestCases, explain_failure
+from autograder.checking.faults import judge
 from autograder.checking.oracle import Oracle, call_key
 from autograder.checking.report import CriterionResult, Failure, Report, Status
 from autograder.checking.shrink import Patience
@@ -21,20 +21,20 @@ _NOT_EXAMINED: dict[str | None, tuple[Status, str]] = {
     ),
     "KernelDied": ("stopped", "The process that ran your code was lost before this could be graded: {1}."),
 }
-"""Errors after which no other case is tried."""
+"""Errors that end the examination, each with the status and the note of the report."""
 
 
 def examine(exercise: Exercise, candidate: Candidate, seed: int) -> Report:
-    """Tries every case of every criterion and explains what failed; see `Examination`."""
-    return Examination(exercise, seed).of(candidate)
+    """Try every case of every criterion, explain the failures and return the report; see `Examination`."""
+    return Examination(exercise, seed).report_on(candidate)
 
 
 class Examination:
-    """An exercise under one seed, ready to examine any number of candidates; see `Oracle`.
+    """An exercise with the cases of one seed, ready to examine any number of candidates; see `Oracle`.
 
     Args:
         exercise: the declaration.
-        seed: draws the cases.
+        seed: the seed that draws the cases.
     """
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
@@ -42,24 +42,24 @@ class Examination:
         self.oracle = Oracle(exercise, seed)
         self.smallest = SmallestCases(self.oracle)
 
-    def of(self, candidate: Candidate, shrinking: bool = True) -> Report:
-        """The report on a candidate.
+    def report_on(self, candidate: Candidate, shrinking: bool = True) -> Report:
+        """Return the report on a candidate.
 
-        The explanation of a failure is sought in this order: a misconception of the bank whose outcomes are
-        the candidate's in every failing case; a property that the outcome breaks; the first difference. The
-        case that shows it is made smaller first, unless `shrinking` is false.
+        A failure is explained by the first of these that applies: a misconception of the bank with the same
+        outcomes in every failing case; a property that the outcome breaks; the first difference. The report
+        shows the failure in a smaller case, unless `shrinking` is false.
         """
-        return self._report(self._tried(candidate), shrinking)
+        return self._report(self._try_cases(candidate), shrinking)
 
-    def of_bank(self, calls: tuple[str, ...]) -> list[Report]:
-        """The reports on every answer of the bank, where none may call `calls`.
+    def report_on_bank(self, calls: tuple[str, ...]) -> list[Report]:
+        """Return the reports on all answers of the bank; an answer that calls one of `calls` is forbidden.
 
-        A mistake is called as an answer and held against the others as an explanation: once for both.
+        A mistake's outcomes are also used to explain other answers, so each mistake is called only once.
         """
         tried = []
         for answer in self.exercise.answers:
             called: dict[tuple[str, int], Outcome] = {}
-            tried.append(self._tried(local(answer.function, calls), called))
+            tried.append(self._try_cases(local(answer.function, calls), called))
             if answer in self.exercise.misconceptions:
                 self.oracle.remember(answer, called)
         return [self._report(examined, shrinking=False) for examined in tried]
@@ -69,25 +69,27 @@ class Examination:
             return examined
         bank, patience = Bank(self.oracle, examined), Patience() if shrinking else Patience(0)
         failures: list[Failure | None] = []
-        for one in examined:
+        for each in examined:
             named = {failure.misconception for failure in failures if failure}
-            failures.append(explained(one, bank, self.smallest, patience, named) if one.failed else None)
-        earned = _earned(examined, [bank.named(one) if one.failed else () for one in examined])
+            failures.append(
+                explain_failure(each, bank, self.smallest, patience, named) if each.failed else None
+            )
+        earned = _award_points(examined, [bank.named(each) if each.failed else () for each in examined])
         return Report(
             self.exercise.name,
             self.exercise.points,
             tuple(
-                CriterionResult(one.criterion.says, one.criterion.points, points, failure)
-                for one, points, failure in zip(examined, earned, failures, strict=True)
+                CriterionResult(each.criterion.says, each.criterion.points, points, failure)
+                for each, points, failure in zip(examined, earned, failures, strict=True)
             ),
         )
 
-    def _tried(
+    def _try_cases(
         self, candidate: Candidate, called: dict[tuple[str, int], Outcome] | None = None
     ) -> list[Examined] | Report:
-        """Every case of every criterion, or a report that says why they cannot be tried.
+        """Try every case of every criterion, or return a report on why the cases cannot be tried.
 
-        What came of each call stands in `called` afterwards.
+        Store the outcome of each call in `called`.
         """
         exercise = self.exercise
         examined: list[Examined] = []
@@ -98,7 +100,7 @@ class Examination:
             call = criterion.through(candidate)
             for case in cases:
                 key = call_key(criterion, case)
-                outcome = called[key] = called[key] if key in called else outcome_of(call, case)
+                outcome = called[key] = called[key] if key in called else run_case(call, case)
                 if outcome.forbidden:
                     return Report.without_points(
                         exercise,
@@ -112,30 +114,30 @@ class Examination:
                     status, note = _NOT_EXAMINED[outcome.error]
                     return Report.without_points(exercise, status, note.format(case.says, outcome.message))
                 trials.append(Trial(case, outcome, self.oracle.expected(criterion, case), call))
-            faults = [judged(exercise, criterion, trial) for trial in trials]
+            faults = [judge(exercise, criterion, trial) for trial in trials]
             examined.append(Examined(criterion, trials, faults))
         return examined
 
     def learn(self, mistake: str, criterion: str) -> None:
-        """Finds the smallest case of a mistake that was made, since it will be made again."""
+        """Find the smallest case for a mistake that a student made, since other students will make it too."""
         for answer in self.exercise.misconceptions:
-            for one, _ in self.oracle.drawn:
-                if answer.name in mistake.split(" or ") and one.says == criterion and one.shrinks:
-                    self.smallest.of(answer, one)
+            for each, _ in self.oracle.drawn:
+                if answer.name in mistake.split(" or ") and each.says == criterion and each.shrinks:
+                    self.smallest.find(answer, each)
 
 
-def _earned(examined: list[Examined], named: list[tuple[Answer, ...]]) -> list[float]:
-    """Return the points of each criterion: all if it is met, a part after a slip, none without the core.
+def _award_points(examined: list[Examined], named: list[tuple[Answer, ...]]) -> list[float]:
+    """Return the points of each criterion: all if it is met, a share after a slip, 0 if the core fails.
 
     Args:
-        examined: the criteria, the core first.
-        named: the mistakes that explain each; none where it is met or nothing explains it.
+        examined: the examined criteria, the core first.
+        named: the mistakes that explain each criterion's failure; empty if it is met or has no explanation.
     """
     shares = [
-        1.0 if not one.failed else SLIP if mistakes and all(m.gravity == "slip" for m in mistakes) else 0.0
-        for one, mistakes in zip(examined, named, strict=True)
+        1.0 if not each.failed else SLIP if mistakes and all(m.gravity == "slip" for m in mistakes) else 0.0
+        for each, mistakes in zip(examined, named, strict=True)
     ]
     return [
-        share * one.criterion.points if shares[0] else 0.0
-        for one, share in zip(examined, shares, strict=True)
+        share * each.criterion.points if shares[0] else 0.0
+        for each, share in zip(examined, shares, strict=True)
     ]

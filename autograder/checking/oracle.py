@@ -1,4 +1,4 @@
-"""Know what a right answer shows in each case, and what each mistake of the bank does there."""
+"""Compute the outcomes of the reference and of the bank's mistakes in each case."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from autograder.checking.faults import Raised
 
 
 class Oracle:
-    """The cases of an exercise under one seed, and what the reference and the bank's mistakes do in them.
+    """The cases of an exercise under one seed, with the outcomes of the reference and of the bank's mistakes.
 
-    The reference is asked once a case and each mistake at most once, however many candidates are examined;
-    `prepare` asks them all beforehand.
+    The reference and each mistake are called at most once for each case, for any number of candidates;
+    `prepare` calls them all in advance.
 
     Args:
         exercise: the declaration.
-        seed: draws the cases.
+        seed: the seed that draws the cases.
     """
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
@@ -43,14 +43,14 @@ class Oracle:
         self._reference = in_float64(exercise.reference)
 
     def expected(self, criterion: Criterion, case: Case) -> Any:
-        """What a right answer shows in a case."""
+        """Return the observation that a right answer gives in a case."""
         key = (criterion.says, case.says)
         if key not in self._expected:
             self._expected[key] = self.observed(criterion, case)
         return self._expected[key]
 
     def observed(self, criterion: Criterion, case: Case) -> Any:
-        """The same, asked of the reference anew, unless all that counts is the arguments as they were."""
+        """Call the reference with a case and return the observation; for "arguments", return the inputs."""
         if criterion.observes == "arguments":
             return tuple(tensors.arrays(case.args, case.kwargs))
         outcome = criterion.through(self._reference)(case)
@@ -59,23 +59,23 @@ class Oracle:
         return Raised(outcome.error) if outcome.error else outcome.value
 
     def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:
-        """The first property that a trial breaks, and how."""
-        looks = trial.case.probe == "steps" or same_form(trial.value, trial.expected)
-        if criterion.observes == "value" and looks:
+        """Return the first property that a trial breaks, with a sentence about how it is broken."""
+        comparable = trial.case.probe == "steps" or same_form(trial.value, trial.expected)
+        if criterion.observes == "value" and comparable:
             for law in self.exercise.properties:
-                if said := guarded(law.broken, trial):
-                    return law, said
+                if sentence := ask_safely(law.broken, trial):
+                    return law, sentence
         return None, None
 
     def mistaken(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
-        """What a mistake of the bank does in a case."""
+        """Return the outcome of a mistake of the bank in a case."""
         key = (mistake.name, *call_key(criterion, case))
         if key not in self._mistaken:
             self._mistaken[key] = criterion.through(local(mistake.function))(case)
         return self._mistaken[key]
 
     def prepare(self) -> None:
-        """Finds what the reference and every mistake do, but for lessons and costs, which take long."""
+        """Call the reference in every case in advance, and the mistakes except for costs and trainings."""
         for criterion, cases in self.drawn:
             for case in cases:
                 self.expected(criterion, case)
@@ -84,19 +84,19 @@ class Oracle:
                         self.mistaken(mistake, criterion, case)
 
     def remember(self, mistake: Answer, called: dict[tuple[str, int], Outcome]) -> None:
-        """Keep what came of a mistake that was called as an answer, so that it is called once for both."""
+        """Store the outcomes of a mistake that was examined as an answer, so that it is not called again."""
         self._mistaken |= {(mistake.name, *key): outcome for key, outcome in called.items()}
 
 
 def call_key(criterion: Criterion, case: Case) -> tuple[str, int]:
-    """Tells one call from another: criteria that share a case share it, unless they measure it themselves."""
+    """Return the key of a call: criteria share the call of a shared case, unless they have a `measure`."""
     return criterion.says if criterion.measure else "", id(case)
 
 
 def in_float64(function: Function) -> Candidate:
-    """The reference as an oracle: narrow inputs are widened first, so that its own rounding is no issue.
+    """Return a candidate that computes the reference in float64, so that its own rounding does not matter.
 
-    Tensors come back in the dtype of the inputs, which a right answer keeps.
+    Tensors are returned in the dtype of the inputs, as a right answer does.
     """
     call = local(function)
 
@@ -107,8 +107,8 @@ def in_float64(function: Function) -> Candidate:
         return value.astype(np.float64) if narrow else value
 
     def widened(case: Case) -> Outcome:
-        given = (*case.args, *case.kwargs.values())
-        narrow = [x for x in tensors.arrays(*given) if tensors.is_tensor(x) and x.is_floating_point()]
+        arguments = (*case.args, *case.kwargs.values())
+        narrow = [x for x in tensors.arrays(*arguments) if tensors.is_tensor(x) and x.is_floating_point()]
         dtype = min((x.dtype for x in narrow), key=lambda d: d.itemsize, default=None)
 
         def back(value: Any) -> Any:
@@ -122,8 +122,8 @@ def in_float64(function: Function) -> Candidate:
     return widened
 
 
-def guarded(asked: Callable[[Any], Any], of: Any) -> Any:
-    """A question about any outcome; one that cannot be asked, whatever the reason, has the answer None."""
+def ask_safely(asked: Callable[[Any], Any], of: Any) -> Any:
+    """Return `asked(of)`, or None if it raises any error."""
     try:
         with np.errstate(all="ignore"):
             return asked(of)

@@ -1,4 +1,4 @@
-"""The report on one exercise: what a student reads, and what a program reads."""
+"""Make the report on one exercise: as text and HTML for students, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from autograder.checking.comparison import in_words
+from autograder.checking.comparison import without_numbers
 from autograder.course.visible import visible
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 SAME = "the same as above"
 CALLED = "the call was "
 SHAPE = "expected shape"
-"""Part of a fault that leads a report: with a wrong shape, other sentences say little."""
+"""The beginning of a fault about a shape; such a fault is shown before the hint."""
 WIDTH = 80
 DIGITS = 4
-"""Decimals of points; parts of them, added up, would end in 3.1999999999999997."""
+"""Decimals of points; without rounding, a sum of shares may be 3.1999999999999997."""
 
 Status = Literal["examined", "blank", "missing", "forbidden", "stopped"]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a criterion was not met, in the smallest case that shows it."""
+    """The reason why a criterion was not met, in the smallest case that shows it."""
 
     case: str
     call: str
@@ -44,7 +44,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """A criterion with the points it gave."""
+    """A criterion with the earned points."""
 
     says: str
     points: float
@@ -56,8 +56,8 @@ class CriterionResult:
 class Report:
     """The points of one exercise with the reasons.
 
-    ``status`` is "examined" when the cases were tried; "blank", "missing", "forbidden" or "stopped" (by the
-    time limit, or with the kernel) say why they were not, and ``note`` explains.
+    ``status`` is "examined" if the cases were tried. Otherwise it is the reason why they were not: "blank",
+    "missing", "forbidden" or "stopped" (by the time limit, or because the kernel died). ``note`` explains it.
     """
 
     exercise: str
@@ -75,7 +75,7 @@ class Report:
     def without_points(
         cls, exercise: Exercise, status: Status, note: str, forbidden: str | None = None
     ) -> Report:
-        """A report on code whose cases could not be tried."""
+        """Make a report on code for which the cases could not be tried."""
         return cls(exercise.name, exercise.points, status=status, note=note, forbidden=forbidden)
 
     @property
@@ -93,18 +93,19 @@ class Report:
 
     @property
     def message(self) -> str:
-        """The diagnosis in one sentence, and the note, if there is one, behind it."""
+        """The diagnosis in one sentence, followed by the note, if there is one."""
         if not self.failures:
             return self.note or "Right."
-        said = next((f for f in self.failures if f.misconception), self.failures[0]).sentence
-        return f"{said.rstrip('.')}. {self.note}" if self.note else said
+        sentence = next((f for f in self.failures if f.misconception), self.failures[0]).sentence
+        return f"{sentence.rstrip('.')}. {self.note}" if self.note else sentence
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON data; `Report.from_dict` reads it back."""
+        """Return the report as JSON data, for `Report.from_dict`."""
         return asdict(self) | {"passed": self.passed, "diagnosis": self.diagnosis, "message": self.message}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Report:
+        """Return the report that `as_dict` made `data` from."""
         criteria = tuple(
             CriterionResult(**{**c, "failure": Failure(**c["failure"]) if c["failure"] else None})
             for c in data["criteria"]
@@ -121,7 +122,7 @@ class Report:
         return "\n".join(indent + line for indent, line in self._indented())
 
     def wrapped(self, width: int = WIDTH) -> str:
-        """The same in lines of `width`, each cut between words and continued below its beginning."""
+        """Return the report as text in lines of at most `width`; continued lines are indented."""
         wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
         lines: list[str] = []
         for indent, line in self._indented():
@@ -133,20 +134,21 @@ class Report:
         yield "", self.title
         for line in self.note.splitlines():
             yield "  ", line
-        for head, details in self._told():
+        for head, details in self._entries():
             yield "  ", head
             for line in details:
-                yield " " * 9, " ".join(line.splitlines())  # no line of a message passes for one of ours
+                one_line = " ".join(line.splitlines())  # so no line of a student's message looks like ours
+                yield " " * 9, one_line
 
-    def _told(self) -> Iterator[tuple[str, list[str]]]:
-        """Each criterion with the lines below it; those that failed for a reason told before in one line."""
-        told: set[str] = set()
+    def _entries(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield each criterion with the lines below it; criteria with a reason already shown share a line."""
+        shown: set[str] = set()
         again: list[CriterionResult] = []
         for result in self.criteria:
             if not result.failure:
                 waits = result.points and not result.earned
                 yield _head("✓", [result]), ["counts once the first point above is met"] if waits else []
-            elif lines := _lines(result.failure, told):
+            elif lines := _lines(result.failure, shown):
                 yield _head("✗", [result]), lines
             else:
                 again.append(result)
@@ -154,13 +156,13 @@ class Report:
             yield _head("✗", again), [SAME]
 
     def _repr_html_(self) -> str:
-        """The report as HTML without a script, every word of the student's escaped."""
+        """Return the report as HTML without scripts; the student's text is escaped."""
         colour = "#1a7f37" if self.passed else "#b35900"
         rows = []
-        for head, details in self._told():
+        for head, details in self._entries():
             mark, points, says = marked_up(head).split(maxsplit=2)
-            told = "".join(f"<p style='margin:0'>{marked_up(line)}</p>" for line in details)
-            rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{told}</div></li>")
+            below = "".join(f"<p style='margin:0'>{marked_up(line)}</p>" for line in details)
+            rows.append(f"<li>{mark} <b>{points}</b> {says}<div style='margin-left:2em'>{below}</div></li>")
         note = f"<p>{marked_up(self.note)}</p>" if self.note else ""
         listed = f"<ul style='list-style-type:none;padding-left:1em'>{''.join(rows)}</ul>" if rows else ""
         return (
@@ -170,7 +172,7 @@ class Report:
 
 
 def marked_up(text: str) -> str:
-    """The text as HTML, with what stands between backticks, and a call, as code."""
+    """Return the text as HTML: a call, and text between backticks, becomes code."""
     before, call, after = text.partition(CALLED)
     if call and not before:
         return f"{CALLED}<code>{html.escape(visible(after).replace('`', ''))}</code>"
@@ -179,23 +181,23 @@ def marked_up(text: str) -> str:
 
 
 def _head(mark: str, results: list[CriterionResult]) -> str:
-    """``✗ 0/2  gradients; any axis``: criteria with the points they gave together."""
+    """Return a line such as ``✗ 0/2  gradients; any axis``: criteria with the sum of their points."""
     earned, points = sum(r.earned for r in results), sum(r.points for r in results)
     return f"{mark} {earned:g}/{points:g}  {'; '.join(r.says for r in results)}"
 
 
-def _lines(failure: Failure, told: set[str]) -> list[str]:
-    """What is said of a failure, its hint first; nothing if the hint or the fault was told before.
+def _lines(failure: Failure, shown: set[str]) -> list[str]:
+    """Return the lines about a failure, its hint first; none if the hint or the fault was shown before.
 
     Args:
         failure: why a criterion was not met.
-        told: what was said of those before; what is said of this one is added.
+        shown: the faults, broken laws and hints shown so far; those of this failure are added.
     """
     raised = failure.fault.startswith("your code raised")
-    fault = in_words(failure.fault) if raised else failure.fault
-    broken, hint = in_words(failure.broken or ""), failure.hint or ""
-    before = told.copy()
-    told |= {fault, broken, hint} - {""}
+    fault = without_numbers(failure.fault) if raised else failure.fault
+    broken, hint = without_numbers(failure.broken or ""), failure.hint or ""
+    before = shown.copy()
+    shown |= {fault, broken, hint} - {""}
     if hint in before or (fault in before and not hint):
         return []
     lines = [f"→ {hint}"] if hint else []

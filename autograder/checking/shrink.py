@@ -1,7 +1,7 @@
-"""Makes a failing case smaller before it is shown: fewer rows, rounder numbers, and still the same failure.
+"""Make a failing case smaller before a report shows it: fewer rows and rounder numbers, the same failure.
 
-The sizes in a case are pairwise distinct, so an axis of size n is the same axis wherever n stands: all of
-them are cut together, and a case that the reference does not accept is dropped.
+The sizes in a case are pairwise distinct, so all axes of size n belong together: they are cut together,
+and a smaller case that the reference does not accept is dropped.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from autograder.cage import tensors
 from autograder.checking.declaration import Case, Lent, Seed
 
 SMALL = 8
-"""A case of so few numbers is shown as it is."""
+"""A case with at most this many numbers is not cut."""
 MOST_TRIED = 40
 
 
 @dataclass
 class Patience:
-    """What is left for making cases smaller, over a whole report.
+    """The effort left for making cases smaller in a report.
 
-    It is counted in cases, so that the same answer gets the same report on a busy machine; the seconds only
-    end what is very slow.
+    It is counted in cases, so that the same answer gets the same report on a busy machine; the limit of
+    seconds only stops very slow answers.
     """
 
     cases: int = 3 * MOST_TRIED
     seconds: float = 15.0
 
 
-def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) -> Case:
-    """The smallest case found that still fails; the case itself where none is smaller.
+def shrink_case(case: Case, still_fails: Callable[[Case], bool], patience: Patience) -> Case:
+    """Return the smallest case found that still fails, or the case itself if no smaller case fails.
 
     Args:
         case: a failing case.
-        still_fails: whether another case fails for the same reason.
-        patience: how much to look; it is less afterwards.
+        still_fails: returns whether another case fails for the same reason.
+        patience: the effort left; the effort spent here is subtracted.
     """
     if any(isinstance(leaf, Seed | Lent) for _, leaf in tensors.leaves((case.args, case.kwargs))):
         return case
@@ -58,13 +58,13 @@ def shrunk(case: Case, still_fails: Callable[[Case], bool], patience: Patience) 
 
 
 def size(case: Case) -> int:
-    """How many numbers a case holds."""
+    """Return how many numbers a case has."""
     every = [leaf for _, leaf in tensors.leaves((case.args, case.kwargs))]
     return sum(int(np.prod(leaf.shape)) if tensors.is_array(leaf) else 1 for leaf in every)
 
 
 def _simpler(case: Case) -> Iterator[Case]:
-    """Cases a step simpler: each size cut, the largest first and most of it at once, then rounder numbers.
+    """Yield slightly simpler cases: cut each size, large sizes and deep cuts first; then round the numbers.
 
     A last axis keeps two entries: a softmax over one score, or a norm of one channel, shows little.
     """
@@ -73,16 +73,16 @@ def _simpler(case: Case) -> Iterator[Case]:
         widths = {a.shape[-1] for a in arrays if a.shape}
         for n in sorted({n for a in arrays for n in a.shape if n > 1}, reverse=True):
             for m in sorted({1, 2, n // 2, n - 1} - {n} - ({1} if n in widths else set())):
-                yield _changed(case, partial(_cut, n=n, m=m))
+                yield _transform(case, partial(_cut, n=n, m=m))
     for decimals in (0, 1, 2, 4):
-        other = _changed(case, partial(_rounded, decimals=decimals))
+        other = _transform(case, partial(_rounded, decimals=decimals))
         if not all(
             _equal(*pair) for pair in zip(arrays, tensors.arrays(other.args, other.kwargs), strict=True)
         ):
             yield other
 
 
-def _changed(case: Case, change: Callable[[Any], Any]) -> Case:
+def _transform(case: Case, change: Callable[[Any], Any]) -> Case:
     def changed(leaf: Any) -> Any:
         return change(leaf) if tensors.is_array(leaf) else leaf
 
@@ -96,7 +96,7 @@ def _cut(array: Any, n: int, m: int) -> Any:
 
 
 def _rounded(array: Any, decimals: int) -> Any:
-    """The array with rounder numbers, unless two that differ would become one."""
+    """Return the array with rounded numbers, unless two different numbers would become equal."""
     if not tensors.is_floating(array):
         return array
     other = array.round(decimals=decimals) + 0.0  # no -0.

@@ -113,7 +113,7 @@ def _import_what_is_needed(asked: str, torch: bool) -> None:
 def explain_once() -> None:
     """Explains a mistake, so that no submission pays for what only the first one imports."""
     exercise = exercises.find(exercises.names()[0])
-    Examination(exercise, seed=0).of(local(exercise.misconceptions[0].function))
+    Examination(exercise, seed=0).report_on(local(exercise.misconceptions[0].function))
     forbidden_calls.statements("%matplotlib inline")
 
 
@@ -292,7 +292,9 @@ def judge_exercise(
         return Report.without_points(exercise, "stopped", note)
     if found:
         return Report.without_points(exercise, "forbidden", forbidden_calls.told(found), forbidden=found)
-    report = examination(exercise.name, seed).of(session.candidate(exercise.function_name, calls), shrinking)
+    report = examination(exercise.name, seed).report_on(
+        session.candidate(exercise.function_name, calls), shrinking
+    )
     if not troubles:
         return report
     if report.status == "missing":

@@ -167,7 +167,7 @@ def _checked(name: str) -> list[Report]:
 
 def checked(exercise: Exercise, seed: int) -> list[Report]:
     """Every answer of the exercise's bank, examined in this process as `check` does."""
-    return Examination(exercise, seed).of_bank((*exercise.forbidden, "tfcore"))
+    return Examination(exercise, seed).report_on_bank((*exercise.forbidden, "tfcore"))
 
 
 def _to_grade(names: list[str], seed: int) -> Iterator[tuple[str, Task]]:

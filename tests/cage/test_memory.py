@@ -79,7 +79,7 @@ def written_in_full(max_seq_len, d_model):
 )
 def test_unwritten_memory_is_seen_under_every_seed(name, function, is_right):
     exercise = find(name)
-    scores = [Examination(exercise, seed).of(local(function), shrinking=False).score for seed in SEEDS]
+    scores = [Examination(exercise, seed).report_on(local(function), shrinking=False).score for seed in SEEDS]
     assert all((score == exercise.points) is is_right for score in scores)
 
 

@@ -343,7 +343,7 @@ def test_a_submission_pays_for_no_import_but_its_own():
         assert "torch" not in before
         for exercise in exercises.of_assignment("ch02_qkv"):
             for mistake in exercise.misconceptions[:2]:
-                assert not Examination(exercise, 1).of(local(mistake.function)).passed
+                assert not Examination(exercise, 1).report_on(local(mistake.function)).passed
         print(*sorted(set(sys.modules) - before))
     """
     done = subprocess.run(

@@ -411,7 +411,7 @@ def repeat_kv(x, num_groups):
         names = {}
         exec(self.VIEWED, names)
         exercise = find("ch04_multi_head/repeat_kv")
-        checked = Examination(exercise, SEED).of(local(names["repeat_kv"]))
+        checked = Examination(exercise, SEED).report_on(local(names["repeat_kv"]))
         task = file_task(exercise.name, self.VIEWED.encode(), False, SEED, LIMITS)
         (cell,) = pair.grade(task).cells
         for report in (checked, cell.report):

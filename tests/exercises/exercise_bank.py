@@ -46,13 +46,13 @@ def reports(name: str, seed: int) -> dict[str, Report]:
     exercise = exercises.find(name)
     calls = (*exercise.forbidden, "tfcore")
     examined = examination(name, seed)
-    return {a.name: examined.of(local(a.function, calls), shrinking=False) for a in answers(exercise)}
+    return {a.name: examined.report_on(local(a.function, calls), shrinking=False) for a in answers(exercise)}
 
 
 def report_on(name: str, function, seed: int = PUBLIC_SEED, shrinking: bool = False) -> Report:
     """A function examined as a student's answer to an exercise; cases are made smaller if asked."""
     exercise = exercises.find(name)
-    return examination(name, seed).of(local(function, (*exercise.forbidden, "tfcore")), shrinking)
+    return examination(name, seed).report_on(local(function, (*exercise.forbidden, "tfcore")), shrinking)
 
 
 def cases(name: str, seed: int = PUBLIC_SEED) -> Iterator[tuple[Criterion, Case]]:

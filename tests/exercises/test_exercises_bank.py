@@ -48,19 +48,21 @@ class TestBank:
 def test_a_bank_examined_as_one_gets_the_reports_of_its_answers(name):
     exercise = exercises.find(name)
     alone = Examination(exercise, PUBLIC_SEED)
-    together = Examination(exercise, PUBLIC_SEED).of_bank(("tfcore",))
+    together = Examination(exercise, PUBLIC_SEED).report_on_bank(("tfcore",))
     for answer, report in zip(exercise.answers, together, strict=True):
-        assert report.as_dict() == alone.of(local(answer.function), shrinking=False).as_dict(), answer.name
+        assert report.as_dict() == alone.report_on(local(answer.function), shrinking=False).as_dict(), (
+            answer.name
+        )
 
 
 def test_a_mistake_of_the_bank_is_called_once_a_case(monkeypatch):
     """As an answer, and as an explanation of the others."""
     counted, call = Counter(), calling.call
     monkeypatch.setattr(calling, "call", lambda f, *args: (counted.update([f.__name__]), call(f, *args))[1])
-    Examination(toy(), 5).of_bank(())
+    Examination(toy(), 5).report_on_bank(())
     as_part_of_the_bank = counted.pop("mean")
     mean = next(answer for answer in toy().answers if answer.name == "mean")
-    Examination(toy(), 5)._tried(local(mean.function))
+    Examination(toy(), 5)._try_cases(local(mean.function))
     assert as_part_of_the_bank == counted["mean"] > 0
 
 

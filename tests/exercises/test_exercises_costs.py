@@ -76,5 +76,5 @@ def test_a_right_answer_that_cost_nothing_has_not_been_counted(name):
         outcome = honest(case)
         return replace(outcome, cost=NOTHING) if case.metered else outcome
 
-    (failure,) = examination(name, PUBLIC_SEED).of(lying, shrinking=False).failures
-    assert "what is done without torch cannot be counted" in failure.fault
+    (failure,) = examination(name, PUBLIC_SEED).report_on(lying, shrinking=False).failures
+    assert "operations done without torch cannot be counted" in failure.fault

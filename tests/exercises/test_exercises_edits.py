@@ -38,6 +38,6 @@ def test_the_text_is_the_styles_with_the_edit_and_runs(exercise):
 @pytest.mark.parametrize("part", ["no such text", "e"])
 def test_a_part_that_stands_there_not_once_is_refused(exercise, part):
     before = len(exercise.misconceptions)
-    with pytest.raises(ValueError, match="Give a part that stands there once"):
+    with pytest.raises(ValueError, match="Give a part that occurs exactly once"):
         wrong(exercise, exercise.styles[0].function, "odd", "Odd.", {part: ""})
     assert len(exercise.misconceptions) == before

@@ -16,7 +16,7 @@ from autograder.checking.candidate import local
 from autograder.checking.declaration import Case, Lent, Seed
 from autograder.checking.examination import Examination
 from autograder.checking.shrink import MOST_TRIED, Patience, size
-from autograder.checking.shrink import shrunk as shrunk_within
+from autograder.checking.shrink import shrink_case as shrunk_within
 from autograder.student import PUBLIC_SEED
 
 
@@ -139,7 +139,7 @@ def test_a_case_outside_the_domain_is_not_shown(keeps):
 
     exercise = dataclasses.replace(exercises.find("softmax_jacobian"), domain=lambda case: keeps)
     examination = Examination(exercise, PUBLIC_SEED)
-    plain, small = (examination.of(local(softmax_jacobian), shrinking) for shrinking in (False, True))
+    plain, small = (examination.report_on(local(softmax_jacobian), shrinking) for shrinking in (False, True))
     calls = [[failure.call for failure in report.failures] for report in (plain, small)]
     assert (calls[0] != calls[1]) is keeps
 
@@ -159,7 +159,7 @@ def test_a_smaller_case_is_told_with_the_same_points_and_the_same_hint(name):
     examination = Examination(exercise, PUBLIC_SEED)
     for mistake in exercise.misconceptions[:3]:
         candidate = local(mistake.function, (*exercise.forbidden, "tfcore"))
-        plain, small = examination.of(candidate, shrinking=False), examination.of(candidate)
+        plain, small = examination.report_on(candidate, shrinking=False), examination.report_on(candidate)
         assert (plain.score, plain.diagnosis) == (small.score, small.diagnosis)
         for one, other in zip(plain.failures, small.failures, strict=True):
             assert (one.hint, bool(one.broken)) == (other.hint, bool(other.broken))
@@ -172,7 +172,9 @@ def test_a_mistake_gets_the_same_report_whether_it_was_made_before_or_not(name):
         fresh, learned = Examination(exercise, PUBLIC_SEED), Examination(exercise, PUBLIC_SEED)
         for criterion in exercise.criteria:
             learned.learn(mistake.name, criterion.says)
-        assert learned.of(local(mistake.function)) == fresh.of(local(mistake.function)), mistake.name
+        assert learned.report_on(local(mistake.function)) == fresh.report_on(local(mistake.function)), (
+            mistake.name
+        )
 
 
 def test_who_makes_a_mistake_of_the_bank_is_asked_only_for_its_smallest_case():
@@ -187,7 +189,7 @@ def test_who_makes_a_mistake_of_the_bank_is_asked_only_for_its_smallest_case():
         others.extend([case] if id(case) not in drawn else [])
         return candidate(case)
 
-    report = examination.of(counted)
+    report = examination.report_on(counted)
     assert report.diagnosis == "mean"
     assert 0 < len(others) <= 2 * len(report.failures)
 
@@ -197,14 +199,14 @@ def test_a_mistake_with_an_oddity_of_its_own_has_its_own_smallest_case():
     exercise = toy()
     examination = Examination(exercise, PUBLIC_SEED)
     mistake = next(m for m in exercise.misconceptions if m.name == "mean")
-    smallest = examination.smallest.of(mistake, exercise.criteria[0])
+    smallest = examination.smallest.find(mistake, exercise.criteria[0])
 
     def odd(x, axis=None):
         return x.sum(axis=axis) if np.array_equal(x, smallest.args[0]) else mistake.function(x, axis)
 
-    shown = examination.of(local(odd)).failures[0]
+    shown = examination.report_on(local(odd)).failures[0]
     assert shown.misconception == "mean"
-    assert shown.call != examination.of(local(mistake.function)).failures[0].call
+    assert shown.call != examination.report_on(local(mistake.function)).failures[0].call
 
 
 def test_numbers_of_every_kind_are_counted():

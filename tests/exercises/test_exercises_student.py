@@ -186,7 +186,7 @@ def test_an_interrupt_while_a_failure_is_explained(monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(explanation, "shrunk", interrupted)
+    monkeypatch.setattr(explanation, "shrink_case", interrupted)
     with pytest.raises(KeyboardInterrupt):
         autograder.check(lambda x, axis=-1: x, "softmax")
 

@@ -255,7 +255,7 @@ def grade_one(examination: Examination, mutant: Mutant, seconds: float) -> Tried
         return Tried(mutant, Report.without_points(exercise, "missing", said))
     candidate = _limited(local(function, (*exercise.forbidden, "tfcore")), seconds)
     try:
-        report = examination.of(candidate, shrinking=False)
+        report = examination.report_on(candidate, shrinking=False)
         either = (failure.misconception.split(" or ") for failure in report.failures if failure.misconception)
         named = tuple(dict.fromkeys(name for names in either for name in names))
         unlike = {name: unlike_in(examination, candidate, name) for name in named}

@@ -11,7 +11,7 @@ from autograder.cage.probes import NONE
 from autograder.checking.candidate import Candidate, local
 from autograder.checking.declaration import Criterion, Exercise, Outcome, Trial
 from autograder.checking.examination import Examination
-from autograder.checking.faults import Raised, judged
+from autograder.checking.faults import Raised, judge
 
 
 def unlike_in(examination: Examination, candidate: Candidate, name: str) -> str | None:
@@ -28,7 +28,7 @@ def unlike_in(examination: Examination, candidate: Candidate, name: str) -> str 
         ours, theirs = criterion.through(candidate), criterion.through(local(mistake.function))
         for case in cases:
             trial = Trial(case, ours(case), examination.oracle.expected(criterion, case), ours)
-            fails = judged(exercise, criterion, trial)
+            fails = judge(exercise, criterion, trial)
             if fails and not _alike(exercise, criterion, trial, theirs(case)):
                 return f"{criterion.says}: {case.says}"
     return None

@@ -61,7 +61,7 @@ def _worth(exercise_name: str, answer_name: str) -> float:
     exercise = exercises.find(exercise_name)
     (answer,) = (a for a in [*exercise.styles, *exercise.misconceptions] if a.name == answer_name)
     candidate = local(answer.function, exercise.forbidden)
-    return _examination(exercise.name).of(candidate, shrinking=False).score
+    return _examination(exercise.name).report_on(candidate, shrinking=False).score
 
 
 @cache
