@@ -199,6 +199,41 @@ edited(
     "no_residual_around_cross",
     "What cross_attention returns replaces the stream. Add it: x = x + self.cross_attention(...).",
     {"= x + self.cross_attention": "= self.cross_attention"},
+    gravity="slip",
+)
+
+edited(
+    "no_residual_around_attention",
+    "Self-attention replaces the stream. Add it: x = x + attention(norm_attention(x), mask=self_mask).",
+    {"x = x + self.attention(": "x = self.attention("},
+    gravity="slip",
+)
+
+edited(
+    "no_residual_around_ffn",
+    "The ffn replaces the stream. Add it: x + ffn(norm_ffn(x)).",
+    {"return x + self.ffn(": "return self.ffn("},
+    gravity="slip",
+)
+
+edited(
+    "attentions_exchanged",
+    "The two attentions are exchanged. Use self.attention for x itself, and self.cross_attention for the "
+    "memory.",
+    {
+        "self.attention(self": "self.CROSS(self",
+        "self.cross_attention(self": "self.attention(self",
+        "CROSS": "cross_attention",
+    },
+    gravity="slip",
+)
+
+edited(
+    "one_norm_everywhere",
+    "All three sublayers use norm_attention; norm_cross and norm_ffn never learn. Give each sublayer its own "
+    "norm.",
+    {"self.norm_cross(x)": "self.norm_attention(x)", "self.norm_ffn(x)": "self.norm_attention(x)"},
+    gravity="slip",
 )
 
 edited(

@@ -112,6 +112,7 @@ edited(
     "one_norm_for_both",
     "You use norm_attention twice, and norm_ffn never learns. Give each sublayer its own norm.",
     {"self.norm_ffn(x)": "self.norm_attention(x)", "self.norm_ffn(x ": "self.norm_attention(x "},
+    gravity="slip",
 )
 
 edited(

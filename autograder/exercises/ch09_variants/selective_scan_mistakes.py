@@ -107,6 +107,19 @@ def u_without_D(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
+    "D is added to the output without the input. Write y = C . h + D * u: D is the share of u that goes "
+    "straight to the output.",
+    gravity="slip",
+)
+def D_without_u(u, delta, A, B, C, D):
+    h, ys = 0, []
+    for t in range(u.shape[1]):
+        h = torch.exp(delta[:, t, :, None] * A) * h + (delta[:, t] * u[:, t])[..., None] * B[:, t, None]
+        ys.append((h * C[:, t, None]).sum(-1) + D)
+    return torch.stack(ys, dim=1)
+
+
+@EXERCISE.misconception(
     "D u counts N times, once for each memory. Add it after the sum over the memories: (C h).sum(-1) + D u.",
     gravity="slip",
 )
