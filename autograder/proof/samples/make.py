@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from autograder import exercises
 from autograder.checking.declaration import Answer, Exercise
 from autograder.course.errors import BadInputError
@@ -82,6 +84,7 @@ def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise SystemExit("usage: python -m autograder.proof.samples.make DIR")
     folder = Path(sys.argv[1])
+    torch.set_num_threads(1)  # the cases are small: threads would only wait for one another
     try:
         expected = make(Course.at(Path()), folder)
     except BadInputError as error:
