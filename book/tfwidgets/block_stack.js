@@ -1,6 +1,8 @@
 // A stack of random blocks: depth, norm placement and gain against the size of the stream and of its gradient.
 // State: depth, norm, gain, seed. See block_stack.py for what every number must be.
 
+import { make, normals, numberEntries, softmax } from "./common.js";
+
 const NORMS = ["pre", "post", "no sum"];
 const LABELS = { pre: "pre-norm", post: "post-norm", "no sum": "no sum" };
 const COLOURS = { pre: "#3f7fd0", post: "#cf6a10", "no sum": "#12906f" };
@@ -47,42 +49,10 @@ const STYLE = `
 .tfw-stack .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "circle", "path", "text", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
-
 function show(x) {
   if (x === 0) return "0";
   const text = x >= 1e4 || x < 0.005 ? x.toExponential(1) : x >= 100 ? x.toFixed(0) : x.toFixed(2);
   return text.replace("-", "\u2212").replace("e+", "e");
-}
-
-// Random numbers: mulberry32, then Box and Muller, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
-
-function mulberry32(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-function* normals(seed) {
-  const uniform = mulberry32(seed);
-  for (;;) {
-    const radius = Math.sqrt(-2 * Math.log(1 - uniform()));
-    const angle = 2 * Math.PI * uniform();
-    yield radius * Math.cos(angle);
-    yield radius * Math.sin(angle);
-  }
 }
 
 const drawn = new Map();
@@ -138,13 +108,6 @@ function layerNorm(x) {
 }
 
 const identity = (x) => [x, (gradient) => gradient];
-
-function softmax(row) {
-  const peak = Math.max(...row);
-  const parts = row.map((x) => Math.exp(x - peak));
-  const total = parts.reduce((all, part) => all + part, 0);
-  return parts.map((part) => part / total);
-}
 
 function attention(W_qkv, W_o) {
   const root = Math.sqrt(WIDTH);
@@ -305,10 +268,7 @@ function render({ model, el }) {
   const again = make("button", { type: "button" }, ["Draw again"]);
   const stream = plot("The size of the stream after each block, on a logarithmic axis", -1, 3);
   const gradient = plot("The size of the gradient after each block, on a logarithmic axis", -3, 1);
-  const numbers = ["Stream, last to first", "Gradient, first to last"].map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const numbers = numberEntries(["Stream, last to first", "Gradient, first to last"]);
   const says = make("p", { class: "says", "aria-live": "polite" });
   const panel = (title, { svg }) => make("div", {}, [make("p", {}, [title]), svg]);
   const root = make("div", { class: "tfw-stack" }, [

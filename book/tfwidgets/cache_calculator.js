@@ -1,6 +1,8 @@
 // Weights and cache in the memory of some H100s, and one decoding step on their roofline.
 // State: model, context, batch, weight_bits, cache_bits, devices. See cache_calculator.py for every number.
 
+import { make, numberEntries } from "./common.js";
+
 // Layers, width, heads, inner width, vocabulary, longest context, heads of keys; the rest as Llama has it.
 const llama = (L, d, h, ff, V, longest, kv) => ({ L, d, h, ff, V, longest, kv, width: d / h, gated: true, own: true });
 const gpt = (L, d, h, longest) => ({
@@ -51,16 +53,6 @@ const STYLE = `
 .tfw-cache dd small { color: var(--faint); font-size: 0.8rem; display: block; }
 .tfw-cache .says { margin: 0.4rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "text", "rect", "path", "circle"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
 
 const count = (n) => n.toLocaleString("en-GB");
 const digits = (x) => {
@@ -179,10 +171,7 @@ function render({ model, el }) {
     role: "img",
     "aria-label": "Weights and cache in the memory, and the decoding step on the roofline",
   });
-  const entries = ["Weights", "Cache", "Texts that fit", "Intensity", "One step", "In a second"].map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const entries = numberEntries(["Weights", "Cache", "Texts that fit", "Intensity", "One step", "In a second"]);
   const says = make("p", { class: "says", "aria-live": "polite" });
   const row = (name) => make("label", {}, [make("span", {}, [titles[name]]), inputs[name], shown[name]]);
   el.append(

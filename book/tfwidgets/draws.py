@@ -1,6 +1,6 @@
-"""The random numbers of the widgets, which JavaScript can draw as well: mulberry32, then Box and Muller.
+"""The random numbers of the widgets: mulberry32, then Box and Muller.
 
-Each widget's JavaScript holds its own copy, since a widget is one file; the browser tests compare the two.
+``common.js`` has the same two functions in JavaScript; the browser tests compare the numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ WORD = 0xFFFFFFFF
 
 
 def uniforms(seed: int) -> Iterator[float]:
-    """Numbers in [0, 1) by mulberry32.
+    """Yield numbers in [0, 1) by mulberry32.
 
     >>> next(uniforms(0))
     0.26642920868471265
@@ -27,7 +27,7 @@ def uniforms(seed: int) -> Iterator[float]:
 
 
 def normals(seed: int) -> Iterator[float]:
-    """Standard normal numbers, two by two, by Box and Muller."""
+    """Yield standard normal numbers, two at a time, by Box and Muller."""
     uniform = uniforms(seed)
     while True:
         radius = math.sqrt(-2 * math.log(1 - next(uniform)))

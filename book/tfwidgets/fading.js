@@ -1,6 +1,8 @@
 // Fading: what is left of a push on the state after 1 to 99 steps, in a network of two units.
 // State: radius, stretch, tokens, bias, seed. See fading.py for what every number must be.
 
+import { make, normals, numberEntries } from "./common.js";
+
 const BLUE = "#3f7fd0"; // the recurrent network
 const ORANGE = "#cf6a10"; // a gated cell
 const GREEN = "#12906f"; // attention
@@ -42,39 +44,7 @@ const STYLE = `
 .tfw-fading .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "path", "text", "tspan", "clipPath", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
-
 const signed = (x, digits) => x.toFixed(digits).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
-
-// Random numbers: mulberry32, then Box and Muller, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
-
-function mulberry32(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-function* normals(seed) {
-  const uniform = mulberry32(seed);
-  for (;;) {
-    const radius = Math.sqrt(-2 * Math.log(1 - uniform()));
-    const angle = 2 * Math.PI * uniform();
-    yield radius * Math.cos(angle);
-    yield radius * Math.sin(angle);
-  }
-}
 
 // The network.
 
@@ -175,10 +145,7 @@ function render({ model, el }) {
   again.addEventListener("click", () => change({ seed: model.get("seed") + 1 }));
   const drawn = plot(`tfw-fading-${(count += 1)}`);
   const titles = ["Norm of W", "Mean slope of tanh", "Left after 99 steps", "Forget gate", "Left in the cell"];
-  const numbers = titles.map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const numbers = numberEntries(titles);
   const says = make("p", { class: "says", "aria-live": "polite" });
   el.append(
     make("div", { class: "tfw-fading" }, [

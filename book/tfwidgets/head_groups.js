@@ -1,6 +1,8 @@
 // Heads and groups: how d_model is cut, which key head a query head reads, and what that costs.
 // State: heads, kv_heads, tokens, tiled. See head_groups.py for what every number must be.
 
+import { make, numberEntries } from "./common.js";
+
 const D_MODEL = 768;
 const HEADS = [1, 2, 3, 4, 6, 8, 12, 16, 24];
 const COLOURS = ["#3f7fd0", "#cf6a10", "#12906f", "#c653a0", "#9a5b33"];
@@ -33,16 +35,6 @@ const STYLE = `
 .tfw-groups dd small { color: var(--faint); font-size: 0.8rem; display: block; }
 .tfw-groups .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "text", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
 
 const count = (n) => n.toLocaleString("en-GB");
 const colour = (key) => COLOURS[key % COLOURS.length];
@@ -98,10 +90,7 @@ function render({ model, el }) {
     role: "img",
     "aria-label": "Query heads above, key heads below, a line from each query head to the key head that it reads",
   });
-  const entries = ["Width of a head", "Parameters", "Multiplications", "Scores", "Kept for each token"].map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const entries = numberEntries(["Width of a head", "Parameters", "Multiplications", "Scores", "Kept for each token"]);
   const says = make("p", { class: "says", "aria-live": "polite" });
   const row = (title, input, output) => make("label", {}, [make("span", {}, [title]), input, output]);
   const root = make("div", { class: "tfw-groups" }, [

@@ -1,6 +1,8 @@
 // The capstone's model, live: a text, what the model expects after each token, and what its heads attend to.
 // State: text, place, layer, head, silenced, temperature, model. See live_model.py for what every number must be.
 
+import { make, softmax } from "./common.js";
+
 const BLUE = "#3f7fd0";
 const ORANGE = "#cf6a10";
 const BOS = 1;
@@ -69,16 +71,6 @@ const STYLE = `
 .tfw-live summary { cursor: pointer; }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "text", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
-
 // Text to tokens, as tfcore.data.WordVocabulary does it.
 
 const split = (text) => text.toLowerCase().match(/[\p{L}\p{N}_']+|[^\p{L}\p{N}_\s]/gu) || [];
@@ -138,13 +130,6 @@ function layerNorm(x, { weight, bias }) {
     const scale = 1 / Math.sqrt(dot(centred, centred) / row.length + EPS);
     return centred.map((value, i) => value * scale * weight[i] + bias[i]);
   });
-}
-
-function softmax(row) {
-  const peak = row.reduce((most, x) => Math.max(most, x), -Infinity);
-  const parts = Array.from(row, (x) => Math.exp(x - peak));
-  const total = parts.reduce((all, part) => all + part, 0);
-  return parts.map((part) => part / total);
 }
 
 function attend(x, { W_qkv, W_o }, { heads, width }, silent) {

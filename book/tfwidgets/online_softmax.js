@@ -1,6 +1,8 @@
 // The online softmax: eight keys in blocks, with a running maximum, a running sum and a running output.
 // State: read, block, lift, rescale. See online_softmax.py for what every number must be.
 
+import { make, numberEntries } from "./common.js";
+
 const SCORES = [0.4, 1.6, 1.0, 2.4, 0.6, 1.4, 2.8, 1.8];
 const VALUES = [4, 8, 2, 16, 6, 12, 10, 1];
 const BLOCKS = [1, 2, 4, 8];
@@ -36,16 +38,6 @@ const STYLE = `
 .tfw-online dd.wrong { color: ${ORANGE}; }
 .tfw-online .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "text", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
 
 const minus = (text) => text.replace("-", "\u2212");
 function short(x) {
@@ -106,10 +98,7 @@ function render({ model, el }) {
     "aria-label": "Scores of eight keys as bars, the block that was read last in a frame, a line at the running maximum",
   });
   const titles = ["Maximum m", "Old sums times", "Sum \u2113", "Output \u00f5", "\u00f5 / \u2113", "Softmax, same keys"];
-  const entries = titles.map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const entries = numberEntries(titles);
   const says = make("p", { class: "says", "aria-live": "polite" });
   const row = (title, input, output) => make("label", {}, [make("span", {}, [title]), input, output]);
   const root = make("div", { class: "tfw-online" }, [

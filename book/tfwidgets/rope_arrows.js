@@ -1,6 +1,8 @@
 // RoPE as turning arrows: move the query, the key, or both, and watch what their score depends on.
 // State: m, n, both, query, key, base. See rope_arrows.py for what every number must be.
 
+import { make } from "./common.js";
+
 const PINK = "#c653a0"; // the query
 const BLUE = "#3f7fd0"; // the key
 const ORANGE = "#cf6a10"; // the score
@@ -39,16 +41,6 @@ const STYLE = `
   .tfw-rope label { grid-template-columns: 7.4rem 1fr 2.2em; }
 }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "circle", "path", "text", "polygon"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
 
 const two = (x) => (Math.abs(x) < 0.005 ? 0 : x).toFixed(2).replace("-", "\u2212");
 const whole = (x) => String(x).replace("-", "\u2212");

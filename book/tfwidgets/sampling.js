@@ -1,6 +1,8 @@
 // Sampling: what temperature, top-k and top-p leave of a distribution over twelve words, and a few draws.
 // State: temperature, top_k, top_p, sure, seed. See sampling.py for what every number must be.
 
+import { make, numberEntries, softmax, uniforms } from "./common.js";
+
 const BLUE = "#3f7fd0"; // what is drawn from
 const ORANGE = "#cf6a10"; // the model
 const OPEN = {
@@ -47,35 +49,7 @@ const STYLE = `
 .tfw-sampling .says { margin: 0.4rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "rect", "text"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
-
-// Random numbers: mulberry32, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
-function mulberry32(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
-
-function softmax(scores) {
-  const peak = Math.max(...scores);
-  const parts = scores.map((score) => Math.exp(score - peak));
-  const total = sum(parts);
-  return parts.map((part) => part / total);
-}
 
 // The words stand likeliest first, so that the k likeliest are the first k.
 
@@ -96,7 +70,7 @@ function compute({ temperature, top_k, top_p, sure, seed }) {
     probabilities = softmax(kept);
   }
   const left = probabilities.filter((p) => p > 0).length;
-  const uniform = mulberry32(seed);
+  const uniform = uniforms(seed);
   const draws = Array.from({ length: DRAWS }, () => {
     const u = uniform();
     let reached = 0;
@@ -158,10 +132,7 @@ function render({ model, el }) {
   const beginning = make("p", { class: "beginning" });
   const bars = barsPlot();
   const titles = ["Words left by top-k", "Words left in all", "Share that is kept", "Entropy (nats)"];
-  const numbers = titles.map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const numbers = numberEntries(titles);
   const drawn = make("p", { class: "drawn" });
   const says = make("p", { class: "says", "aria-live": "polite" });
   const labelled = Object.keys(sliders).map((key) =>

@@ -1,6 +1,8 @@
 // Saturation: lengthen the vectors and watch softmax over eight keys become a hard choice.
 // State: d_k, scaled, seed. See saturation.py for what every number must be.
 
+import { make, normals, numberEntries, softmax } from "./common.js";
+
 const BLUE = "#3f7fd0"; // divided by the root of d_k
 const ORANGE = "#cf6a10"; // not divided
 const KEYS = 8;
@@ -43,43 +45,11 @@ const STYLE = `
 .tfw-saturation .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "circle", "path", "text", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
-
 const two = (x) => (Math.abs(x) < 0.005 ? 0 : x).toFixed(2).replace("-", "\u2212");
 
 function widthAt(step) {
   // Rounds halves to even, as Python does; no power of the fourth root of two is a half.
   return Math.round(2 ** (step / FINEST));
-}
-
-// Random numbers: mulberry32, then Box and Muller, as in tfwidgets/draws.py. A widget is one file, so each has its copy.
-
-function mulberry32(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-function* normals(seed) {
-  const uniform = mulberry32(seed);
-  for (;;) {
-    const radius = Math.sqrt(-2 * Math.log(1 - uniform()));
-    const angle = 2 * Math.PI * uniform();
-    yield radius * Math.cos(angle);
-    yield radius * Math.sin(angle);
-  }
 }
 
 function dotProducts(seed) {
@@ -92,13 +62,6 @@ function dotProducts(seed) {
 }
 
 // What the scores say.
-
-function softmax(scores) {
-  const peak = Math.max(...scores);
-  const parts = scores.map((score) => Math.exp(score - peak));
-  const total = parts.reduce((sum, part) => sum + part, 0);
-  return parts.map((part) => part / total);
-}
 
 function jacobianNorm(scores) {
   const p = softmax(scores);
@@ -209,10 +172,7 @@ function render({ model, el }) {
   const box = make("input", { type: "checkbox" });
   const again = make("button", { type: "button" }, ["Draw again"]);
   const plots = { scores: scoresPlot(), weights: weightsPlot(), curves: curvesPlot() };
-  const numbers = ["Spread of the scores", "Largest weight", "Entropy (nats)", "Norm of the Jacobian"].map((title) => {
-    const value = make("dd");
-    return { value, entry: make("div", {}, [make("dt", {}, [title]), value]) };
-  });
+  const numbers = numberEntries(["Spread of the scores", "Largest weight", "Entropy (nats)", "Norm of the Jacobian"]);
   const says = make("p", { class: "says", "aria-live": "polite" });
   const panel = (title, ...drawn) => [make("p", {}, [title]), ...drawn];
   const root = make("div", { class: "tfw-saturation" }, [

@@ -1,6 +1,8 @@
 // The soft lookup: drag the query among the keys; the weights and the blend of the values follow.
 // State: query, temperature, key, value (one row each; `keys` is a word of anywidget's). See soft_lookup.py for what every number must be.
 
+import { make } from "./common.js";
+
 const COLOURS = ["#3f7fd0", "#cf6a10", "#12906f"];
 const PINK = "#c653a0";
 const REACH = 1.7; // the planes show -REACH to REACH on both axes
@@ -48,16 +50,6 @@ const STYLE = `
 }
 @media (prefers-reduced-motion: no-preference) { .tfw-lookup .bar { transition: width 90ms linear; } }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, children = []) {
-  const svg = ["svg", "g", "line", "circle", "path", "text", "polygon", "rect"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...[children].flat());
-  return node;
-}
 
 const place = ([x, y]) => [SIZE / 2 + (x / REACH) * (SIZE / 2), SIZE / 2 - (y / REACH) * (SIZE / 2)];
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));

@@ -13,7 +13,7 @@ from tfbook import widgets
 
 import tfwidgets
 
-NAMES = widgets.names(tfwidgets.FOLDER)
+NAMES = tfwidgets.names()
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
 FROM_THE_PAGE = {"live_model"}  # its weights are those that the page has trained
 
@@ -28,9 +28,24 @@ def test_a_kernel_shows_every_widget_with_its_state() -> None:
     for name, cell in zip(shown, notebook.cells, strict=True):
         view = cell.outputs[0]["data"]["application/vnd.jupyter.widget-view+json"]
         state = states[view["model_id"]]["state"]
-        assert state["_esm"] == (tfwidgets.FOLDER / f"{name}.js").read_text("utf8")
+        assert state["_esm"] == tfwidgets.module(tfwidgets.FOLDER / f"{name}.js")
         start = widgets.load(name, tfwidgets.FOLDER).module.STATE
         assert {key: state[key] for key in start} == start
+
+
+def test_common_js_replaces_the_line_that_imports_from_it(tmp_path: Path) -> None:
+    (tmp_path / tfwidgets.COMMON).write_text(
+        "// Both.\nconst X = 1;\nexport function x() {}\nexport function* y() {}\n"
+    )
+    script = tmp_path / "w.js"
+    script.write_text('// W.\n\nimport { x, y } from "./common.js";\n\nexport default { x, y };\n')
+    whole = (
+        "// W.\n\n// Both.\nconst X = 1;\nfunction x() {}\nfunction* y() {}\n\n\nexport default { x, y };\n"
+    )
+    assert tfwidgets.module(script) == whole
+    script.write_text('import { x } from "./other.js";\n')
+    assert tfwidgets.module(script) == script.read_text()
+    assert tfwidgets.names(tmp_path) == ["w"]
 
 
 def test_outside_of_a_notebook_there_is_nothing_to_show() -> None:

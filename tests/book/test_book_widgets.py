@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 from book_paths import ROOT
 from tfbook import katex, widgets
 
+import tfwidgets
 from tfwidgets import draws
 
 FOLDER = ROOT / "book" / "tfwidgets"
-NAMES = widgets.names(FOLDER)
+NAMES = tfwidgets.names()
 CONTROLS = '[role="slider"], input[type="range"], input[type="checkbox"], button'
 
 
@@ -174,13 +176,29 @@ def test_in_print_its_picture_is_seen(name: str, html: Path, browser: Any) -> No
     page.close()
 
 
-def test_it_is_a_module_in_anywidgets_form(name: str) -> None:
-    module = json.dumps((FOLDER / f"{name}.js").as_uri())
+def loaded(script: Path) -> str:
+    """What Node finds in a module: the names in its default export and the type of `render`."""
+    module = json.dumps(script.as_uri())
     look = f"import widget from {module}; console.log(Object.keys(widget).join(), typeof widget.render)"
     run = subprocess.run(
         [katex.node_binary(), "--input-type=module", "-e", look], capture_output=True, text=True
     )
-    assert run.stdout.strip() == "render function", run.stderr
+    return run.stdout.strip() or run.stderr
+
+
+def test_it_is_a_module_in_anywidgets_form(name: str, tmp_path: Path) -> None:
+    script = FOLDER / f"{name}.js"
+    assert loaded(script) == "render function"
+    whole = tmp_path / "whole.mjs"
+    whole.write_text(tfwidgets.module(script), "utf8")
+    assert loaded(whole) == "render function", "not in one text with common.js"
+
+
+def test_it_imports_what_common_js_has(name: str) -> None:
+    common, script = ((FOLDER / file).read_text("utf8") for file in (tfwidgets.COMMON, f"{name}.js"))
+    exported = set(re.findall(r"^export function\*? (\w+)", common, re.MULTILINE))
+    assert {"make", "uniforms", "normals"} <= exported
+    assert not exported & set(re.findall(r"^function\*? (\w+)", script, re.MULTILINE))
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.05}, {"query": [-1.7, 0.3], "temperature": 10}])

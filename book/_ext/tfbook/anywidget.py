@@ -34,6 +34,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
+import tfwidgets
 from tfbook import widgets
 
 HOST = Path(__file__).with_name("widget_host.js")
@@ -92,7 +93,7 @@ class AnywidgetDirective(SphinxDirective):
             widget = widgets.load(name, folder)
             data = glued(self.state.document, self.options["data"]) if "data" in self.options else {}
             state = widget.state({**data, **json.loads("\n".join(self.content) or "{}")})
-            widgets.classic_script(name, widget.script.read_text("utf8"))
+            widgets.classic_script(name, tfwidgets.module(widget.script))
         except widgets.WidgetError as error:
             raise self.error(f"anywidget: {error}") from error
         except json.JSONDecodeError as error:
@@ -184,9 +185,9 @@ def write_scripts(app: Sphinx) -> None:
     target.mkdir(parents=True, exist_ok=True)
     (target / HOST.name).write_text(HOST.read_text("utf8"), "utf8")
     folder = widget_folder(app)
-    for name in widgets.names(folder):
+    for name in tfwidgets.names(folder):
         try:
-            script = widgets.classic_script(name, (folder / f"{name}.js").read_text("utf8"))
+            script = widgets.classic_script(name, tfwidgets.module(folder / f"{name}.js"))
         except widgets.WidgetError as error:
             raise ExtensionError(str(error)) from error
         (target / f"{name}.js").write_text(script, "utf8")

@@ -1,7 +1,7 @@
 """A widget of the book: what the reader drags, and the Python that it must agree with.
 
-A widget is two files in ``book/tfwidgets``. ``NAME.js`` is one self-contained ES module in anywidget's
-form, ``export default { render({ model, el }) }``. ``NAME.py`` holds
+A widget is two files in ``book/tfwidgets``. ``NAME.js`` is an ES module in anywidget's form,
+``export default { render({ model, el }) }``, which may import from ``common.js``. ``NAME.py`` holds
 
 - ``STATE``: the state it starts in, a dict that JSON can hold;
 - ``compute(state)``: every number that the widget shows, a dict of numbers and lists, by `tfcore`;
@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import tfwidgets
 
 State = dict[str, Any]
 
@@ -65,11 +67,6 @@ class Widget:
         return buffer.getvalue()
 
 
-def names(folder: Path) -> list[str]:
-    """The widgets in a folder."""
-    return sorted(path.stem for path in folder.glob("*.js"))
-
-
 def load(name: str, folder: Path) -> Widget:
     """The widget of that name.
 
@@ -79,7 +76,7 @@ def load(name: str, folder: Path) -> Widget:
     script, code = folder / f"{name}.js", folder / f"{name}.py"
     for path in (script, code):
         if not path.is_file():
-            known = ", ".join(names(folder))
+            known = ", ".join(tfwidgets.names(folder))
             raise WidgetError(f"no widget {name!r}: {path.name} is missing. Known: {known}")
     spec = importlib.util.spec_from_file_location(f"tfbook_widget_{name}", code)
     assert spec is not None
@@ -104,7 +101,7 @@ def classic_script(name: str, module: str) -> str:
     })();
     """
     if re.search(r"^\s*import\b", module, re.MULTILINE):
-        raise WidgetError(f"{name}.js imports another file; a widget is one file")
+        raise WidgetError(f"{name}.js imports another file than {tfwidgets.COMMON}")
     body, count = re.subn(r"^export default\b", "const __widget =", module, flags=re.MULTILINE)
     if count != 1 or re.search(r"^export\b", body, re.MULTILINE):
         raise WidgetError(f"{name}.js must have one export, `export default {{ render({{ model, el }}) }}`")

@@ -1,5 +1,7 @@
 // Four weights, raised to a power that the reader chooses. State: weights, power.
 
+import { make } from "./common.js";
+
 function compute({ weights, power }) {
   const raised = weights.map((weight) => weight ** power);
   const sum = raised.reduce((total, one) => total + one, 0);
@@ -7,11 +9,9 @@ function compute({ weights, power }) {
 }
 
 function render({ model, el }) {
-  const slider = document.createElement("input");
-  Object.assign(slider, { type: "range", min: 0, max: 8, step: 0.25, value: model.get("power") });
-  slider.setAttribute("aria-label", "Power");
-  const says = document.createElement("p");
-  says.setAttribute("aria-live", "polite");
+  const value = model.get("power");
+  const slider = make("input", { type: "range", min: 0, max: 8, step: 0.25, value, "aria-label": "Power" });
+  const says = make("p", { "aria-live": "polite" });
   el.append(slider, says);
   const draw = () => {
     const state = { weights: model.get("weights"), power: Number(slider.value) };
