@@ -54,7 +54,7 @@ class AttentionConfig:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        _positive(self, "d_model", "num_heads", "num_kv_heads", "d_head", "window")
+        check_sizes(self, "d_model", "num_heads", "num_kv_heads", "d_head", "window")
         if self.scale is not None and not math.isfinite(self.scale):
             raise ValueError(f"expected a finite scale, got {self.scale!r}; None is the usual one")
         if self.d_head is None and self.d_model % self.num_heads:
@@ -121,7 +121,7 @@ class BlockConfig:
 
     def __post_init__(self) -> None:
         _of_type(self, "attention", AttentionConfig)
-        _positive(self, "d_ff", "num_experts", "top_k")
+        check_sizes(self, "d_ff", "num_experts", "top_k")
         _one_of(self, "activation", Activation)
         _one_of(self, "norm", NormKind)
         _one_of(self, "norm_place", NormPlace)
@@ -178,7 +178,7 @@ class PositionConfig:
     def __post_init__(self) -> None:
         _one_of(self, "kind", PositionKind)
         _one_of(self, "layout", Layout)
-        _positive(self, "max_len", "d_rotary", "num_buckets", "max_distance")
+        check_sizes(self, "max_len", "d_rotary", "num_buckets", "max_distance")
         if not self.base > 0:
             raise ValueError(f"expected a base above 0, got {self.base!r}; frequencies are its powers")
         if isinstance(self.rope_scaling, dict):
@@ -231,7 +231,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         _of_type(self, "block", BlockConfig)
         _of_type(self, "positions", PositionConfig)
-        _positive(self, "vocab_size", "num_layers")
+        check_sizes(self, "vocab_size", "num_layers")
         if self.num_segments < 0:
             raise ValueError(f"expected num_segments of 0 or more, got {self.num_segments}; 0 is for none")
 
@@ -283,7 +283,21 @@ class EncoderDecoderConfig:
                 )
 
 
-def _positive(config: Any, *names: str) -> None:
+def check_sizes(config: Any, *names: str) -> None:
+    """Refuse a configuration in which a size is not a whole number of 1 or more; None is accepted.
+
+    Args:
+        config: any object with these attributes.
+        names: the attributes that are sizes.
+
+    Raises:
+        ValueError: names the first attribute that is wrong.
+
+    >>> from types import SimpleNamespace
+    >>> check_sizes(SimpleNamespace(d_model=0, d_ff=None), "d_ff", "d_model")
+    Traceback (most recent call last):
+    ValueError: expected d_model as a whole number of 1 or more, got 0
+    """
     for name in names:
         value = getattr(config, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):

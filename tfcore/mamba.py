@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from tfcore.attention.pattern import wide
-from tfcore.inspection import check_tokens
+from tfcore.config import check_sizes
 from tfcore.selective_scan import selective_scan_carry, selective_scan_step
-from tfcore.state_cache import StateCache, check_batch
+from tfcore.state_cache import StateCache
+from tfcore.state_model import StateModel
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,7 @@ class MambaConfig:
     tied: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "num_layers", "d_state", "d_conv", "expand", "dt_rank"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+        check_sizes(self, "vocab_size", "d_model", "num_layers", "d_state", "d_conv", "expand", "dt_rank")
 
     @property
     def d_inner(self) -> int:
@@ -90,7 +88,7 @@ class MambaState(NamedTuple):
     memory: Float[Tensor, "B d_inner N"]
 
 
-class Mamba(nn.Module):
+class Mamba(StateModel):
     """Predict the next token with a state of fixed size in place of a cache that grows.
 
     Args:
@@ -105,38 +103,12 @@ class Mamba(nn.Module):
     """
 
     def __init__(self, config: MambaConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=0.02)  # it may be the head as well
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-        self.norm_final = nn.RMSNorm(config.d_model, config.norm_eps)
-        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
-
-    def forward(self, tokens: Int[Tensor, "B T"], cache: StateCache | None = None) -> Float[Tensor, "B T V"]:
-        """Score every token of the vocabulary as the next, at every position.
-
-        Args:
-            tokens: the text, or, with a cache, the part that comes after what the cache has seen, (B, T).
-            cache: from ``new_cache``; goes on with these tokens. The text begins here when None.
-
-        Returns:
-            Logits, (B, T, V).
-
-        Raises:
-            ValueError: what are no token ids (B, T), or another batch than the cache's.
-        """
-        batch, num_new = check_tokens(tokens, self.config.vocab_size)
-        check_batch(batch, cache)
-        cache = self.new_cache(batch) if cache is None else cache
-        x = self.embedding(tokens)
-        states = []
-        for block, state in zip(self.blocks, cache.layers, strict=True):
-            x, state = block(x, MambaState(*state))
-            states.append(state)
-        cache.advance(states, num_new)
-        x = self.norm_final(x)
-        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+        super().__init__(
+            config,
+            block=lambda layer: Block(config),
+            state=MambaState,
+            norm_final=nn.RMSNorm(config.d_model, config.norm_eps),
+        )
 
     def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
         """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""

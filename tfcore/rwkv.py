@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from tfcore.attention.pattern import wide
-from tfcore.inspection import check_tokens
-from tfcore.state_cache import StateCache, check_batch
+from tfcore.config import check_sizes
+from tfcore.state_cache import StateCache
+from tfcore.state_model import StateModel
 from tfcore.wkv import WKVState, wkv_carry, wkv_step
 
 
@@ -48,10 +49,7 @@ class RWKVConfig:
     tied: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "num_layers", "d_attention", "d_ff"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+        check_sizes(self, "vocab_size", "d_model", "num_layers", "d_attention", "d_ff")
 
     @property
     def attention_width(self) -> int:
@@ -87,7 +85,7 @@ class RWKVState(NamedTuple):
     peak: Float[Tensor, "B d_attention"]
 
 
-class RWKV(nn.Module):
+class RWKV(StateModel):
     """Predict the next token with a state of fixed size in place of a cache that grows.
 
     Some programs halve the stream every few blocks, and weights in memory with it, so that float16 does not
@@ -105,39 +103,13 @@ class RWKV(nn.Module):
     """
 
     def __init__(self, config: RWKVConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=0.02)  # it may be the head as well
-        self.norm_embedding = nn.LayerNorm(config.d_model, config.norm_eps)
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
-        self.norm_final = nn.LayerNorm(config.d_model)
-        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
-
-    def forward(self, tokens: Int[Tensor, "B T"], cache: StateCache | None = None) -> Float[Tensor, "B T V"]:
-        """Score every token of the vocabulary as the next, at every position.
-
-        Args:
-            tokens: the text, or, with a cache, the part that comes after what the cache has seen, (B, T).
-            cache: from ``new_cache``; goes on with these tokens. The text begins here when None.
-
-        Returns:
-            Logits, (B, T, V).
-
-        Raises:
-            ValueError: what are no token ids (B, T), or another batch than the cache's.
-        """
-        batch, num_new = check_tokens(tokens, self.config.vocab_size)
-        check_batch(batch, cache)
-        cache = self.new_cache(batch) if cache is None else cache
-        x = self.norm_embedding(self.embedding(tokens))
-        states = []
-        for block, state in zip(self.blocks, cache.layers, strict=True):
-            x, state = block(x, RWKVState(*state))
-            states.append(state)
-        cache.advance(states, num_new)
-        x = self.norm_final(x)
-        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+        super().__init__(
+            config,
+            block=lambda layer: Block(config, layer),
+            state=RWKVState,
+            norm_final=nn.LayerNorm(config.d_model),
+            norm_embedding=nn.LayerNorm(config.d_model, config.norm_eps),
+        )
 
     def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
         """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""

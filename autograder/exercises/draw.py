@@ -31,14 +31,26 @@ def tensor(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.flo
     return torch.from_numpy(rng.normal(size=shape)).to(dtype)
 
 
+def some_of_each_row(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Draw a mask (..., T_k): every row allows at least one key and, where it has two, forbids one."""
+    mask = rng.random(shape) < 0.6
+    allowed = rng.integers(shape[-1], size=shape[:-1])
+    forbidden = (allowed + 1 + rng.integers(max(1, shape[-1] - 1), size=shape[:-1])) % shape[-1]
+    np.put_along_axis(mask, forbidden[..., None], False, axis=-1)
+    np.put_along_axis(mask, allowed[..., None], True, axis=-1)
+    return mask
+
+
+def one_of_each_row(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Draw a mask (..., T_k) in which every row allows a single key."""
+    mask = np.zeros(shape, dtype=bool)
+    np.put_along_axis(mask, rng.integers(shape[-1], size=(*shape[:-1], 1)), True, axis=-1)
+    return mask
+
+
 def mask(rng: np.random.Generator, *shape: int) -> Tensor:
-    """A mask in which every row allows at least one key and, where it has two, forbids one."""
-    allowed = rng.random(shape) < 0.6
-    one = rng.integers(shape[-1], size=shape[:-1])
-    other = (one + 1 + rng.integers(max(1, shape[-1] - 1), size=shape[:-1])) % shape[-1]
-    np.put_along_axis(allowed, other[..., None], False, axis=-1)
-    np.put_along_axis(allowed, one[..., None], True, axis=-1)
-    return torch.from_numpy(allowed)
+    """Draw what `some_of_each_row` draws, as a tensor."""
+    return torch.from_numpy(some_of_each_row(rng, *shape))
 
 
 def linear(

@@ -8,9 +8,11 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, index, near, not_softmax
+from autograder.exercises.attention_laws import MaskedAttention, float32
+from autograder.exercises.draw import one_of_each_row
+from autograder.exercises.laws import FIRST, LAST, near, not_softmax
 from autograder.exercises.library import SOFTMAX
-from tfcore import bottleneck, ops
+from tfcore import bottleneck
 
 Array = np.ndarray
 
@@ -40,10 +42,6 @@ def with_levels(arrays: tuple[Array, ...], signs: Array, level: float) -> tuple[
     return query, keys, values, np.pad(W_q, ((0, 0), (0, 1))), wider, np.append(v, level)
 
 
-def float32(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    return tuple(a.astype(np.float32) for a in arrays)
-
-
 def some_of_each_row(rng: np.random.Generator, B: int, T: int) -> Array:
     """A mask in which every row allows at least one key and forbids at least one."""
     mask = rng.random((B, T)) < 0.6
@@ -51,11 +49,6 @@ def some_of_each_row(rng: np.random.Generator, B: int, T: int) -> Array:
         allowed, forbidden = rng.permutation(T)[:2]
         row[allowed], row[forbidden] = True, False
     return mask
-
-
-def one_of_each_row(rng: np.random.Generator, B: int, T: int) -> Array:
-    """A mask in which every row allows a single key."""
-    return np.arange(T) == rng.integers(T, size=(B, 1))
 
 
 def unmasked(rng: np.random.Generator) -> Iterator[Case]:
@@ -136,97 +129,26 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from large(rng)
 
 
-def _mask(trial: Trial) -> Array | None:
-    """The mask, given by name or by position."""
-    return trial.case.kwargs.get("mask", trial.case.args[6] if len(trial.case.args) > 6 else None)
+def _scores(trial: Trial) -> Array:
+    """Return the scores (B, T) without the mask, in float64."""
+    query, keys, _, W_q, W_k, v = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:6])
+    return np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
 
 
-def _parts(trial: Trial) -> tuple[Array, Array, Array, Array]:
-    """The context, the weights, the values and the mask, in full."""
-    context, weights = map(np.asarray, trial.value)
-    mask = _mask(trial)
-    return context, weights, trial.case.args[2], np.ones(weights.shape, dtype=bool) if mask is None else mask
-
-
-def zero_where_nothing_is_allowed(trial: Trial) -> str | None:
-    context, weights, _, mask = _parts(trial)
-    empty = ~mask.any(axis=-1, keepdims=True)
-    for named, array in (("context holds", context), ("weights hold", weights)):
-        wrong = empty & (array != 0)
-        if wrong.any():
-            return (
-                f"a query may attend to nothing, and its {named} {array[wrong][0]:.3g}{index(wrong)}; both "
-                "must be zero there"
-            )
-    return None
-
-
-def masked_before_softmax(trial: Trial) -> str | None:
-    """Where allowed keys have the weights that they have without a mask, the mask comes after softmax.
-
-    The weights say so whatever was written where the mask is False, and whatever became of the context.
-    """
-    context, weights, _, mask = _parts(trial)
-    without = ops.softmax(_scores(trial))
-    looked_at = mask & (np.where(mask, 0.0, without).sum(axis=-1, keepdims=True) > 1e-2) & (without > 1e-3)
-    if not looked_at.any() or not near(weights[looked_at], without[looked_at]):
-        return None
-    if near(context, trial.expected[0]):
-        return None  # only the weights that are returned are without the mask
-    if near(weights, without):
-        return (
-            "your mask changes nothing: the weights are those without a mask; fill the scores before softmax"
-        )
-    b, t = (int(n) for n in np.argwhere(looked_at)[0])
-    return (
-        f"your weight at [{b}, {t}] is {weights[b, t]:.4g}, the same as without a mask: the mask comes after "
-        "softmax, and forbidden keys have taken their share. Fill the scores with -inf before softmax"
-    )
-
-
-def something_written_everywhere(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    if mask.all() or not np.array_equal(np.isnan(weights), ~mask):
-        return None
-    return (
-        "your weights are NaN where the mask is False and nowhere else. Write 0 there: np.empty, and "
-        "`where=` without `out`, leave what was in memory"
-    )
-
-
-def nothing_to_forbidden_keys(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    wrong = ~mask & (np.abs(weights) > 1e-6)
-    if not wrong.any():
-        return None
-    return (
-        f"a weight is {weights[wrong][0]:.3g}{index(wrong)}, where the mask is False; True means: may attend"
-    )
+ATTENTION = MaskedAttention(output="context", mask_at=6, scores=_scores)
 
 
 def sums_to_one(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    sums = weights.sum(axis=-1)
-    wrong = mask.any(axis=-1) & ~(np.abs(sums - 1) < 1e-3)
-    if not wrong.any():
+    if (found := ATTENTION.first_wrong_sum(trial)) is None:
         return None
-    b = int(wrong.argmax())
-    return f"the weights of sequence {b} sum to {sums[b]:.3g}; weights sum to 1 over the keys"
-
-
-def something_to_allowed_keys(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    wrong = mask & (np.abs(weights) < 1e-9) & (trial.expected[1] > 1e-3)
-    if not wrong.any():
-        return None
-    why = "there is no mask" if _mask(trial) is None else "the mask is True there"
-    return f"a weight is 0{index(wrong)}, though {why}; every key that is allowed gets a share"
+    wrong, total = found
+    return f"the weights of sequence {wrong.argmax()} sum to {total:.3g}; weights sum to 1 over the keys"
 
 
 def another_query(trial: Trial) -> str | None:
     """The query has a say in the weights, through tanh alone."""
     query, *rest = trial.case.args
-    _, weights, _, mask = _parts(trial)
+    _, weights, _, mask = ATTENTION.parts(trial)
     if mask.sum(axis=-1).max() < 2 or np.abs(rest[-1]).max() > 100:
         return None
     other = Case("another query", (1 - query, *rest), trial.case.kwargs)
@@ -240,25 +162,13 @@ def another_query(trial: Trial) -> str | None:
     )
 
 
-def _scores(trial: Trial) -> Array:
-    query, keys, _, W_q, W_k, v = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:6])
-    return np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
-
-
-def nothing_added(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    scores = np.where(mask, _scores(trial), -np.inf)
-    total = np.exp(scores - scores.max(axis=-1, keepdims=True)).sum(axis=-1, keepdims=True)
-    return added_to_the_sum(weights, trial.expected[1], total)
-
-
 def proportions(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
+    _, weights, _, mask = ATTENTION.parts(trial)
     return not_softmax(weights, _scores(trial), "v . tanh(q W_q + k W_k)", 1.0, allowed=mask)
 
 
 def context_is_weights_times_values(trial: Trial) -> str | None:
-    context, weights, values, _ = _parts(trial)
+    context, weights, values, _ = ATTENTION.parts(trial)
     if near(weights, trial.expected[1]) and not near(context, np.einsum("bt,btd->bd", weights, values)):
         return "your weights are right, but your context is not the sum of the values, each times its weight"
     if near(context, trial.expected[0]) and not near(weights, trial.expected[1]):
@@ -266,21 +176,9 @@ def context_is_weights_times_values(trial: Trial) -> str | None:
     return None
 
 
-def inside_the_values(trial: Trial) -> str | None:
-    context, _, values, mask = _parts(trial)
-    low, high = values.min(axis=1), values.max(axis=1)
-    wrong = mask.any(axis=-1, keepdims=True) & ((context < low - 1e-3) | (context > high + 1e-3))
-    if not wrong.any():
-        return None
-    return (
-        f"the context is {context[wrong][0]:.4g}{index(wrong)}, beyond all values; a weighted mean stays "
-        "between them"
-    )
-
-
 def sequences_are_apart(trial: Trial) -> str | None:
     """The last sequence by itself gives what it gives in the batch."""
-    last, mask = len(trial.case.args[0]) - 1, _mask(trial)
+    last, mask = len(trial.case.args[0]) - 1, ATTENTION.mask(trial)
     if not last:
         return None
     arrays = tuple(np.array(a[last:]) for a in trial.case.args[:3])
@@ -313,19 +211,19 @@ EXERCISE = Exercise(
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
-        Property("the mask comes before softmax", masked_before_softmax),
-        Property("an empty row gives zeros", zero_where_nothing_is_allowed),
-        Property("nothing is added to the sum", nothing_added),
-        Property("every weight is written", something_written_everywhere),
+        Property("the mask comes before softmax", ATTENTION.masked_before_softmax),
+        Property("an empty row gives zeros", ATTENTION.zero_where_nothing_is_allowed),
+        Property("nothing is added to the sum", ATTENTION.nothing_added),
+        Property("every weight is written", ATTENTION.something_written_everywhere),
         *FIRST,
         Property("the context is the weighted sum of the values", context_is_weights_times_values),
         Property("weights sum to 1 over the keys", sums_to_one),
-        Property("forbidden keys get nothing", nothing_to_forbidden_keys),
-        Property("allowed keys get something", something_to_allowed_keys),
+        Property("forbidden keys get nothing", ATTENTION.nothing_to_forbidden_keys),
+        Property("allowed keys get something", ATTENTION.something_to_allowed_keys),
         Property("the query has a say", another_query),
         Property("sequences do not meet", sequences_are_apart),
         Property("weights are in proportion to the exponentials of the scores", proportions),
-        Property("the context is between the values", inside_the_values),
+        Property("the context is between the values", ATTENTION.inside_the_values),
         *LAST,
     ),
     forbidden=SOFTMAX,

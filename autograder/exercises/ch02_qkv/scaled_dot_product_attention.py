@@ -8,7 +8,9 @@ import numpy as np
 
 from autograder.cage.tensors import strided
 from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
-from autograder.exercises.laws import FIRST, LAST, added_to_the_sum, index, near, not_softmax
+from autograder.exercises.attention_laws import MaskedAttention, float32
+from autograder.exercises.draw import one_of_each_row, some_of_each_row
+from autograder.exercises.laws import FIRST, LAST, index, near, not_softmax
 from autograder.exercises.library import SOFTMAX
 from tfcore import ops
 
@@ -21,27 +23,6 @@ def drawn(
     """query (..., T_q, d_k), key (..., T_k, d_k), value (..., T_k, d_v); scores in the soft range."""
     query, key = rng.normal(size=(*lead, T_q, d_k)), rng.normal(size=(*lead, T_k, d_k))
     return query, key, rng.normal(size=(*lead, T_k, d_v))
-
-
-def float32(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    return tuple(a.astype(np.float32) for a in arrays)
-
-
-def some_of_each_row(rng: np.random.Generator, *shape: int) -> Array:
-    """A mask in which every row allows at least one key and, where it has two, forbids one."""
-    mask = rng.random(shape) < 0.6
-    allowed = rng.integers(shape[-1], size=shape[:-1])
-    forbidden = (allowed + 1 + rng.integers(max(1, shape[-1] - 1), size=shape[:-1])) % shape[-1]
-    np.put_along_axis(mask, forbidden[..., None], False, axis=-1)
-    np.put_along_axis(mask, allowed[..., None], True, axis=-1)
-    return mask
-
-
-def one_of_each_row(rng: np.random.Generator, *shape: int) -> Array:
-    """A mask in which every row allows a single key."""
-    mask = np.zeros(shape, dtype=bool)
-    np.put_along_axis(mask, rng.integers(shape[-1], size=(*shape[:-1], 1)), True, axis=-1)
-    return mask
 
 
 def unmasked(rng: np.random.Generator) -> Iterator[Case]:
@@ -165,72 +146,19 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from large(rng)
 
 
-def _mask(trial: Trial) -> Array | None:
-    """The mask, given by name or by position."""
-    given: Array | None = (*trial.case.args, trial.case.kwargs.get("mask"))[3]
-    return given
-
-
-def _parts(trial: Trial) -> tuple[Array, Array, Array, Array]:
-    """The output, the weights, the values and the mask, in full."""
-    output, weights = map(np.asarray, trial.value)
-    mask = _mask(trial)
-    mask = np.broadcast_to(True if mask is None else mask, weights.shape)
-    return output, weights, trial.case.args[2], mask
-
-
-def zero_where_nothing_is_allowed(trial: Trial) -> str | None:
-    output, weights, _, mask = _parts(trial)
-    empty = ~mask.any(axis=-1, keepdims=True)
-    for name, array in (("output", output), ("weights", weights)):
-        wrong = empty & (array != 0)
-        if wrong.any():
-            got = array[tuple(np.argwhere(wrong)[0])]
-            return (
-                f"a query may attend to nothing, and its {name} {'hold' if name == 'weights' else 'holds'} "
-                f"{got:.3g}{index(wrong)}; both must be zero there"
-            )
-    return None
-
-
-def masked_before_softmax(trial: Trial) -> str | None:
-    """Where allowed keys have the weights that they have without a mask, the mask comes after softmax.
-
-    The weights say so whatever was written where the mask is False, and whatever became of the output.
-    """
-    output, weights, _, mask = _parts(trial)
+def _scores(trial: Trial) -> Array:
+    """Return the scaled scores (..., T_q, T_k) without the mask, in float64."""
     query, key = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:2])
-    without = ops.softmax(query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]))
-    looked_at = mask & (np.where(mask, 0.0, without).sum(axis=-1, keepdims=True) > 1e-2) & (without > 1e-3)
-    if not looked_at.any() or not near(weights[looked_at], without[looked_at]):
-        return None
-    if near(output, trial.expected[0]):
-        return None  # only the weights that are returned are without the mask
-    if near(weights, without):
-        return (
-            "your mask changes nothing: the weights are those without a mask; fill the scores before softmax"
-        )
-    place = tuple(int(n) for n in np.argwhere(looked_at)[0])
-    return (
-        f"your weight at {list(place)} is {weights[place]:.4g}, the same as without a mask: the mask comes "
-        "after softmax, and forbidden keys have taken their share. Fill the scores with -inf before softmax"
-    )
+    return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
 
 
-def something_written_everywhere(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    if mask.all() or not np.array_equal(np.isnan(weights), ~mask):
-        return None
-    return (
-        "your weights are NaN where the mask is False and nowhere else. Write 0 there: np.empty, and "
-        "`where=` without `out`, leave what was in memory"
-    )
+ATTENTION = MaskedAttention(output="output", mask_at=3, scores=_scores)
 
 
 def one_sequence_alone_is_right(trial: Trial) -> str | None:
     """Where the first sequence by itself comes out right, the leading axes are at fault."""
     lead = trial.case.args[0].shape[:-2]
-    if not lead or _mask(trial) is not None:
+    if not lead or ATTENTION.mask(trial) is not None:
         return None
     first = (0,) * len(lead)
     alone = trial.call(Case("one sequence", tuple(a[first].copy() for a in trial.case.args))).value
@@ -242,54 +170,22 @@ def one_sequence_alone_is_right(trial: Trial) -> str | None:
     )
 
 
-def nothing_to_forbidden_keys(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    wrong = ~mask & (np.abs(weights) > 1e-6)
-    if not wrong.any():
-        return None
-    return (
-        f"a weight is {weights[tuple(np.argwhere(wrong)[0])]:.3g}{index(wrong)}, where the mask is False; "
-        "True means: may attend"
-    )
-
-
 def rows_sum_to_one(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    sums = weights.sum(axis=-1)
-    wrong = mask.any(axis=-1) & ~(np.abs(sums - 1) < 1e-3)
-    if not wrong.any():
+    if (found := ATTENTION.first_wrong_sum(trial)) is None:
         return None
-    return (
-        f"the weights of the query{index(wrong)} sum to {sums[wrong][0]:.3g}; weights sum to 1 over the keys"
-    )
-
-
-def something_to_allowed_keys(trial: Trial) -> str | None:
-    _, weights, _, mask = _parts(trial)
-    wrong = mask & (np.abs(weights) < 1e-9) & (trial.expected[1] > 1e-3)
-    if not wrong.any():
-        return None
-    why = "there is no mask" if _mask(trial) is None else "the mask is True there"
-    return f"a weight is 0{index(wrong)}, though {why}; every key that is allowed gets a share"
-
-
-def nothing_added(trial: Trial) -> str | None:
-    query, key = (np.asarray(a, dtype=np.float64) for a in trial.case.args[:2])
-    _, weights, _, mask = _parts(trial)
-    scores = np.where(mask, query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]), -np.inf)
-    total = np.exp(scores - scores.max(axis=-1, keepdims=True)).sum(axis=-1, keepdims=True)
-    return added_to_the_sum(weights, trial.expected[1], total)
+    wrong, total = found
+    return f"the weights of the query{index(wrong)} sum to {total:.3g}; weights sum to 1 over the keys"
 
 
 def proportions(trial: Trial) -> str | None:
     query, key, *_ = trial.case.args
-    _, weights, _, mask = _parts(trial)
+    _, weights, _, mask = ATTENTION.parts(trial)
     dots = query @ np.swapaxes(key, -1, -2)
     return not_softmax(weights, dots, "q . k", query.shape[-1] ** -0.5, "1/sqrt(d_k) = ", mask)
 
 
 def output_is_weights_times_values(trial: Trial) -> str | None:
-    output, weights, value, _ = _parts(trial)
+    output, weights, value, _ = ATTENTION.parts(trial)
     if near(weights, trial.expected[1]) and not near(output, weights @ value):
         return "your weights are right, but your output is not weights @ value"
     if near(output, trial.expected[0]) and not near(weights, trial.expected[1]):
@@ -297,21 +193,9 @@ def output_is_weights_times_values(trial: Trial) -> str | None:
     return None
 
 
-def inside_the_values(trial: Trial) -> str | None:
-    output, _, value, mask = _parts(trial)
-    low, high = value.min(axis=-2, keepdims=True), value.max(axis=-2, keepdims=True)
-    wrong = mask.any(axis=-1, keepdims=True) & ((output < low - 1e-3) | (output > high + 1e-3))
-    if not wrong.any():
-        return None
-    return (
-        f"the output is {output[tuple(np.argwhere(wrong)[0])]:.4g}{index(wrong)}, beyond all values; "
-        "a weighted mean stays between them"
-    )
-
-
 def order_of_keys(trial: Trial) -> str | None:
     query, key, value = trial.case.args[:3]
-    mask = _mask(trial)
+    mask = ATTENTION.mask(trial)
     turned = {}
     if mask is not None:
         turned = {"mask": mask if mask.shape[-1] == 1 else mask[..., ::-1]}
@@ -340,18 +224,18 @@ EXERCISE = Exercise(
         Criterion("the inputs are left as they were", 0.5, everything, observes="arguments"),
     ),
     properties=(
-        Property("the mask comes before softmax", masked_before_softmax),
-        Property("an empty row gives zeros", zero_where_nothing_is_allowed),
-        Property("nothing is added to the sum", nothing_added),
-        Property("every weight is written", something_written_everywhere),
+        Property("the mask comes before softmax", ATTENTION.masked_before_softmax),
+        Property("an empty row gives zeros", ATTENTION.zero_where_nothing_is_allowed),
+        Property("nothing is added to the sum", ATTENTION.nothing_added),
+        Property("every weight is written", ATTENTION.something_written_everywhere),
         Property("leading axes are left alone", one_sequence_alone_is_right),
         *FIRST,
         Property("the output is weights @ value", output_is_weights_times_values),
-        Property("forbidden keys get nothing", nothing_to_forbidden_keys),
-        Property("allowed keys get something", something_to_allowed_keys),
+        Property("forbidden keys get nothing", ATTENTION.nothing_to_forbidden_keys),
+        Property("allowed keys get something", ATTENTION.something_to_allowed_keys),
         Property("weights sum to 1 over the keys", rows_sum_to_one),
         Property("weights are in proportion to the exponentials of scaled scores", proportions),
-        Property("the output is between the values", inside_the_values),
+        Property("the output is between the values", ATTENTION.inside_the_values),
         Property("the order of the keys does not matter", order_of_keys),
         *LAST,
     ),

@@ -17,12 +17,12 @@ from autograder.exercises.ch06_blocks.tokens import (
     eps,
     first_wrong_token,
     gains,
+    in_any_shape,
     plain,
     tokens,
     tokens_are_apart,
     weighs,
 )
-from autograder.exercises.draw import sizes
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, on_any_device
 from autograder.exercises.library import NORMS
 from tfcore.layers import norms
@@ -36,14 +36,7 @@ def drawn(
 
 
 def ordinary(rng: np.random.Generator) -> Iterator[Case]:
-    yield Case("one token of 4 channels", drawn(rng, 4))
-    yield Case("3 tokens of 5 channels", drawn(rng, 3, 5))
-    yield Case("a batch of shape (2, 3, 6)", drawn(rng, 2, 3, 6))
-    B, T, d = sizes(rng, (2, 9), (2, 9), (4, 9))
-    yield Case("a batch of any size", drawn(rng, B, T, d))
-    yield Case("a single token in each sequence", drawn(rng, 3, 1, 7))
-    yield Case("four axes", drawn(rng, 2, 3, 4, 5))
-    yield Case("300 channels", drawn(rng, 2, 300))
+    yield from in_any_shape(rng, drawn)
     x, weight = drawn(rng, 3, 8)
     yield Case("channels around 3,000", (x + 3000, weight))
     x, weight = drawn(rng, 4, 3, 7)

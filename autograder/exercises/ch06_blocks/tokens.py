@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from autograder.checking.declaration import Case, Trial
-from autograder.exercises.draw import tensor
+from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import near
 
 
@@ -29,6 +31,23 @@ def gains(rng: np.random.Generator, d: int, dtype: torch.dtype = torch.float32) 
 def shifts(rng: np.random.Generator, d: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Biases of a norm, far from zeros."""
     return tensor(rng, d, dtype=dtype)
+
+
+def in_any_shape(rng: np.random.Generator, drawn: Callable[..., tuple[Tensor, ...]]) -> Iterator[Case]:
+    """Yield one case for each shape of x: one token, a batch, four axes.
+
+    Args:
+        rng: draws the numbers.
+        drawn: draws the arguments of the norm, x first, from `rng` and a shape.
+    """
+    yield Case("one token of 4 channels", drawn(rng, 4))
+    yield Case("3 tokens of 5 channels", drawn(rng, 3, 5))
+    yield Case("a batch of shape (2, 3, 6)", drawn(rng, 2, 3, 6))
+    B, T, d = sizes(rng, (2, 9), (2, 9), (4, 9))
+    yield Case("a batch of any size", drawn(rng, B, T, d))
+    yield Case("a single token in each sequence", drawn(rng, 3, 1, 7))
+    yield Case("four axes", drawn(rng, 2, 3, 4, 5))
+    yield Case("300 channels", drawn(rng, 2, 300))
 
 
 def plain(trial: Trial) -> Tensor:
