@@ -225,3 +225,29 @@ def test_a_long_function_would_be_seen():
     body = "        pass\n" * LONGEST_FUNCTION
     source = f"class Room:\n    @property\n    def long(self):\n{body}\nasync def short():\n    pass\n"
     assert lengths(source) == {"long:3": LONGEST_FUNCTION + 1, "short:75": 2}
+
+
+def meant_lines(file):
+    """The lines of a script without blank ones and without imports, which need not differ."""
+    text = file.read_text("utf8")
+    imports = set()
+    if file.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imports |= set(range(node.lineno, node.end_lineno + 1))
+    return [line.strip() for n, line in enumerate(text.splitlines(), 1) if line.strip() and n not in imports]
+
+
+def test_no_twelve_lines_are_written_twice():
+    """The banks are left out: a mistake is a whole function, nearly equal to another."""
+    places = {}
+    for folder in ("tfcore", "autograder", "book"):
+        files = (path for kind in ("py", "js") for path in sorted((ROOT / folder).rglob(f"*.{kind}")))
+        for file in files:
+            if file.stem.endswith(("_mistakes", "_styles")) or "_build" in file.parts:
+                continue
+            lines = meant_lines(file)
+            for start in range(len(lines) - 11):
+                places.setdefault(tuple(lines[start : start + 12]), set()).add(file.name)
+    twice = {(lines[0], *sorted(names)) for lines, names in places.items() if len(names) > 1}
+    assert not twice, "put what is equal into a leaf that both import"

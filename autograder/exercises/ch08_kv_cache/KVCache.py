@@ -12,15 +12,13 @@ from autograder.cage.tensors import strided
 from autograder.checking.costs import unseen
 from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
-    as_it_is,
     brought,
     converted,
     counted,
     fitting,
-    in_the_dtype_asked,
     keeps_no_memory_of_others,
     lengths,
-    on_its_device,
+    placement,
     refuses_cleanly,
     returns_a_pair,
     right_lengths,
@@ -29,7 +27,7 @@ from autograder.exercises.ch08_kv_cache.caches import (
     which_tokens,
 )
 from autograder.exercises.draw import sizes
-from autograder.exercises.laws import FIRST, LAST, elsewhere
+from autograder.exercises.laws import FIRST, LAST
 from tfcore import cache
 
 MANY = 30
@@ -169,15 +167,7 @@ EXERCISE = Exercise(
             measure=copying,
             test=copies_nothing,
         ),
-        Criterion(
-            "the dtype that is asked for",
-            0.25,
-            in_other_dtypes,
-            measure=as_it_is,
-            test=in_the_dtype_asked,
-        ),
-        Criterion("the device that is asked for", 0.25, elsewhere(on_a_card), test=on_its_device),
-        Criterion("the tensors handed in are left as they were", 0.25, everything, observes="arguments"),
+        *placement(in_other_dtypes, on_a_card, everything),
     ),
     properties=(
         Property("`update` returns keys and values", returns_a_pair),

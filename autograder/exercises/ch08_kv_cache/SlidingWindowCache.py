@@ -11,15 +11,13 @@ from autograder.cage.tensors import strided
 from autograder.checking.costs import unseen
 from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.ch08_kv_cache.caches import (
-    as_it_is,
     brought,
     converted,
     counted,
     fitting,
-    in_the_dtype_asked,
     keeps_no_memory_of_others,
     lengths,
-    on_its_device,
+    placement,
     returns_a_pair,
     right_lengths,
     updates,
@@ -27,7 +25,7 @@ from autograder.exercises.ch08_kv_cache.caches import (
     which_tokens,
 )
 from autograder.exercises.draw import sizes
-from autograder.exercises.laws import FIRST, LAST, elsewhere
+from autograder.exercises.laws import FIRST, LAST
 
 MANY = 40
 """Tokens that are written one by one where the memory is measured."""
@@ -146,15 +144,7 @@ EXERCISE = Exercise(
             "`length` counts all tokens ever seen", 0.25, looked_at, measure=lengths, test=right_lengths
         ),
         Criterion("memory stays the same", 0.5, long_text, observes="cost", test=stays_small),
-        Criterion(
-            "the dtype that is asked for",
-            0.25,
-            in_other_dtypes,
-            measure=as_it_is,
-            test=in_the_dtype_asked,
-        ),
-        Criterion("the device that is asked for", 0.25, elsewhere(on_a_card), test=on_its_device),
-        Criterion("the tensors handed in are left as they were", 0.25, everything, observes="arguments"),
+        *placement(in_other_dtypes, on_a_card, everything),
     ),
     properties=(
         Property("`update` returns keys and values", returns_a_pair),

@@ -13,8 +13,9 @@ from torch import Tensor
 from autograder.cage.probes import OVERWRITTEN
 from autograder.cage.tensors import is_tensor, numbers
 from autograder.checking.comparison import as_array, describe, differs
-from autograder.checking.declaration import Case, Outcome, Trial
+from autograder.checking.declaration import Case, Criterion, Outcome, Trial
 from autograder.exercises.draw import tensor
+from autograder.exercises.laws import Cases, elsewhere
 
 Init = dict[str, Any]
 HANDED = "handed over"
@@ -212,3 +213,24 @@ def keeps_no_memory_of_others(trial: Trial) -> str | None:
                     "what you keep"
                 )
     return None
+
+
+def placement(in_other_dtypes: Cases, on_a_card: Cases, everything: Cases) -> tuple[Criterion, ...]:
+    """Return the last criteria of every cache: dtype, device, and tensors handed in that stay as they were.
+
+    Args:
+        in_other_dtypes: cases of caches in other dtypes than float32.
+        on_a_card: cases to run as if on another device than the cpu.
+        everything: all cases of the exercise.
+    """
+    return (
+        Criterion(
+            "the dtype that is asked for",
+            0.25,
+            in_other_dtypes,
+            measure=as_it_is,
+            test=in_the_dtype_asked,
+        ),
+        Criterion("the device that is asked for", 0.25, elsewhere(on_a_card), test=on_its_device),
+        Criterion("the tensors handed in are left as they were", 0.25, everything, observes="arguments"),
+    )
