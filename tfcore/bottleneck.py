@@ -57,9 +57,9 @@ def rnn_forward(
 
     state, states = h0, []
     for t in range(T):
-        state = np.tanh(x[:, t] @ W_xh + state @ W_hh + b_h)
+        state = np.tanh(x[:, t] @ W_xh + state @ W_hh + b_h)  # (B, d_h)
         states.append(state)
-    return np.stack(states, axis=1)
+    return np.stack(states, axis=1)  # (B, T, d_h)
 
 
 def gradient_norms(h: Float[Array, "T d_h"], W_hh: Float[Array, "d_h d_h"]) -> Float[Array, " T"]:
@@ -100,7 +100,7 @@ def gradient_norms(h: Float[Array, "T d_h"], W_hh: Float[Array, "d_h d_h"]) -> F
     from_here = np.eye(d_h)  # dh_T/dh_t, which grows by one factor on its right for each step back
     norms = np.ones(T)
     for t in range(T - 2, -1, -1):
-        step = (1 - h[t + 1] ** 2)[:, None] * W_hh.T
+        step = (1 - h[t + 1] ** 2)[:, None] * W_hh.T  # dh_{t+1}/dh_t, (d_h, d_h)
         from_here = from_here @ step
         norms[t] = np.linalg.norm(from_here, ord=2)
     return norms
@@ -119,7 +119,7 @@ def critical_path(seq_len: int, num_layers: int, kind: str) -> int:
         kind: ``"rnn"`` or ``"attention"``.
 
     Returns:
-        The length of the longest chain of steps of which each needs the one before.
+        The length of the longest chain of steps in which each step needs the step before it.
 
     Raises:
         ValueError: another kind, or a length or number of layers below 1.
@@ -202,9 +202,9 @@ def additive_attention(
         )
 
     keys, values = (np.where(mask[..., None], a, 0) for a in (keys, values))  # because 0 * NaN is NaN
-    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v  # (B, 1, d_a) + (B, T, d_a), then (B, T)
     weights = softmax(np.where(mask, scores, -np.inf))
-    return np.einsum("bt,btd->bd", weights, values), weights
+    return np.einsum("bt,btd->bd", weights, values), weights  # (B, d_v), (B, T)
 
 
 def _check_shapes(axes: dict[str, str], arrays: tuple[Array, ...], **sizes: int) -> None:

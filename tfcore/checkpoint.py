@@ -33,7 +33,7 @@ def save_checkpoint(
         model: its weights and buffers are kept.
         optimizer: its state is kept.
         losses: of the steps made so far, (step,).
-        config: what the run was told to do, in plain values.
+        config: the settings of the run, in plain values.
 
     >>> import tempfile
     >>> layer = nn.Linear(2, 3)
@@ -72,7 +72,7 @@ def load_checkpoint(
 
     Args:
         path: of the file.
-        model: of the same weights, whatever they hold.
+        model: with weights of the same names and shapes, whatever their numbers.
         optimizer: of the same groups of parameters.
         config: equal to the one saved.
 
@@ -172,7 +172,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 def _outline(
     config: Mapping[str, Any], model: Mapping[str, Any], optimizer: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Say under one name each what must be alike in a checkpoint and in the run that goes on from it."""
+    """List by name the facts that must be the same in a checkpoint and in the run that goes on from it."""
     groups = enumerate(optimizer["param_groups"])
     return (
         {f"config.{name}": value for name, value in config.items()}

@@ -1,4 +1,4 @@
-"""What a model is made of, as frozen data: attention, block, positions, model.
+"""The parts of a model as frozen data: attention, block, positions, model.
 
 One configuration describes GPT-2, another Llama, another the encoder of BERT: the families of the book differ
 in these fields and in nothing else. ``tfcore.models.presets`` holds the published ones.
@@ -155,7 +155,7 @@ class PositionConfig:
         d_rotary: how many channels of a head are rotated; all when None.
         rope_scaling: slows the rotations down for longer contexts: the pairs of the dictionary that
             ``config.json`` of Llama 3 has; a dictionary is turned into them.
-        num_buckets: T5's number of distances that are told apart.
+        num_buckets: T5's number of distances with an entry of their own.
         max_distance: distance beyond which all are alike, at the latest, for T5 and Shaw.
 
     Raises:
@@ -195,7 +195,7 @@ class ModelConfig:
     Args:
         vocab_size: V, tokens that the model knows.
         num_layers: blocks.
-        block: what each of them is.
+        block: the configuration of each block.
         positions: how order enters.
         num_segments: kinds of segment with an embedding of their own (BERT has two); 0 for none.
         embedding_norm: whether the embeddings are normed before the first block.
@@ -242,13 +242,13 @@ class ModelConfig:
 
     @property
     def has_final_norm(self) -> bool:
-        """Whether the output of the last block is normed: by default where its blocks norm their input."""
+        """Tell whether the last block's output is normed: by default if the blocks norm their input."""
         return self.block.norm_place == "pre" if self.final_norm is None else self.final_norm
 
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig:
-    """Two stacks, the second of which attends to the first; they share one token embedding.
+    """Two stacks that share one token embedding; the second attends to the first.
 
     Args:
         encoder: the stack that reads the source.

@@ -1,4 +1,4 @@
-"""When numbers in a tensor may be looked at, and whether they are token ids."""
+"""Whether reading numbers of a tensor is cheap, and whether the numbers are token ids."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 def can_look(x: Tensor) -> bool:
-    """Tell whether looking at numbers is cheap: other devices would be waited for, a compiled program cut.
+    """Tell whether reading numbers is cheap: other devices make Python wait, and a compiled program is cut.
 
-    Nor are there numbers to look at in what ``vmap`` and other kinds of tensors stand for.
+    The tensors of ``vmap``, and other kinds of tensors, have no numbers to read.
 
     >>> can_look(torch.zeros(3))
     True
@@ -20,7 +20,10 @@ def can_look(x: Tensor) -> bool:
 
 
 def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
-    """Refuse what are no token ids (B, T); else give B and T.
+    """Return B and T of token ids (B, T); refuse any other tensor.
+
+    Raises:
+        ValueError: another shape, numbers that are not whole, or ids outside the vocabulary.
 
     >>> check_tokens(torch.tensor([[7, 1, 4]]), vocab_size=50)
     (1, 3)

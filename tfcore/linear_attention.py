@@ -68,7 +68,7 @@ def linear_attention(
     if causal:
         return linear_attention_carry(q, k, v)[0]
     phi_q, phi_k, values = _operands(q, k, v)
-    total = phi_k.sum(dim=-2).unsqueeze(-1)
+    total = phi_k.sum(dim=-2).unsqueeze(-1)  # (..., d_k, 1)
     return _normalise(phi_q @ (phi_k.mT @ values), phi_q @ total).to(q.dtype)
 
 
@@ -84,7 +84,7 @@ def linear_attention_carry(
         q: queries, (..., T, d_k).
         k: keys, (..., T, d_k).
         v: values, (..., T, d_v).
-        state: what the tokens before these left; None where there were none.
+        state: the state after the tokens before these; None at the beginning.
 
     Returns:
         The output, (..., T, d_v), and the state after the last token.
@@ -109,12 +109,12 @@ def linear_attention_carry(
     outputs = []
     chunks = zip(*(x.split(CHUNK, dim=-2) for x in (phi_q, phi_k, values)), strict=True)
     for q_chunk, k_chunk, v_chunk in chunks:
-        scores = (q_chunk @ k_chunk.mT).tril()
-        weighted = q_chunk @ memory + scores @ v_chunk
-        weights = q_chunk @ total.unsqueeze(-1) + scores.sum(dim=-1, keepdim=True)
+        scores = (q_chunk @ k_chunk.mT).tril()  # (..., CHUNK, CHUNK), causal
+        weighted = q_chunk @ memory + scores @ v_chunk  # (..., CHUNK, d_v): the past, and this chunk
+        weights = q_chunk @ total.unsqueeze(-1) + scores.sum(dim=-1, keepdim=True)  # (..., CHUNK, 1)
         outputs.append(_normalise(weighted, weights))
-        memory = memory + k_chunk.mT @ v_chunk
-        total = total + k_chunk.sum(dim=-2)
+        memory = memory + k_chunk.mT @ v_chunk  # (..., d_k, d_v)
+        total = total + k_chunk.sum(dim=-2)  # (..., d_k)
     return torch.cat(outputs, dim=-2).to(q.dtype), LinearState(memory, total)
 
 
@@ -133,7 +133,7 @@ def linear_attention_step(
         q: query, (..., d_k).
         k: key, (..., d_k).
         v: value, (..., d_v).
-        state: what the tokens before left; None at the first.
+        state: the state after the tokens before; None at the first.
 
     Returns:
         The output, (..., d_v), in the type of ``q``, and the new state, float32 or wider.
@@ -150,10 +150,10 @@ def linear_attention_step(
     _check(q.unsqueeze(-2), k.unsqueeze(-2), v.unsqueeze(-2), causal=True)
     _check_state(state, k.unsqueeze(-2), v.unsqueeze(-2))
     phi_q, phi_k, value = _operands(q, k, v)
-    memory, total = phi_k.unsqueeze(-1) * value.unsqueeze(-2), phi_k
+    memory, total = phi_k.unsqueeze(-1) * value.unsqueeze(-2), phi_k  # (..., d_k, d_v), (..., d_k)
     if state is not None:
         memory, total = state.memory + memory, state.total + total
-    weighted = (phi_q.unsqueeze(-2) @ memory).squeeze(-2)
+    weighted = (phi_q.unsqueeze(-2) @ memory).squeeze(-2)  # (..., d_v)
     weights = (phi_q * total).sum(dim=-1, keepdim=True)
     return _normalise(weighted, weights).to(q.dtype), LinearState(memory, total)
 

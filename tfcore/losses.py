@@ -1,6 +1,7 @@
 """Losses: the sum over the targets that count, and their number, for every kind of batch that the course has.
 
-Sums and numbers of several batches add up to those of one large batch; ``tfcore.train`` divides at the end.
+Sums and counts of several batches add up to the sum and count of one large batch; ``tfcore.train`` divides at
+the end.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def summed_cross_entropy(
 
     $\left( -\sum_i \ln p_i(y_i), \; |\{ i : y_i \ne \text{ignore} \}| \right)$.
 
-    Sums and counts of several batches add up to those of one big batch. Means do not, unless the batches have
-    equally many targets: the mean of means weighs a target of a short batch more than one of a long batch.
+    Sums and counts of several batches add up to the sum and count of one big batch. Means do not, unless the
+    batches have equally many targets: the mean of means weighs a target of a short batch more than one of a
+    long batch.
 
     Args:
         logits: (..., V).
@@ -59,7 +61,7 @@ def summed_cross_entropy(
                 f"expected targets from 0 to {logits.shape[-1] - 1}, got {low if low < 0 else high}; give "
                 f"the model a head with all classes, and what does not count the target {ignore_index}"
             )
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision would round the sum
     total = F.cross_entropy(
         wide.flatten(0, -2), targets.flatten(), ignore_index=ignore_index, reduction="sum"
     )

@@ -72,7 +72,7 @@ class MambaConfig:
 
 
 class MambaState(NamedTuple):
-    """What one block keeps of the past.
+    """The state of one block: all that it keeps of the past.
 
     Attributes:
         window: the last inputs of the convolution, oldest first, (B, d_inner, d_conv - 1).
@@ -111,7 +111,7 @@ class Mamba(StateModel):
         )
 
     def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
-        """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""
+        """Make the state before the first token of ``batch`` texts; ``max_len`` does not limit it."""
         weight, config = self.embedding.weight, self.config
         window = weight.new_zeros(batch, config.d_inner, config.d_conv - 1)
         memory = weight.new_zeros(batch, config.d_inner, config.d_state, dtype=wide(weight.dtype))
@@ -119,7 +119,7 @@ class Mamba(StateModel):
 
 
 class Block(nn.Module):
-    """Norm, mix over time, add to the stream; there is no feed-forward network beside it.
+    """Norm, mix over time, add to the stream; a block has no feed-forward network.
 
     >>> config, x = MambaConfig(vocab_size=11, d_model=6, num_layers=1), torch.randn(2, 5, 6)
     >>> block, start = Block(config), Mamba(config).new_cache(batch=2).layers[0]
@@ -135,13 +135,13 @@ class Block(nn.Module):
         self.mixer = Mixer(config)
 
     def forward(self, x: Float[Tensor, "B T d"], state: MambaState) -> tuple[Tensor, MambaState]:
-        """Add to the stream, (B, T, d_model), what the mixer makes of it; the next state comes with it."""
+        """Add to the stream, (B, T, d_model), the output of the mixer; return the next state as well."""
         mixed, state = self.mixer(self.norm(x), state)
         return x + mixed, state
 
 
 class Mixer(nn.Module):
-    r"""Let each token choose what to remember and what to read, and gate what comes out.
+    r"""Let each token choose what to remember and what to read, and gate the output.
 
     $x', z = W_{in} x; \; u = \operatorname{SiLU}(\operatorname{conv}(x')); \; \delta, B, C = W_x u; \;
     \Delta = \operatorname{softplus}(W_{dt} \delta + b); \;
@@ -179,18 +179,18 @@ class Mixer(nn.Module):
             The mixed tokens, (B, T, d_model), and the state after the last.
         """
         T = x.shape[1]
-        inputs, gate = self.in_proj(x).chunk(2, dim=-1)
-        padded = torch.cat([state.window, inputs.mT], dim=-1)
-        u = F.silu(self.conv(padded)).mT
+        inputs, gate = self.in_proj(x).chunk(2, dim=-1)  # (B, T, d_inner) each
+        padded = torch.cat([state.window, inputs.mT], dim=-1)  # (B, d_inner, d_conv - 1 + T)
+        u = F.silu(self.conv(padded)).mT  # (B, T, d_inner)
         window = padded[..., T:].clone()  # a view would keep all T
 
         N, rank = self.A_log.shape[1], self.dt_proj.in_features
-        dt, B, C = self.x_proj(u).split([rank, N, N], dim=-1)
-        delta = F.softplus(self.dt_proj(dt).to(wide(x.dtype)))
-        A = -torch.exp(self.A_log.to(wide(x.dtype)))
+        dt, B, C = self.x_proj(u).split([rank, N, N], dim=-1)  # (B, T, rank), (B, T, N), (B, T, N)
+        delta = F.softplus(self.dt_proj(dt).to(wide(x.dtype)))  # (B, T, d_inner)
+        A = -torch.exp(self.A_log.to(wide(x.dtype)))  # (d_inner, N)
         if T == 1:
             y, memory = selective_scan_step(u[:, 0], delta[:, 0], A, B[:, 0], C[:, 0], self.D, state.memory)
-            y = y.unsqueeze(1)
+            y = y.unsqueeze(1)  # (B, 1, d_inner)
         else:
             y, memory = selective_scan_carry(u, delta, A, B, C, self.D, state.memory)
         return self.out_proj(y * F.silu(gate)), MambaState(window, memory)

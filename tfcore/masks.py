@@ -1,4 +1,4 @@
-"""Masks: who may attend to whom. Boolean, **True = may attend**, as in torch's SDPA.
+"""Masks: which keys a query may attend to. Boolean, **True = may attend**, as in torch's SDPA.
 
 (``torch.nn.MultiheadAttention`` has it the other way round: there True means masked.)
 """
@@ -57,7 +57,7 @@ def position_mask(
 def causal_mask(
     q_len: int, k_len: int | None = None, device: torch.device | str | None = None
 ) -> Bool[Tensor, "q_len k_len"]:
-    r"""Let each token attend to itself and to what came before, the queries being the last of the keys.
+    r"""Let each token attend to itself and to the tokens before it; the queries are the last of the keys.
 
     $\text{mask}_{ij} = [\, j \le i + (T_k - T_q) \,]$, so that the last query sees the last key.
 
@@ -190,7 +190,7 @@ def padding_mask(lengths: Int[Tensor, " B"], max_len: int) -> Bool[Tensor, "B ma
 def combine_masks(
     causal: Bool[Tensor, "T_q T_k"], padding: Bool[Tensor, "B T_k"]
 ) -> Bool[Tensor, "B 1 T_q T_k"]:
-    r"""Allow what both masks allow: a key that is no padding and that does not come later.
+    r"""Allow the pairs that both masks allow: keys that are not padding and do not come later.
 
     $\text{mask}_{b1ij} = \text{causal}_{ij} \wedge \text{padding}_{bj}$.
 

@@ -1,7 +1,7 @@
-"""Mixture of experts: many feed-forward networks, of which each token visits only a few.
+"""Mixture of experts: many feed-forward networks; each token visits only a few of them.
 
 The parameters grow with the number of experts, the operations for a token do not. A linear router scores the
-experts for each token; the token visits the k best and takes the mean of their answers, weighted by a softmax
+experts for each token; the token visits the k best and takes the mean of their outputs, weighted by a softmax
 over those k scores. Nothing makes the router use all its experts, so a loss is added that does.
 """
 
@@ -20,7 +20,7 @@ def route_top_k(logits: Float[Tensor, "*N E"], k: int) -> tuple[Float[Tensor, "*
 
     $w_i = e^{z_i} / \sum_{j \in \text{top}_k(z)} e^{z_j}$ for the chosen i.
 
-    The same comes out of a softmax over all experts whose chosen entries are divided by their sum.
+    A softmax over all experts, whose chosen entries are divided by their sum, gives the same.
 
     Args:
         logits: the router's scores, (N, E) or with more leading axes.
@@ -88,22 +88,22 @@ class MixtureOfExperts(nn.Module):
     def forward(
         self, x: Float[Tensor, "*B T d_model"], return_router_logits: bool = False
     ) -> Float[Tensor, "*B T d_model"] | tuple[Float[Tensor, "*B T d_model"], Float[Tensor, "*B T E"]]:
-        """Route the tokens; the router's logits, for :func:`load_balancing_loss`, come along if asked for."""
-        tokens = x.flatten(0, -2)
-        logits = self.router(tokens)
+        """Route the tokens; if asked for, return the router's logits too, for :func:`load_balancing_loss`."""
+        tokens = x.flatten(0, -2)  # (N, d_model)
+        logits = self.router(tokens)  # (N, E)
         # Weights in float32 or wider sum to 1; rounded to half precision, they would not.
         weights, experts = route_top_k(logits.to(torch.promote_types(x.dtype, torch.float32)), self.top_k)
 
         # A visit is one token at one expert. Sorted by expert, the visits of each lie next to each other.
-        order = experts.flatten().argsort()
+        order = experts.flatten().argsort()  # (N top_k,), the visits in the order of their experts
         visits_of = experts.flatten().bincount(minlength=len(self.w_gate)).tolist()
-        visitors = tokens[order // self.top_k].split(visits_of)
+        visitors = tokens[order // self.top_k].split(visits_of)  # one (visits, d_model) for each expert
         # unbind, since the gradient of w[i] would be as large as w for each i
         bank = zip(visitors, self.w_gate.unbind(), self.w_up.unbind(), self.w_down.unbind(), strict=True)
-        answers = torch.cat([_swiglu(*visit) for visit in bank])
+        answers = torch.cat([_swiglu(*visit) for visit in bank])  # (N top_k, d_model)
         answers = answers[order.argsort()].unflatten(0, (-1, self.top_k))  # back in the order of the tokens
 
-        y = (weights.unsqueeze(-1) * answers).sum(dim=1).to(x.dtype).view_as(x)
+        y = (weights.unsqueeze(-1) * answers).sum(dim=1).to(x.dtype).view_as(x)  # (N, top_k, d_model) summed
         return (y, logits.unflatten(0, x.shape[:-1])) if return_router_logits else y
 
 
@@ -119,8 +119,8 @@ def load_balancing_loss(
     $E \sum_i f_i P_i$, where f_i is the share of tokens that visit expert i and P_i its mean probability.
 
     Even use gives top_k, the use of the same top_k experts alone up to E. The shares have no gradient; the
-    probabilities have, and lowering those of busy experts moves tokens elsewhere. Models add about 0.01 of it
-    to their loss.
+    probabilities have, and lowering the probabilities of busy experts moves tokens elsewhere. Models add
+    about 0.01 of it to their loss.
 
     Args:
         router_logits: scores of any tokens, (..., E); stack those of several layers to balance them together.
@@ -128,7 +128,7 @@ def load_balancing_loss(
         padding: True at real tokens, broadcastable to (...); others do not count.
 
     Returns:
-        The loss, a number; 0 if there is no real token.
+        The loss, a number; 0 without real tokens.
 
     Raises:
         ValueError: top_k below 1 or above the number of experts, or padding that is not boolean.
@@ -146,12 +146,12 @@ def load_balancing_loss(
     probabilities = router_logits.softmax(
         dim=-1, dtype=torch.promote_types(router_logits.dtype, torch.float32)
     )
-    visits = torch.zeros_like(probabilities).scatter(-1, experts, 1.0)
+    visits = torch.zeros_like(probabilities).scatter(-1, experts, 1.0)  # (..., E), 1 where a token goes
     if padding is None:
         real = torch.ones_like(visits[..., :1])
     else:
         real = padding.unsqueeze(-1).expand_as(visits[..., :1]).to(visits.dtype)
     num_tokens = real.sum().clamp(min=1)
-    share = (visits * real).flatten(0, -2).sum(dim=0) / num_tokens
-    mean_probability = (probabilities * real).flatten(0, -2).sum(dim=0) / num_tokens
+    share = (visits * real).flatten(0, -2).sum(dim=0) / num_tokens  # (E,)
+    mean_probability = (probabilities * real).flatten(0, -2).sum(dim=0) / num_tokens  # (E,)
     return router_logits.shape[-1] * (share * mean_probability).sum()

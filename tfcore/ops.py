@@ -62,7 +62,7 @@ def project_qkv(
         query (..., T, d_k), key (..., T, d_k) and value (..., T, d_v).
 
     Raises:
-        ValueError: a weight is no matrix with d_model rows.
+        ValueError: a weight is not a matrix with d_model rows.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.
 
@@ -93,7 +93,7 @@ def attention_scores(
         key: (..., T_k, d_k).
 
     Returns:
-        The scaled scores, (..., T_q, T_k): row i holds what query i thinks of each key.
+        The scaled scores, (..., T_q, T_k): row i has the scores of query i with each key.
 
     Raises:
         ValueError: query and key differ in width, or their leading axes do not broadcast.
@@ -107,7 +107,7 @@ def attention_scores(
     """
     query, key = np.asarray(query), np.asarray(key)
     _check_query_key(query, key)
-    return query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+    return query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])  # (..., T_q, T_k)
 
 
 def scaled_dot_product_attention(
@@ -150,7 +150,7 @@ def scaled_dot_product_attention(
         return weights @ value, weights
 
     mask = _checked_mask(mask, query, key)
-    attended = np.expand_dims(mask.any(axis=-2), -1)
+    attended = np.expand_dims(mask.any(axis=-2), -1)  # (..., T_k, 1)
     key, value = np.where(attended, key, 0), np.where(attended, value, 0)  # because 0 * NaN is NaN
     weights = softmax(np.where(mask, attention_scores(query, key), -np.inf))
     return weights @ value, weights
@@ -201,7 +201,7 @@ def soft_lookup(
             f"expected values (n, d_v) with one row per key, got {values.shape} for {keys.shape[0]} keys; "
             "give each key its value"
         )
-    return softmax(keys @ query / temperature) @ values
+    return softmax(keys @ query / temperature) @ values  # (n,) @ (n, d_v) = (d_v,)
 
 
 def _check_query_key(query: Array, key: Array) -> None:

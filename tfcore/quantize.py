@@ -1,7 +1,7 @@
-"""Weights in 8 bits, for inference: a quarter of the memory of float32, and what that costs in precision.
+"""Weights in 8 bits, for inference: a quarter of the memory of float32, at a cost in precision.
 
-Decoding reads every weight once per token, so that smaller weights are also less to read. To turn that into
-speed takes a kernel that multiplies 8-bit matrices directly; the layers here show what is computed.
+Decoding reads every weight once per token, so small weights also save time. To turn that into
+speed takes a kernel that multiplies 8-bit matrices directly; the layers here only show the arithmetic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfcore.moe import MixtureOfExperts
 
 
 def quantize_absmax(x: Float[Tensor, "*shape"], dim: int) -> tuple[Int8[Tensor, "*shape"], Tensor]:
-    r"""Round to 8 bits, in steps of which 127 reach the largest entry along an axis.
+    r"""Round to 8 bits: 127 steps reach the largest entry along an axis.
 
     $s = \max |x| / 127, \; q = \text{round}(x / s), \; |x - s q| \le s / 2$.
 
@@ -69,7 +69,7 @@ class Int8Matrix(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
-        """The whole matrix as numbers again, made anew."""
+        """Compute the whole matrix from its rounded entries."""
         return self.rounded * self.scale
 
 
@@ -95,7 +95,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
         """Multiply vectors, (..., in), by the whole numbers and the result by the steps, (..., out)."""
-        y = F.linear(x, self.matrix.rounded.to(x.dtype)) * self.matrix.scale.squeeze(1)
+        y = F.linear(x, self.matrix.rounded.to(x.dtype)) * self.matrix.scale.squeeze(1)  # (..., out)
         return y if self.bias is None else y + self.bias
 
     @property
@@ -168,7 +168,7 @@ def quantize_weights(model: nn.Module) -> nn.Module:
 
 
 def _quantized(module: nn.Module, matrices: dict[Tensor, Int8Matrix]) -> nn.Module:
-    """Exchange the matrices inside a module, or the module itself if it is one."""
+    """Exchange the matrices inside a module, or the module itself if it is a matrix."""
 
     def rounded(weight: Tensor) -> Int8Matrix:
         if weight not in matrices:

@@ -1,7 +1,7 @@
 """Recurrent networks from their equations, and the additive attention that first relieved them.
 
-What depends on the tokens alone is computed for all steps at once. What depends on the state has to wait for
-the step before: that loop over time is what the Transformer does away with.
+Products with the tokens are computed for all steps at once. Products with the state have to wait for the
+step before: the Transformer does without that loop over time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Attend = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Recurrent(nn.Module):
-    """Runs one kind of step along the tokens, layer above layer; RNN, LSTM and GRU say what a step is.
+    """Run one kind of step along the tokens, layer above layer; RNN, LSTM and GRU define the step.
 
     >>> class Sum(Recurrent):
     ...     num_gates = 1
@@ -45,7 +45,7 @@ class Recurrent(nn.Module):
     def step(
         from_x: Float[Tensor, "B gates"], from_h: Float[Tensor, "B gates"], state: Float[Tensor, "B d_state"]
     ) -> Float[Tensor, "B d_state"]:
-        """Make the next state out of the state and what token and state send to the gates."""
+        """Make the next state from the state and the two inputs of the gates, from token and state."""
         raise NotImplementedError
 
     def forward(
@@ -63,7 +63,7 @@ class Recurrent(nn.Module):
                 there, so that the last state is the one after the last real token.
 
         Returns:
-            What the top layer says at each token (B, T, d_hidden), and the last state of each layer
+            The output of the top layer at each token (B, T, d_hidden), and the last state of each layer
             (L, B, d_state), with which reading can go on.
 
         Raises:
@@ -72,15 +72,15 @@ class Recurrent(nn.Module):
         x, state = self._checked(x, state, padding)
         last = []
         for W_x, W_h, now in zip(self.W_x, self.W_h, state, strict=True):
-            from_x = W_x(x)
+            from_x = W_x(x)  # (B, T, gates), for all steps at once
             states = []
             for t in range(x.shape[1]):
                 new = self.step(from_x[:, t], W_h(now[:, : self.d_hidden]), now)
                 now = new if padding is None else torch.where(padding[:, t, None], new, now)
                 states.append(now[:, : self.d_hidden])
-            x = torch.stack(states, dim=1)
+            x = torch.stack(states, dim=1)  # (B, T, d_hidden), the input of the layer above
             last.append(now)
-        return x, torch.stack(last)
+        return x, torch.stack(last)  # (B, T, d_hidden) and (L, B, d_state)
 
     def _checked(self, x: Tensor, state: Tensor | None, padding: Tensor | None) -> tuple[Tensor, Tensor]:
         if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != self.d_in:
@@ -155,8 +155,8 @@ class LSTM(Recurrent):
     @staticmethod
     def step(from_x: Tensor, from_h: Tensor, state: Tensor) -> Tensor:
         """Add to the cell and read h from it; gates are (B, 4 d_hidden), a state (B, 2 d_hidden), h first."""
-        _, c = state.chunk(2, dim=-1)
-        i, f, g, o = (from_x + from_h).chunk(4, dim=-1)
+        _, c = state.chunk(2, dim=-1)  # (B, d_hidden)
+        i, f, g, o = (from_x + from_h).chunk(4, dim=-1)  # (B, d_hidden) each
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], dim=-1)
 
@@ -261,7 +261,7 @@ class AdditiveAttention(nn.Module):
             mask = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device)
         check_padding(mask, keys, name="mask")
         keys, values = (x.masked_fill(~mask.unsqueeze(-1), 0.0) for x in (keys, values))
-        from_keys = self.W_k(keys)
+        from_keys = self.W_k(keys)  # (B, T, d_attention), once for all queries
 
         def attend(query: Tensor) -> tuple[Tensor, Tensor]:
             if tuple(query.shape) != (keys.shape[0], self.W_q.in_features):
@@ -273,7 +273,7 @@ class AdditiveAttention(nn.Module):
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
             weights = torch.softmax(scores, dim=-1) * mask  # an empty row is uniform before the product
-            context = weights.to(values.dtype).unsqueeze(1) @ values
+            context = weights.to(values.dtype).unsqueeze(1) @ values  # (B, 1, T) @ (B, T, d_v) = (B, 1, d_v)
             return context.squeeze(1), weights
 
         return attend

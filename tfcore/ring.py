@@ -1,8 +1,8 @@
 """Ring attention: a sequence too long for one device, shared out over many.
 
 Every rank holds the queries, keys and values of its own stretch of the sequence. The keys and values travel
-round the ring of ranks, one shard at a time, and each rank merges what its queries take from each shard as it
-comes by. No rank ever holds all keys, let alone a T x T matrix.
+round the ring of ranks, one shard at a time, and each rank merges the attention of its queries to each shard
+as it comes by. No rank ever holds all keys, let alone a T x T matrix.
 
 ``ring_attention`` plays all ranks in one process; ``distributed_ring_attention`` is one rank of a real ring.
 """
@@ -31,7 +31,7 @@ def ring_attention(
     v_shards: Sequence[Float[Tensor, "B H_kv T_i d_v"]],
     causal: bool = False,
 ) -> list[Float[Tensor, "B H T_i d_v"]]:
-    r"""Attend over a sequence that lies in shards, every rank's turn in one process.
+    r"""Attend over a sequence that is cut into shards, every rank's turn in one process.
 
     $o_r = \operatorname{merge}_s \operatorname{attention}(q_r, k_s, v_s)$ over all shards s, its own first.
 
@@ -82,11 +82,11 @@ def distributed_ring_attention(
     causal: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> Float[Tensor, "B H T_i d_v"]:
-    r"""Attend over a sequence that lies in shards, as one rank of a ring of processes.
+    r"""Attend over a sequence that is cut into shards, as one rank of a ring of processes.
 
     $o_r = \operatorname{merge}_s \operatorname{attention}(q_r, k_s, v_s)$, as :func:`ring_attention`.
 
-    Every rank of the group calls it at the same time, and if one goes backward, all must.
+    Every rank of the group calls it at the same time; if one runs the backward pass, all must.
 
     While a rank computes with one shard, it sends that shard on and receives the next. Backward, the shards
     go round again, and the gradients of each travel with it until they are home.
@@ -163,7 +163,7 @@ class _Ring:
         return len(self.positions)
 
     def travel(self, k: Tensor, v: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield whose shard is here, and the shard. While it is in use it is sent on, and the next comes."""
+        """Yield the owner of the present shard, and the shard; send it on and receive the next meanwhile."""
         shard = k, v
         *sources, last = _arrivals(self.rank, self.size)
         for source in sources:
@@ -173,9 +173,9 @@ class _Ring:
         yield last, *shard
 
     def pass_on(self, pair: Pair, source: int) -> Callable[[], Pair]:
-        """Start to send what belongs to the shard of ``source``, and to receive the same of the one before.
+        """Start to send the tensors of the shard of ``source``, and to receive the tensors of the next shard.
 
-        Returns a function that waits for what comes.
+        Return a function that waits for the tensors.
         """
         if self.size == 1:
             return lambda: pair
@@ -218,7 +218,7 @@ def _attend_backward(
     r"""Attend to one shard again, and give the gradients of q, k and v that come through it.
 
     The whole is $o = \sum_s e^{l_s - l} o_s$ with $l = \ln \sum_s e^{l_s}$, as in ``merge``. So the gradient
-    of o_s is $e^{l_s - l} \, do$, and that of l_s is $e^{l_s - l} \, do \cdot (o_s - o)$.
+    of o_s is $e^{l_s - l} \, do$, and the gradient of l_s is $e^{l_s - l} \, do \cdot (o_s - o)$.
     """
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
@@ -233,7 +233,7 @@ def _merge_all(parts: Iterator[Pair]) -> Pair:
 
 
 def _arrivals(rank: int, size: int) -> list[int]:
-    """List whose shard a rank holds at each step: first its own, then that of the rank before it, ..."""
+    """List the shard that a rank holds at each step: its own, then the one of the rank before it, ..."""
     return [(rank - step) % size for step in range(size)]
 
 
@@ -250,7 +250,7 @@ def _positions(lengths: list[int], device: torch.device) -> list[Tensor]:
 
 
 def _all_positions(q: Tensor, k: Tensor, v: Tensor, group: dist.ProcessGroup | None) -> list[Tensor]:
-    """Exchange shapes first, so that what does not fit is refused on every rank and none waits for ever."""
+    """Exchange shapes first, so that every rank refuses a wrong shape and none waits for ever."""
     own = torch.tensor([list(x.shape) if x.ndim == 4 else [0] * 4 for x in (q, k, v)], device=q.device)
     everyone = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
     dist.all_gather(everyone, own, group=group)

@@ -63,7 +63,7 @@ class RWKVConfig:
 
 
 class RWKVState(NamedTuple):
-    """What one block keeps of the past, in front the tokens that the next one is mixed with.
+    """The state of one block: all that it keeps of the past.
 
     Attributes:
         time_token: last input of the time mixing, (B, d_model).
@@ -89,7 +89,8 @@ class RWKV(StateModel):
     """Predict the next token with a state of fixed size in place of a cache that grows.
 
     Some programs halve the stream every few blocks, and weights in memory with it, so that float16 does not
-    overflow. The norms undo that, but for their eps, and it is left out: the numbers are those of training.
+    overflow. The norms undo that, but for their eps. It is left out here, so the numbers are the same as in
+    training.
 
     Args:
         config: the sizes.
@@ -112,7 +113,7 @@ class RWKV(StateModel):
         )
 
     def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
-        """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""
+        """Make the state before the first token of ``batch`` texts; ``max_len`` does not limit it."""
         token = self.embedding.weight.new_zeros(batch, self.config.d_model)
         key = token.new_zeros(batch, self.config.attention_width)
         layers = (RWKVState(token.clone(), token.clone(), *WKVState.empty(key)) for _ in self.blocks)
@@ -138,7 +139,7 @@ class Block(nn.Module):
         self.channel_mixing = ChannelMixing(config, layer)
 
     def forward(self, x: Float[Tensor, "B T d"], state: RWKVState) -> tuple[Tensor, RWKVState]:
-        """Go on from a state with T more tokens, (B, T, d_model); the next state comes back beside them."""
+        """Go on from a state with T more tokens, (B, T, d_model); return the next state as well."""
         time_input = self.norm_time(x)
         mixed, sums = self.time_mixing(time_input, state.time_token, WKVState(*state[2:]))
         x = x + mixed
@@ -185,33 +186,33 @@ class TimeMixing(nn.Module):
         Args:
             x: the tokens, (B, T, d_model).
             last: the token before them, (B, d_model).
-            sums: what ``wkv`` keeps of all before them, (B, d_attention) each.
+            sums: the sums of ``wkv`` over all tokens before them, (B, d_attention) each.
 
         Returns:
             (B, T, d_model), and the sums after the last token.
         """
-        before = shift(x, last)
-        gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))
-        k = self.W_k(mix(x, before, self.mix_k))
+        before = shift(x, last)  # (B, T, d_model)
+        gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))  # (B, T, d_attention)
+        k = self.W_k(mix(x, before, self.mix_k))  # (B, T, d_attention)
         v = self.W_v(mix(x, before, self.mix_v))
         w = torch.exp(self.log_decay.to(wide(x.dtype)))
         if x.shape[1] == 1:
             average, sums = wkv_step(w, self.bonus, k[:, 0], v[:, 0], sums)
-            average = average.unsqueeze(1)
+            average = average.unsqueeze(1)  # (B, 1, d_attention)
         else:
             average, sums = wkv_carry(w, self.bonus, k, v, sums)
         return self.W_o(gate * average), sums
 
 
 class ChannelMixing(nn.Module):
-    r"""Work on each token alone, but for the mixing with the one before it.
+    r"""Work on each token alone, but for the mixing with the token before it.
 
     $o = \sigma(W_r x_r) \odot W_v \max(0, W_k x_k)^2$.
 
     From: Peng et al. (2023), *RWKV*, channel mixing.
 
     >>> mixing = ChannelMixing(RWKVConfig(vocab_size=11, d_model=6, num_layers=2), layer=1)
-    >>> x = torch.randn(3, 5, 6)  # to go on, the last token is all that is needed
+    >>> x = torch.randn(3, 5, 6)  # the last token is enough to go on
     >>> torch.allclose(mixing(x[:, 2:], last=x[:, 1]), mixing(x, last=torch.zeros(3, 6))[:, 2:], atol=1e-5)
     True
     """
@@ -227,15 +228,15 @@ class ChannelMixing(nn.Module):
         self.W_v = nn.Linear(d_ff, d, bias=False)
 
     def forward(self, x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"]) -> Float[Tensor, "B T d"]:
-        """Work on tokens, (B, T, d_model), the first of which is mixed with ``last``, (B, d_model)."""
-        before = shift(x, last)
-        gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))
-        hidden = F.relu(self.W_k(mix(x, before, self.mix_k))) ** 2
+        """Work on tokens, (B, T, d_model); the first is mixed with ``last``, (B, d_model)."""
+        before = shift(x, last)  # (B, T, d_model)
+        gate = torch.sigmoid(self.W_r(mix(x, before, self.mix_r)))  # (B, T, d_model)
+        hidden = F.relu(self.W_k(mix(x, before, self.mix_k))) ** 2  # (B, T, d_ff)
         return gate * self.W_v(hidden)
 
 
 def shift(x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"]) -> Float[Tensor, "B T d"]:
-    """Put in the place of each token the one before it, and ``last`` in that of the first.
+    """Replace each token by the token before it, and the first token by ``last``.
 
     >>> print(shift(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[7.0]])).flatten())
     tensor([7., 1.])
@@ -246,7 +247,7 @@ def shift(x: Float[Tensor, "B T d"], last: Float[Tensor, "B d"]) -> Float[Tensor
 def mix(
     x: Float[Tensor, "B T d"], before: Float[Tensor, "B T d"], share: Float[Tensor, " d"]
 ) -> Float[Tensor, "B T d"]:
-    """Take of each channel a learned share from the token and the rest from the one before it.
+    """Take a learned share of each channel from the token, and the rest from the token before it.
 
     >>> print(mix(torch.tensor([1.0]), torch.tensor([5.0]), torch.tensor([0.75])))
     tensor([2.])

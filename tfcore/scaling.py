@@ -17,7 +17,7 @@ Array = np.ndarray
 def dot_product_stats(d_k: int, num_samples: int, rng: np.random.Generator) -> tuple[float, float]:
     r"""Measure the mean and the variance of the dot product of two random vectors.
 
-    $q, k \sim \mathcal{N}(0, I_{d_k})$ drawn afresh for each sample; $\mathbb{E}[q \cdot k] = 0$ and
+    $q, k \sim \mathcal{N}(0, I_{d_k})$ drawn for each sample; $\mathbb{E}[q \cdot k] = 0$ and
     $\operatorname{Var}(q \cdot k) = d_k$.
 
     Args:
@@ -48,7 +48,7 @@ def dot_product_stats(d_k: int, num_samples: int, rng: np.random.Generator) -> t
 def dot_product_variance(
     d_k: int, var_q: float, var_k: float, mean_q: float = 0.0, mean_k: float = 0.0
 ) -> float:
-    r"""Derive the variance of a dot product whose components are all independent.
+    r"""Derive the variance of a dot product with independent components.
 
     $\operatorname{Var}(q \cdot k) = d_k (\sigma_q^2 \sigma_k^2 + \sigma_q^2 \mu_k^2 + \sigma_k^2 \mu_q^2)$.
 
@@ -83,7 +83,7 @@ def dot_product_variance(
 
 
 def softmax_jacobian(p: Float[Array, "... n"]) -> Float[Array, "... n n"]:
-    r"""Differentiate softmax: how each weight answers to each score.
+    r"""Differentiate softmax: the change of each weight with each score.
 
     $\partial p_i / \partial x_j = p_i (\delta_{ij} - p_j)$, which vanishes as p becomes one-hot.
 

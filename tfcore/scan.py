@@ -13,7 +13,7 @@ def scan(
     start: Float[Tensor, "B *features"] | None = None,
     parallel: bool | None = None,
 ) -> Float[Tensor, "B T *features"]:
-    r"""Let a state decay and be driven, at every step anew, and return all the states.
+    r"""Let a state decay and add the drive at every step, and return all the states.
 
     $h_t = a_t \, h_{t-1} + b_t$, by component.
 
@@ -21,7 +21,8 @@ def scan(
     more work in all, but still work linear in T: an accelerator would idle between the small ones.
 
     Args:
-        decay: $a$, (B, T, ...); any axis may be 1 to stand for all of its steps, sequences or components.
+        decay: $a$, (B, T, ...); any axis may be 1 for the same value at all of its steps, sequences or
+            components.
         drive: $b$, (B, T, ...).
         start: $h_0$, the state before the first step, (B, ...); zero when None.
         parallel: whether to go in parallel; when None, on any device but the CPU.
@@ -59,7 +60,7 @@ def scan(
     for a, b in zip(decay.unbind(dim=1), drive.unbind(dim=1), strict=True):
         state = torch.addcmul(b, a, state)
         states.append(state)
-    return torch.stack(states, dim=1)
+    return torch.stack(states, dim=1)  # (B, T, ...)
 
 
 def _in_parallel(decay: Tensor, drive: Tensor) -> Tensor:
@@ -68,10 +69,10 @@ def _in_parallel(decay: Tensor, drive: Tensor) -> Tensor:
     if T == 1:
         return drive
     pairs = slice(0, T // 2 * 2, 2)
-    a, b = decay[:, pairs], drive[:, pairs]
-    a_next, b_next = decay[:, 1::2], drive[:, 1::2]
+    a, b = decay[:, pairs], drive[:, pairs]  # the steps 0, 2, 4, ...: (B, T // 2, ...)
+    a_next, b_next = decay[:, 1::2], drive[:, 1::2]  # the steps 1, 3, 5, ...
     # Two steps in a row are one step: a' (a h + b) + b' = (a' a) h + (a' b + b').
-    after_pairs = _in_parallel(a_next * a, a_next * b + b_next)
+    after_pairs = _in_parallel(a_next * a, a_next * b + b_next)  # (B, T // 2, ...)
 
     states = torch.empty_like(drive)
     states[:, 0] = drive[:, 0]

@@ -20,7 +20,7 @@ def selective_scan(
     C: Float[Tensor, "B T N"],
     D: Float[Tensor, " d"],
 ) -> Float[Tensor, "B T d"]:
-    r"""Run N leaky memories per channel over time; each token chooses how long they keep what they hold.
+    r"""Run N leaky memories per channel over time; each token chooses how fast they forget.
 
     $h_t = e^{\Delta_t A} \, h_{t-1} + \Delta_t B_t u_t, \; y_t = C_t \cdot h_t + D u_t$.
 
@@ -70,7 +70,7 @@ def selective_scan_carry(
         B: where to write, (B, T, N).
         C: where to read, (B, T, N).
         D: share of the input in the output, (d,).
-        state: what the tokens before these left, (B, d, N); None where there were none.
+        state: the state after the tokens before these, (B, d, N); None at the beginning.
 
     Returns:
         The outputs, (B, T, d), in the type of ``u``, and the state after the last token, float32 or wider.
@@ -89,10 +89,10 @@ def selective_scan_carry(
     state = inputs.new_zeros(u.shape[0], *A.shape) if state is None else state
     outputs = []
     for u_t, delta_t, B_t, C_t in zip(*(x.split(CHUNK, dim=1) for x in (inputs, delta, B, C)), strict=True):
-        decay = torch.exp(delta_t.unsqueeze(-1) * A)
-        drive = (delta_t * u_t).unsqueeze(-1) * B_t.unsqueeze(-2)
-        states = scan(decay, drive, state)
-        outputs.append((states @ C_t.unsqueeze(-1)).squeeze(-1) + D * u_t)
+        decay = torch.exp(delta_t.unsqueeze(-1) * A)  # (B, T, d, N)
+        drive = (delta_t * u_t).unsqueeze(-1) * B_t.unsqueeze(-2)  # (B, T, d, N)
+        states = scan(decay, drive, state)  # (B, T, d, N)
+        outputs.append((states @ C_t.unsqueeze(-1)).squeeze(-1) + D * u_t)  # (B, T, d)
         state = states[:, -1].clone()  # a view would keep all T of them
     return torch.cat(outputs, dim=1).to(u.dtype), state
 
@@ -115,7 +115,7 @@ def selective_scan_step(
         B: where to write, (B, N).
         C: where to read, (B, N).
         D: share of the input in the output, (d,).
-        state: what the tokens before left, (B, d, N); None at the first.
+        state: the state after the tokens before, (B, d, N); None at the first.
 
     Returns:
         The output, (B, d), in the type of ``u``, and the new state, float32 or wider.
@@ -132,9 +132,9 @@ def selective_scan_step(
     """
     _check(u, delta, A, B, C, D, state, time=False)
     inputs, delta, A, B, C, D = (x.to(wide(u.dtype)) for x in (u, delta, A, B, C, D))
-    drive = (delta * inputs).unsqueeze(-1) * B.unsqueeze(-2)
+    drive = (delta * inputs).unsqueeze(-1) * B.unsqueeze(-2)  # (B, d, N)
     state = drive if state is None else torch.exp(delta.unsqueeze(-1) * A) * state + drive
-    output = (state @ C.unsqueeze(-1)).squeeze(-1) + D * inputs
+    output = (state @ C.unsqueeze(-1)).squeeze(-1) + D * inputs  # (B, d)
     return output.to(u.dtype), state
 
 

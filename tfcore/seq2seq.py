@@ -1,6 +1,6 @@
-"""Translation with a context that is handed over once, or with one that is made anew for each token.
+"""Translation with one fixed context, or with a context that is computed for each token.
 
-Everything but the context is the same in both models, so that what differs in what they learn is due to it.
+Everything but the context is the same in both models, so it explains any difference in what they learn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfcore.recurrent import GRU, AdditiveAttention, Attend, check_padding
 
 
 class StaticContext:
-    r"""Hand over the value of the last token that may be seen, whatever the query asks.
+    r"""Return the value of the last token that may be seen, for any query.
 
     $c = v_{\text{last}}$: attention with a fixed weight of 1 on one token. It has no parameters.
 
@@ -38,9 +38,9 @@ class StaticContext:
         if mask is None:
             mask = torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
         check_padding(mask, values, name="mask")
-        seen_from_here_on = mask.flip(1).cumsum(1).flip(1)
+        seen_from_here_on = mask.flip(1).cumsum(1).flip(1)  # (B, T): real tokens from here to the end
         last = mask & (seen_from_here_on == 1)
-        context = torch.where(last.unsqueeze(-1), values, 0.0).sum(dim=1)
+        context = torch.where(last.unsqueeze(-1), values, 0.0).sum(dim=1)  # (B, d_v)
         weights = last.to(torch.promote_types(values.dtype, torch.float32))
         return lambda query: (context, weights)
 
@@ -57,10 +57,10 @@ class Seq2Seq(nn.Module):
     $s_t = \operatorname{GRU}([y_t; c_t], s_{t-1})$ with $c_t = \operatorname{context}(s_{t-1}, h)$, and the
     logits of the token after $y_t$ are linear in $[s_t; c_t]$. The encoder's states are h, the last is $s_0$.
 
-    What is compared: with ``"static"``, $c_t$ is the last state of the encoder for every t. Its width is all
-    the room there is for the source, however long. With ``"dynamic"``, $c_t$ is a mean of all its states,
-    weighted anew for each t by additive attention: the room grows with the source. The rest is alike,
-    and under one seed it starts from the same weights, for those of the attention are drawn last.
+    With ``"static"``, $c_t$ is the last state of the encoder for every t: the source, however long, has to
+    fit into its width. With ``"dynamic"``, $c_t$ is a mean of all its states with weights for each t from
+    additive attention: the room grows with the source. All else is the same. Under one seed both start from
+    the same weights, because the weights of the attention are drawn last.
 
     Args:
         vocab_size: number of tokens, V, shared by source and target.
@@ -124,7 +124,7 @@ class Seq2Seq(nn.Module):
             state, feature, weight = self._step(y, state, attend)
             features.append(feature)
             weights.append(weight)
-        logits = self.readout(torch.stack(features, dim=1))
+        logits = self.readout(torch.stack(features, dim=1))  # (B, T_target, V)
         return (logits, torch.stack(weights, dim=1)) if return_weights else logits
 
     @torch.no_grad()
@@ -140,7 +140,7 @@ class Seq2Seq(nn.Module):
         Args:
             source: the tokens to be translated, (B, T_source).
             bos: the token that says "begin"; it is not part of the result.
-            max_len: how many tokens to write. Where a target ends is for the caller to see.
+            max_len: how many tokens to write. The caller finds the end of each target.
             source_padding: True at real tokens of ``source``.
 
         Returns:
@@ -167,8 +167,8 @@ class Seq2Seq(nn.Module):
         return last, self.context.prepare(states, states, source_padding)
 
     def _step(self, y: Tensor, state: Tensor, attend: Attend) -> tuple[Tensor, Tensor, Tensor]:
-        """Read one embedded target token: the new state, what the readout sees, and the weights."""
-        context, weights = attend(state[-1])
+        """Read one embedded target token; return the new state, the input of the readout, and the weights."""
+        context, weights = attend(state[-1])  # (B, d_hidden), (B, T_source)
         _, state = self.decoder(torch.cat([y, context], dim=-1).unsqueeze(1), state)
         return state, torch.cat([state[-1], context], dim=-1), weights
 

@@ -1,4 +1,4 @@
-"""What a recurrent model keeps between calls: a state that does not grow with what it has read."""
+"""The cache of a recurrent model: a state that does not grow with the text that it has read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor
 class StateCache:
     """The states of all the layers of a recurrent model, for a batch of sequences.
 
-    No tensor in it is ever changed: ``layers`` that were kept can be put back, with the ``length`` of then.
+    No tensor in it is ever changed in place, so a caller can keep ``layers`` and ``length`` and put them
+    back.
 
     Args:
         layers: for each layer its state, a tuple of tensors (B, ...).
@@ -45,10 +46,10 @@ class StateCache:
         self.layers = [tuple(x[rows] for x in state) for state in self.layers]
 
     def truncate(self, length: int) -> None:
-        """Forget all but the first tokens, which a state cannot.
+        """Refuse to forget tokens, which a state cannot.
 
         Raises:
-            ValueError: any length but that of now.
+            ValueError: any length but the present one.
         """
         if length != self.length:
             raise ValueError(
@@ -62,10 +63,10 @@ class StateCache:
 
 
 def check_batch(batch: int, cache: StateCache | None) -> None:
-    """Refuse another number of sequences than the cache was made for, and what is no cache of states.
+    """Refuse a cache that was made for another number of sequences, or that is not a ``StateCache``.
 
     Raises:
-        ValueError: it is another one, or another thing.
+        ValueError: another number, or another type.
 
     >>> import torch
     >>> check_batch(3, StateCache([(torch.zeros(2, 5),)]))

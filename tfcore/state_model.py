@@ -46,7 +46,7 @@ class StateModel(nn.Module):
         """Score every token of the vocabulary as the next, at every position.
 
         Args:
-            tokens: the text, or, with a cache, the part that comes after what the cache has seen, (B, T).
+            tokens: the text, or, with a cache, the part after the tokens that the cache has seen, (B, T).
             cache: from ``new_cache``; its states advance by these tokens. The text begins here when None.
 
         Returns:
@@ -70,5 +70,5 @@ class StateModel(nn.Module):
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)  # (B, T, V)
 
     def new_cache(self, batch: int, max_len: int | None = None) -> StateCache:
-        """Make the state before the first token of ``batch`` texts; ``max_len`` is no limit here."""
+        """Make the state before the first token of ``batch`` texts; ``max_len`` does not limit it."""
         raise NotImplementedError

@@ -59,7 +59,7 @@ def split_words(text: str) -> list[str]:
 def byte_to_unicode() -> dict[int, str]:
     r"""Give every byte a visible character, so that a file of tokens is text without blanks.
 
-    Printable Latin-1 characters stand for themselves; the n-th of the other 68 bytes becomes $256 + n$.
+    Printable Latin-1 characters represent themselves; the n-th of the other 68 bytes becomes $256 + n$.
 
     Returns:
         The table, in the order of the ids that GPT-2 gives to the bytes: printable ones first.
@@ -79,7 +79,8 @@ def byte_to_unicode() -> dict[int, str]:
 class BPETokenizer:
     r"""A byte-level BPE tokenizer: a vocabulary, merges in the order of their rank, and special tokens.
 
-    $\text{word} \to \text{bytes}$; then, as long as some neighbors have a merge, join those of lowest rank.
+    $\text{word} \to \text{bytes}$; then, as long as some neighbors have a merge, join the neighbors of lowest
+    rank.
 
     A special token is found before words are, stays whole, and has an id of its own.
 
@@ -126,11 +127,11 @@ class BPETokenizer:
         $(a, b)^* = \arg\max_{(a, b)} \sum_w n_w \, |\{ i : w_i = a, \, w_{i+1} = b \}|$ over the words w.
 
         Of equally frequent pairs the one with the smallest ids wins, the left id first: the older tokens. The
-        library has the same rule, so that :meth:`train_fast` learns the same merges. Ids are those of
+        library has the same rule, so that :meth:`train_fast` learns the same merges. Ids are as in
         GPT-2's files: bytes in the order of :func:`byte_to_unicode`, merges, special tokens.
 
         Args:
-            text: what to learn from; special tokens in it part one document from the next.
+            text: the text to learn from; special tokens in it separate its documents.
             vocab_size: number of tokens to stop at, 256 bytes and the special tokens included.
             special_tokens: tokens that stay whole.
             min_frequency: stop when no pair is seen as often; the vocabulary is then smaller.
@@ -237,7 +238,7 @@ class BPETokenizer:
         r"""Turn token ids into text: $\text{decode}(\text{encode}(x)) = x$.
 
         Special tokens are spelled out. Ids that a model made up may be no valid UTF-8, for instance half of a
-        character: what cannot be read becomes U+FFFD, the replacement character.
+        character: bytes that cannot be decoded become U+FFFD, the replacement character.
 
         Args:
             ids: whole numbers, in a list or a one-dimensional array or tensor.
@@ -337,7 +338,7 @@ class BPETokenizer:
             )
 
     def _as_json(self) -> dict[str, Any]:
-        """Say all there is to say in the format of Hugging Face's tokenizer.json."""
+        """Describe the tokenizer in the format of Hugging Face's tokenizer.json."""
         vocab = {_to_text(token): i for token, i in self.vocab.items()} | self.special_tokens
         merges = [(_to_text(a), _to_text(b)) for a, b in self.merges]
         return {
@@ -356,7 +357,7 @@ class BPETokenizer:
 
 
 def _check_kind(content: dict[str, Any]) -> None:
-    """Refuse what would encode differently here."""
+    """Refuse a tokenizer that would encode differently here."""
     model, words = content["model"], content["pre_tokenizer"] or {}
     as_here = {
         "model": model.get("type", "BPE") == "BPE" and not any(map(model.get, OTHER_BPE)),
@@ -369,7 +370,7 @@ def _check_kind(content: dict[str, Any]) -> None:
 
 
 def _documents(text: str, vocab_size: int, special_tokens: Sequence[str]) -> list[str]:
-    """Check what training is given and cut the text at the special tokens."""
+    """Check the arguments of training, and cut the text at the special tokens."""
     if len(set(special_tokens)) < len(special_tokens):
         raise ValueError(
             f"expected different special tokens, got {list(special_tokens)}; name each of them once"
@@ -392,7 +393,7 @@ def _special_pattern(special_tokens: Iterable[str]) -> Any:
 
 
 def _join(tokens: Sequence[bytes], pair: Pair) -> Iterator[bytes]:
-    """Join the pair wherever it stands, from left to right."""
+    """Join each occurrence of the pair, from left to right."""
     i = 0
     while i < len(tokens):
         width = 2 if tuple(tokens[i : i + 2]) == pair else 1
@@ -414,7 +415,7 @@ def _to_bytes(token: str) -> bytes:
 
 @functools.cache
 def unicode_to_byte() -> dict[str, int]:
-    """Give the byte that each visible character stands for: the inverse of :func:`byte_to_unicode`.
+    """Return the byte of each visible character: the inverse of :func:`byte_to_unicode`.
 
     >>> unicode_to_byte()["Ġ"], ord(" ")
     (32, 32)

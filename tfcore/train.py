@@ -1,7 +1,7 @@
 """What it takes to train a model: a loss, a schedule, parameter groups, and a loop that can be stopped.
 
 Everything that decides the numbers of a run is in its ``TrainConfig``, in its model, and in a function from
-i to the i-th batch. A run is then a function of its step, and one that was stopped goes on bit for bit.
+i to the i-th batch. A run is then a function of its step, and a run that was stopped goes on bit for bit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TrainConfig:
     Raises:
         ValueError: numbers that make no sense.
 
-    From: Loshchilov and Hutter (2019), *Decoupled Weight Decay Regularization*; the defaults are those of
+    From: Loshchilov and Hutter (2019), *Decoupled Weight Decay Regularization*; the defaults are from
     Brown et al. (2020), *Language Models are Few-Shot Learners*, appendix B, but for the learning rate.
 
     >>> print(TrainConfig(steps=100, peak_lr=3e-3).clip_norm)
@@ -131,17 +131,17 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 
     $W \leftarrow (1 - \eta \lambda) W$ for projections and embeddings, not for biases and norms.
 
-    A parameter that stands in two places, as a tied embedding does, counts once; frozen ones are left out.
-    Mamba's ``A_log`` holds logarithms of rates, of which 0 is not the simplest: it does not decay either.
+    A parameter in two places, as a tied embedding is, counts once; frozen parameters are left out. Mamba's
+    ``A_log`` does not decay either: it holds logarithms of rates, and 0 is not a neutral value for them.
 
     Args:
         model: any module.
         weight_decay: $\lambda$, for the matrices.
 
     Returns:
-        Two groups for ``torch.optim``: what decays, and what does not.
+        Two groups for ``torch.optim``: parameters that decay, and parameters that do not.
 
-    From: Loshchilov and Hutter (2019); the rule is that of GPT-2's and GPT-3's many reimplementations.
+    From: Loshchilov and Hutter (2019); GPT-2's and GPT-3's many reimplementations use this rule.
 
     >>> groups = decay_groups(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)), 0.1)
     >>> print([(len(group["params"]), group["weight_decay"]) for group in groups])
@@ -178,7 +178,7 @@ def train(
 
     $g = \sum_i \nabla L_i \big/ \sum_i N_i$ over a step's batches, which is the gradient of one mean.
 
-    A run that was stopped, whenever that was, ends in the same bits as one that was not: on a CPU with the
+    A run that was stopped at any time ends in the same bits as a run that was not stopped: on a CPU with the
     same number of threads, on a GPU with deterministic kernels (``torch.use_deterministic_algorithms``).
 
     Args:
@@ -199,8 +199,8 @@ def train(
     Raises:
         ValueError: a checkpoint that is broken or of another run, nothing to train, or a step without
             anything to predict.
-        FloatingPointError: a loss or a weight that is no number, where a checkpoint would be written or in
-            the end. On a GPU, which is not waited for, a step without anything to predict has such a loss.
+        FloatingPointError: a loss or a weight is NaN or infinite, where a checkpoint would be written or at
+            the end. A GPU is not waited for, so there a step without anything to predict has such a loss.
 
     >>> model = nn.Embedding(4, 4)
     >>> tokens = torch.tensor([[0, 1, 2, 3, 0, 1]])

@@ -92,7 +92,7 @@ def wkv_carry(
         u: bonus of the current token, (d,).
         k: keys, (B, T, d).
         v: values, (B, T, d).
-        state: what the tokens before these left; None where there were none.
+        state: the state after the tokens before these; None at the beginning.
 
     Returns:
         The averages, (B, T, d), in the type of ``k``, and the state after the last token.
@@ -113,16 +113,16 @@ def wkv_carry(
     state = WKVState.empty(k[:, 0]) if state is None else state
     key, value, w, u = (x.to(wide(k.dtype)) for x in (k, v, w, u))
 
-    age = torch.arange(k.shape[1] + 1, device=k.device, dtype=key.dtype).unsqueeze(-1) * w
-    exponents = torch.cat([state.peak.unsqueeze(1), key], dim=1)
+    age = torch.arange(k.shape[1] + 1, device=k.device, dtype=key.dtype).unsqueeze(-1) * w  # (T + 1, d)
+    exponents = torch.cat([state.peak.unsqueeze(1), key], dim=1)  # (B, T + 1, d)
     peak = ((exponents + age).cummax(dim=1).values - age).detach()
     before, after = peak[:, :-1], peak[:, 1:]
-    decay, weight = torch.exp(before - w - after), torch.exp(key - after)
+    decay, weight = torch.exp(before - w - after), torch.exp(key - after)  # (B, T, d)
 
-    start = torch.stack([state.numerator, state.denominator], dim=-1)
-    drive = torch.stack([weight * value, weight], dim=-1)
+    start = torch.stack([state.numerator, state.denominator], dim=-1)  # (B, d, 2)
+    drive = torch.stack([weight * value, weight], dim=-1)  # (B, T, d, 2)
     sums = torch.cat([start.unsqueeze(1), scan(decay.unsqueeze(-1), drive, start)], dim=1)
-    numerator, denominator = sums.unbind(dim=-1)
+    numerator, denominator = sums.unbind(dim=-1)  # (B, T + 1, d) each
 
     past = WKVState(numerator[:, :-1], denominator[:, :-1], before)
     last = WKVState(*(x[:, -1].clone() for x in (numerator, denominator, peak)))  # a view would keep all T
@@ -146,7 +146,7 @@ def wkv_step(
         u: bonus of the current token, (d,).
         k: key, (B, d).
         v: value, (B, d).
-        state: what the tokens before left; None at the first.
+        state: the state after the tokens before; None at the first.
 
     Returns:
         The average, (B, d), in the type of ``k``, and the new state.
@@ -154,7 +154,7 @@ def wkv_step(
     Raises:
         ValueError: shapes that do not fit.
 
-    From: Peng et al. (2023), *RWKV*, time mixing as an RNN cell; the running maximum is that of Milakov and
+    From: Peng et al. (2023), *RWKV*, time mixing as an RNN cell; the running maximum is from Milakov and
     Gimelshein (2018), *Online Normalizer Calculation for Softmax*.
 
     >>> one = torch.ones(1)

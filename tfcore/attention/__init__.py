@@ -2,7 +2,7 @@
 
 Read the files in this order: ``explicit.py`` (the textbook), ``merge.py`` and ``tiled.py`` (the same numbers
 without the T x T matrix), ``fused.py`` (torch's kernels and their traps), ``triton_kernels.py`` and
-``triton.py`` (our own kernels for GPUs), ``pattern.py`` (who may attend to whom), ``api.py`` (the seam).
+``triton.py`` (our own kernels for GPUs), ``pattern.py`` (the allowed pairs), ``api.py`` (the seam).
 """
 
 from tfcore.attention.api import BACKENDS, attention

@@ -1,4 +1,4 @@
-"""The seam: one function that every model of the course calls, and a table of what may stand behind it."""
+"""The seam: one function that every model of the course calls, and a table of the backends behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Call = tuple[Tensor, Tensor, Tensor, Pattern, Tensor | None]  # q, k, v, pattern
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute attention: what it can return beside the output, and which calls it is for.
+    """One way to compute attention: the results that it can return, and the calls that it accepts.
 
     >>> [name for name, backend in BACKENDS.items() if backend.serves(return_weights=True, return_lse=True)]
     ['explicit']
@@ -33,15 +33,15 @@ class Backend:
     run: Callable[..., tuple[Tensor, Tensor | None, Tensor | None]]
     weights: bool
     lse: bool
-    refusal: Callable[..., str | None] = lambda *call: None  # what in this call it cannot serve
+    refusal: Callable[..., str | None] = lambda *call: None  # the reason why it cannot serve this call
     fastest: Callable[..., bool] = lambda *call: False  # whether "auto" should prefer it for this call
 
     def serves(self, return_weights: bool, return_lse: bool) -> bool:
-        """Tell whether it returns what is asked for; one that could return more serves as well."""
+        """Tell whether this backend can return these results; a backend that can return more is accepted."""
         return self.weights >= return_weights and self.lse >= return_lse
 
 
-BACKENDS = {  # "auto" takes one that is the fastest for the call, else the first that serves
+BACKENDS = {  # "auto" takes a backend that is the fastest for the call, else the first that serves it
     "fused": Backend(fused_attention, weights=False, lse=False),
     "tiled": Backend(tiled_attention, weights=False, lse=True),
     "explicit": Backend(explicit_attention, weights=True, lse=True, fastest=is_compiled_step),
@@ -71,7 +71,7 @@ def attention(
 
     Attending is allowed where the mask, the causal rule and the window all allow it. A query that may attend
     to nothing gives output 0, gradient 0 and lse -inf. A query or a key that the mask leaves unused may hold
-    anything, NaN included, without effect on output or gradient; what any query may attend to must be finite.
+    anything, NaN included, without effect on output or gradient; all other entries must be finite.
 
     Args:
         q: queries, (B, H, T_q, d_k).
@@ -91,10 +91,10 @@ def attention(
 
     Returns:
         The output (B, H, T_q, d_v) in the type of ``q``; or a tuple of it, the weights if asked for and the
-        lse if asked for. Weights and lse are float32 or wider, as is all that is computed of them.
+        lse if asked for. Weights and lse are float32 or wider.
 
     Raises:
-        ValueError: arguments that do not fit, an unknown backend, or one that cannot serve what is asked.
+        ValueError: arguments that do not fit, an unknown backend, or a backend that cannot serve this call.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.1.
 
@@ -127,7 +127,7 @@ def _pattern(
     shape: tuple[int, int, int, int],
     device: torch.device,
 ) -> Pattern:
-    """Combine the rules without those that forbid nothing, and add default positions where a rule asks."""
+    """Combine the rules that forbid anything, and add default positions where a rule needs them."""
     if k_pos is not None and q_pos is None:
         raise ValueError("expected q_pos beside k_pos, got k_pos alone; say where the queries are as well")
     q_len, k_len = shape[2:]
@@ -172,7 +172,7 @@ def _choose(name: str, call: Call, return_weights: bool, return_lse: bool) -> Ba
 
 
 def _able(call: Call, return_weights: bool, return_lse: bool) -> Iterator[str]:
-    """Name the backends that can serve a call, those first that are the fastest for it."""
+    """Name the backends that can serve a call, the fastest first."""
     preferred = [name for name, backend in BACKENDS.items() if backend.fastest(*call)]
     for name in dict.fromkeys([*preferred, *BACKENDS]):
         backend = BACKENDS[name]
@@ -206,7 +206,7 @@ def _score_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int]:
 
 
 def _four_axes(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """Give a mask or bias all four axes, those of size 1 included, or say why it does not fit."""
+    """Give a mask or bias all four axes, also axes of size 1; raise an error if it does not fit."""
     if x is None:
         return None
     padded = (1,) * (4 - x.ndim) + tuple(x.shape)

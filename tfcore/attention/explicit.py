@@ -1,7 +1,7 @@
 """Attention as the textbook has it: every score, then every weight, then the output.
 
-The T_q x T_k matrix is stored, several times over when gradients are kept. That is what this backend is
-for: it can show its weights, and the others are held to it.
+The T_q x T_k matrix is stored, several times over when gradients are kept. So this backend can return its
+weights, and the tests compare the other backends with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def explicit_attention(
         q: queries, (B, H, T_q, d_k).
         k: keys, (B, H_kv, T_k, d_k); each of the H_kv heads serves H / H_kv adjacent query heads.
         v: values, (B, H_kv, T_k, d_v).
-        pattern: who may attend to whom.
+        pattern: which keys each query may attend to.
         bias: added to the scores.
         scale: multiplies the scores, before the bias.
 
@@ -48,8 +48,8 @@ def explicit_attention(
     """
     groups = q.shape[1] // k.shape[1]
     if groups > 1:
-        k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-    allowed = pattern.tile()
+        k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)  # (B, H, T_k, d)
+    allowed = pattern.tile()  # (B, H, T_q, T_k), with 1 for axes that are shared
     q_seen, k_seen, v_seen = (x.to(wide(q.dtype)) for x in blank_unused(q, k, v, allowed))
     output, weights, lse = attend(q_seen, k_seen, v_seen, allowed, bias, scale)
     return output.to(q.dtype), weights, lse
@@ -79,23 +79,23 @@ def attend(
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
 ) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
-    """Attend within one tile, be it the whole matrix; see :func:`explicit_attention`.
+    """Attend within one tile, which may be the whole matrix; see :func:`explicit_attention`.
 
     >>> q, k, v = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 3, 2), torch.tensor([[[[1.0], [2.0], [6.0]]]])
     >>> output, _, lse = attend(q, k, v, allowed=None, bias=None, scale=1.0)
     >>> print(output.item(), f"{lse.item():.4f} {math.log(3):.4f}")
     3.0 1.0986 1.0986
     """
-    scores = masked_scores(q, k, allowed, bias, scale)
-    peak = scores.amax(dim=-1, keepdim=True).detach()
+    scores = masked_scores(q, k, allowed, bias, scale)  # (B, H, T_q, T_k)
+    peak = scores.amax(dim=-1, keepdim=True).detach()  # (B, H, T_q, 1)
     peak = peak.masked_fill(peak == -math.inf, 0.0)
     exp = torch.exp(scores - peak)
-    total = exp.sum(dim=-1, keepdim=True)
+    total = exp.sum(dim=-1, keepdim=True)  # (B, H, T_q, 1)
     empty = total == 0
     total = total.masked_fill(empty, 1.0)
     weights = exp / total
-    lse = (peak + torch.log(total)).masked_fill(empty, -math.inf).squeeze(-1)
-    return weights @ v, weights, lse
+    lse = (peak + torch.log(total)).masked_fill(empty, -math.inf).squeeze(-1)  # (B, H, T_q)
+    return weights @ v, weights, lse  # the output is (B, H, T_q, d_v)
 
 
 def masked_scores(
@@ -112,7 +112,7 @@ def masked_scores(
     tensor([[ 2., -inf],
             [ 6., 18.]])
     """
-    scores = (q * scale) @ k.mT
+    scores = (q * scale) @ k.mT  # (B, H, T_q, T_k)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     if allowed is not None:

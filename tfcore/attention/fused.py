@@ -1,13 +1,13 @@
 """Attention by torch's own kernels, with their traps closed.
 
-``torch.nn.functional.scaled_dot_product_attention`` is what you would call yourself. It differs from the
-seam in five places, each handled here:
+``torch.nn.functional.scaled_dot_product_attention`` is the function that you would call without this
+course. It differs from the seam in five places, each handled here:
 
 - ``is_causal`` aligns the *first* query with the first key, which is wrong against a cache, so it is used
   only where both alignments agree;
-- what a fully masked row gives has changed between versions and kernels, so no such row is handed over;
+- the result of a fully masked row differs between versions and kernels, so no such row is passed to them;
 - a mask and ``is_causal`` together differ by kernel, so at most one of them is given;
-- a bias and a mask share one argument, so they are put together first;
+- a bias and a mask share one argument, so they are combined first;
 - a scale of 0 or less turns the -inf of ``is_causal`` into NaN, so it comes with a mask.
 """
 
@@ -40,7 +40,7 @@ def fused_attention(
         q: queries, (B, H, T_q, d_k).
         k: keys, (B, H_kv, T_k, d_k); each of the H_kv heads serves H / H_kv adjacent query heads.
         v: values, (B, H_kv, T_k, d_v).
-        pattern: who may attend to whom.
+        pattern: which keys each query may attend to.
         bias: added to the scores, after rounding to the type of ``q``.
         scale: multiplies the scores, before the bias.
 
@@ -81,6 +81,6 @@ def _one_mask(
         empty = (scores == -math.inf).all(dim=-1, keepdim=True)
         return scores.masked_fill(empty, 0.0), empty
     if allowed is not None:
-        empty = ~allowed.any(dim=-1, keepdim=True)
+        empty = ~allowed.any(dim=-1, keepdim=True)  # (B, H, T_q, 1)
         return allowed | empty, empty
     return None, None

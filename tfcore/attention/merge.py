@@ -20,7 +20,7 @@ def merge(
     $\ell = \ln(e^{\ell_a} + e^{\ell_b}), \; o = e^{\ell_a - \ell} o_a + e^{\ell_b - \ell} o_b$.
 
     This is exact, associative and commutative; (0, -inf), attention to no key at all, is its neutral element.
-    Tiles, the shards of a ring and the halves of a split cache are all put together by it. The shares are as
+    Tiles, the shards of a ring and the halves of a split cache are all merged by it. The shares are as
     precise as the lse: a float32 near 10,000 is known to 5e-4.
 
     Args:
@@ -42,7 +42,7 @@ def merge(
     """
     peak = torch.maximum(lse_a, lse_b).detach()
     peak = peak.masked_fill(peak == -math.inf, 0.0)
-    part_a, part_b = torch.exp(lse_a - peak), torch.exp(lse_b - peak)
+    part_a, part_b = torch.exp(lse_a - peak), torch.exp(lse_b - peak)  # (..., T_q)
     total = part_a + part_b
     empty = total == 0
     total = total.masked_fill(empty, 1.0)

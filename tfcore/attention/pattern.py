@@ -1,4 +1,4 @@
-"""Who may attend to whom, worked out for one tile of the score matrix at a time."""
+"""Which keys each query may attend to, worked out for one tile of the score matrix at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pattern:
         mask: boolean, four axes, each of full size or 1; True = may attend.
         causal: whether a key must not come after its query.
         window: how many positions a query sees to either side, itself included; None for all.
-        q_pos: position of each query, (T_q,) or (B, T_q); may be None where no rule asks for it.
+        q_pos: position of each query, (T_q,) or (B, T_q); may be None if no rule needs it.
         k_pos: position of each key, (T_k,) or (B, T_k); likewise.
         positions_given: whether the caller chose the positions, or they are the default ones.
 
@@ -72,7 +72,7 @@ def blank_unused(
     v: Float[Tensor, "B H_kv T_k d_v"],
     allowed: Bool[Tensor, "#B #H #T_q #T_k"] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Zero the queries that may attend to nothing and the keys and values that nobody may attend to.
+    """Zero the queries that may attend to nothing, and the keys and values that no query may attend to.
 
     Weight zero does not hide them: 0 x NaN is NaN, in the output and in every gradient.
 
@@ -83,10 +83,10 @@ def blank_unused(
     """
     if allowed is None:
         return q, k, v
-    idle = ~allowed.any(dim=-1, keepdim=True)
-    unseen = ~allowed.any(dim=-2, keepdim=True).mT
+    idle = ~allowed.any(dim=-1, keepdim=True)  # (B, H, T_q, 1)
+    unseen = ~allowed.any(dim=-2, keepdim=True).mT  # (B, H, T_k, 1)
     if unseen.shape[1] > 1 and k.shape[1] != unseen.shape[1]:  # all the heads of a group must agree
-        unseen = unseen.unflatten(1, (k.shape[1], -1)).all(dim=2)
+        unseen = unseen.unflatten(1, (k.shape[1], -1)).all(dim=2)  # (B, H_kv, T_k, 1)
     return q.masked_fill(idle, 0.0), k.masked_fill(unseen, 0.0), v.masked_fill(unseen, 0.0)
 
 

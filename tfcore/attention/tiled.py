@@ -39,7 +39,7 @@ def tiled_attention(
         q: queries, (B, H, T_q, d_k).
         k: keys, (B, H_kv, T_k, d_k); each of the H_kv heads serves H / H_kv adjacent query heads.
         v: values, (B, H_kv, T_k, d_v).
-        pattern: who may attend to whom; a tile in which nobody may is skipped.
+        pattern: which keys each query may attend to; a tile that allows no pair is skipped.
         bias: added to the scores.
         scale: multiplies the scores, before the bias.
 
@@ -63,8 +63,8 @@ class _Tiled(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, pattern: Pattern, scale: float
     ) -> tuple[Tensor, Tensor]:
-        output = q.new_zeros((*q.shape[:-1], v.shape[-1]), dtype=wide(q.dtype))
-        lse = q.new_full(q.shape[:-1], -math.inf, dtype=wide(q.dtype))
+        output = q.new_zeros((*q.shape[:-1], v.shape[-1]), dtype=wide(q.dtype))  # (B, H, T_q, d_v)
+        lse = q.new_full(q.shape[:-1], -math.inf, dtype=wide(q.dtype))  # (B, H, T_q)
         for rows, _, q_tile, k_tile, v_tile, allowed, bias_tile in _tiles(q, k, v, bias, pattern):
             part, _, part_lse = attend(q_tile, k_tile, v_tile, allowed, bias_tile, scale)
             so_far = output[:, :, rows], lse[:, :, rows]
@@ -82,17 +82,17 @@ class _Tiled(torch.autograd.Function):
         d_bias = torch.zeros_like(bias, dtype=lse.dtype) if ctx.needs_input_grad[3] else None
         d_output = d_output.to(lse.dtype)
         # Softmax's Jacobian gives dS = P * (dP - sum_j P dP), and that sum over keys is dO . O.
-        row_sum = (d_output * output).sum(dim=-1, keepdim=True) - d_lse.unsqueeze(-1)
+        row_sum = (d_output * output).sum(dim=-1, keepdim=True) - d_lse.unsqueeze(-1)  # (B, H, T_q, 1)
         row_lse = lse.masked_fill(lse == -math.inf, math.inf).unsqueeze(-1)  # exp(s - inf) = 0
 
         for rows, cols, q_tile, k_tile, v_tile, allowed, bias_tile in _tiles(q, k, v, bias, ctx.pattern):
-            scores = masked_scores(q_tile, k_tile, allowed, bias_tile, ctx.scale)
+            scores = masked_scores(q_tile, k_tile, allowed, bias_tile, ctx.scale)  # (B, H, rows, cols)
             weights = torch.exp(scores - row_lse[:, :, rows])
             d_out = d_output[:, :, rows]
             d_scores = weights * (d_out @ v_tile.mT - row_sum[:, :, rows])
-            dq[:, :, rows] += d_scores @ k_tile * ctx.scale
-            dk[:, :, cols] += _sum_groups(d_scores.mT @ q_tile * ctx.scale, groups)
-            dv[:, :, cols] += _sum_groups(weights.mT @ d_out, groups)
+            dq[:, :, rows] += d_scores @ k_tile * ctx.scale  # (B, H, rows, d_k)
+            dk[:, :, cols] += _sum_groups(d_scores.mT @ q_tile * ctx.scale, groups)  # (B, H_kv, cols, d_k)
+            dv[:, :, cols] += _sum_groups(weights.mT @ d_out, groups)  # (B, H_kv, cols, d_v)
             if d_bias is not None:
                 d_bias_tile = cut(d_bias, rows, cols)
                 d_bias_tile += d_scores.sum_to_size(d_bias_tile.shape)
@@ -104,7 +104,7 @@ class _Tiled(torch.autograd.Function):
 def _tiles(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, pattern: Pattern
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield every tile in which somebody may attend: its place, and its piece of each operand."""
+    """Yield every tile that allows a pair: its place, and its piece of each operand."""
     groups = q.shape[1] // k.shape[1]
     for row in range(0, q.shape[2], BLOCK):
         for col in range(0, k.shape[2], BLOCK):
@@ -112,12 +112,12 @@ def _tiles(
             allowed = pattern.tile(rows, cols)
             if allowed is not None and not allowed.any():
                 continue
-            k_tile = k[:, :, cols].repeat_interleave(groups, dim=1)
-            v_tile = v[:, :, cols].repeat_interleave(groups, dim=1)
+            k_tile = k[:, :, cols].repeat_interleave(groups, dim=1)  # (B, H, cols, d_k)
+            v_tile = v[:, :, cols].repeat_interleave(groups, dim=1)  # (B, H, cols, d_v)
             operands = (x.to(wide(q.dtype)) for x in blank_unused(q[:, :, rows], k_tile, v_tile, allowed))
             yield rows, cols, *operands, allowed, None if bias is None else cut(bias, rows, cols)
 
 
 def _sum_groups(x: Float[Tensor, "B H T d"], groups: int) -> Float[Tensor, "B H_kv T d"]:
     """Add up the gradients of the copies that a shared head was given to."""
-    return x.unflatten(1, (-1, groups)).sum(dim=2)
+    return x.unflatten(1, (-1, groups)).sum(dim=2)  # (B, H_kv, groups, T, d), then (B, H_kv, T, d)

@@ -1,7 +1,7 @@
 """Our own GPU kernels behind the seam: which calls they can serve, and how they are launched.
 
 The kernels are in ``triton_kernels.py``. That file, and the triton package with it, is imported by the first
-call that asks for this backend. Where there is no GPU, Triton's interpreter runs the same kernels, slowly, if
+call that asks for this backend. Without a GPU, Triton's interpreter runs the same kernels, slowly, if
 ``TRITON_INTERPRET=1`` is in the environment before Python starts.
 """
 
@@ -23,7 +23,7 @@ from tfcore.attention.pattern import Pattern
 # By the width of a tile, for each kernel: queries in a block, keys in a block, warps (32 threads) to a run,
 # and blocks on their way from memory at once. Compiled for compute capability 8.6 and 9.0, these need less
 # than 99 KiB of fast memory; no product of matrices waits for the one before; and up to width 128 the inner
-# loops of all but dk_dv keep in registers what is theirs. Untimed: ``benchmarks/gpu.py blocks`` tries others.
+# loops of all kernels but dk_dv use registers only. Untimed: ``benchmarks/gpu.py blocks`` tries others.
 HALF = {
     64: {"forward": (128, 64, 4, 2), "dq": (128, 64, 8, 2), "dk_dv": (64, 128, 8, 2)},
     128: {"forward": (128, 64, 8, 2), "dq": (128, 32, 8, 2), "dk_dv": (32, 128, 8, 2)},
@@ -55,7 +55,7 @@ def triton_attention(
         q: queries, (B, H, T_q, d_k).
         k: keys, (B, H_kv, T_k, d_k); each of the H_kv heads serves H / H_kv adjacent query heads.
         v: values, (B, H_kv, T_k, d_v).
-        pattern: who may attend to whom: causal, a window, both or neither; see :func:`refusal`.
+        pattern: which keys each query may attend to: causal, a window, both or neither; see :func:`refusal`.
         bias: None.
         scale: multiplies the scores.
 
@@ -87,7 +87,7 @@ def refusal(
     pattern: Pattern,
     bias: Tensor | None,
 ) -> str | None:
-    """Name what in a call the kernels cannot serve; None if they can serve it.
+    """Return the reason why the kernels cannot serve a call; None if they can serve it.
 
     >>> x, pos = torch.zeros(1, 2, 3, 300), torch.arange(3)
     >>> print(refusal(x, x, x, Pattern(None, True, None, pos, pos, positions_given=False), None))

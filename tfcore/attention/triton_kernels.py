@@ -1,17 +1,17 @@
-"""FlashAttention-2 in Triton: what ``tiled.py`` does, with each tile in the fast memory of a GPU.
+"""FlashAttention-2 in Triton: the method of ``tiled.py``, with each tile in the fast memory of a GPU.
 
 A kernel is a program that the GPU runs many times side by side; ``tl.program_id`` says which run this is.
 Each run here owns one block of queries (or of keys). It loads the block once from the GPU's large, slow
 memory into the small, fast one (SRAM) beside the arithmetic units, goes over the blocks of the other side,
 and writes its result once. No score and no weight ever reaches the slow memory.
 
-Who may attend to whom is a band along the diagonal: a query at position p sees keys p - behind ... p + ahead.
+The allowed pairs are a band along the diagonal: a query at position p sees keys p - behind ... p + ahead.
 Causal attention has ahead = 0, a window w has behind = w - 1; otherwise the band is as wide as the matrix.
 Query i has position i + T_k - T_q: the queries are the last of the keys. The caller cuts off what the band
 leaves unused, so that here every query sees a key and every key is seen.
 
 Names in capitals are numbers that are known when a kernel is compiled. Tiles have sides that are powers of
-two; what they have beyond the tensor is loaded as zero and never stored. Products take their factors in the
+two; entries beyond the tensor are loaded as zero and never stored. Products take their factors in the
 type of the inputs and add up in float32; all else is float32.
 """
 
@@ -68,9 +68,9 @@ def forward_kernel(
     offset = k.length - q.length
     rows = first_q + tl.arange(0, BLOCK_Q)
     q_tile = load(q, batch, head, first_q, BLOCK_Q, WIDE_K)
-    peak = tl.full((BLOCK_Q,), float("-inf"), tl.float32)
+    peak = tl.full((BLOCK_Q,), float("-inf"), tl.float32)  # one number for each query
     total = tl.zeros((BLOCK_Q,), tl.float32)
-    so_far = tl.zeros((BLOCK_Q, WIDE_V), tl.float32)
+    so_far = tl.zeros((BLOCK_Q, WIDE_V), tl.float32)  # output so far, not divided by total yet
 
     bounds = spans(first_q + offset, BLOCK_Q, behind, ahead, k.length, BLOCK_K)
     for part in tl.static_range(3):
@@ -125,7 +125,7 @@ def dq_kernel(
     d_out = load(d_output, batch, head, first_q, BLOCK_Q, WIDE_V)
     row_lse = load_column(lse, batch, head, first_q, BLOCK_Q) * LOG2_E
     # Softmax's Jacobian gives dS = P * (dP - sum_j P dP), and that sum over keys is dO . O.
-    sums = tl.sum(d_out.to(tl.float32) * out.to(tl.float32), 1)
+    sums = tl.sum(d_out.to(tl.float32) * out.to(tl.float32), 1)  # (BLOCK_Q,)
     sums -= load_column(d_lse, batch, head, first_q, BLOCK_Q)
     store_column(row_sum, sums, batch, head, first_q, BLOCK_Q)
     gradient = tl.zeros((BLOCK_Q, WIDE_K), tl.float32)
@@ -190,7 +190,7 @@ def dk_dv_kernel(
                 d_out = load(d_output, batch, head, first_q, BLOCK_Q, WIDE_V)
                 row_lse = load_column(lse, batch, head, first_q, BLOCK_Q) * LOG2_E
                 sums = load_column(row_sum, batch, head, first_q, BLOCK_Q)
-                scores = tl.dot(k_tile, q_tile.T, input_precision="ieee") * scale
+                scores = tl.dot(k_tile, q_tile.T, input_precision="ieee") * scale  # (BLOCK_K, BLOCK_Q)
                 if part != 1:
                     rows = first_q + tl.arange(0, BLOCK_Q)
                     distance = rows[None, :] + offset - cols[:, None]
@@ -210,7 +210,7 @@ def dk_dv_kernel(
 def spans(
     first: int, ROWS: tl.constexpr, behind: int, ahead: int, length: int, BLOCK: tl.constexpr
 ) -> tuple[int, int, int, int]:
-    """Bound what the rows at positions first ... first + ROWS - 1 see: an edge, the middle, an edge.
+    """Bound the keys that the rows at positions first ... first + ROWS - 1 see: an edge, the middle, an edge.
 
     Every row sees all of the middle, so that only the edges need a mask. Whole blocks outside are skipped.
     """

@@ -1,11 +1,12 @@
-"""KV caches: what decoding keeps of the tokens it has seen, so that a step reads one token and not all.
+"""KV caches: the keys and values of the tokens seen so far, so that a step reads one token and not all.
 
-A layer's cache takes the keys and values of the new tokens and gives back those of all that may be attended
-to, oldest first, the new ones last: so attention's default positions are right whatever kind of cache it is.
+A layer's cache takes the keys and values of the new tokens and returns the keys and values of all tokens that
+may be attended to, oldest first and the new ones last. So attention's default positions are right for every
+kind of cache.
 
-Read the files in this order: ``protocol.py`` (what a cache must do), ``growing.py`` (the simplest),
+Read the files in this order: ``protocol.py`` (the methods of a cache), ``growing.py`` (the simplest),
 ``preallocated.py`` (the usual), ``sliding.py``, ``quantized.py``, ``model.py`` (the caches of all layers),
-``static.py`` (what a compiled step makes of the usual one).
+``static.py`` (the usual one for a compiled step).
 """
 
 from tfcore.cache.growing import GrowingCache

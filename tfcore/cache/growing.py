@@ -25,7 +25,7 @@ class GrowingCache:
         self.values: Tensor | None = None
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
-        """Put new keys and values, (B, H_kv, T, d_head), behind the old, which are copied; all come back.
+        """Put new keys and values, (B, H_kv, T, d_head), behind the old ones, copy both, and return all.
 
         Raises:
             ValueError: keys and values of two shapes, or not of the batch, heads, width and type of the old.
@@ -53,7 +53,7 @@ class GrowingCache:
         """Forget all but the first tokens; the memory of the others is given back at the next update.
 
         Raises:
-            ValueError: a length below 0, or above what the cache has seen.
+            ValueError: a length below 0, or above the number of tokens seen.
         """
         check_truncation(length, self.length)
         if self.keys is not None and self.values is not None:

@@ -31,7 +31,7 @@ class Cache:
 
     def __init__(self, layers: Sequence[LayerCache]) -> None:
         self.layers = list(layers)
-        self.real: Bool[Tensor, "B length"] | None = None  # which tokens are no padding; None: all
+        self.real: Bool[Tensor, "B length"] | None = None  # which tokens are not padding; None: all
         self.batch: int | None = None  # sequences, once there are any
 
     @property
@@ -42,7 +42,8 @@ class Cache:
     def visible(self, num_new: int) -> int:
         """Count the keys that attention will see when this many tokens come.
 
-        A model asks before its first layer writes: if one of them cannot take the tokens, none does.
+        A model calls this before its first layer writes: if one layer has no room for the tokens, none writes
+            them.
 
         Raises:
             ValueError: no room, or layers of different lengths.
@@ -112,7 +113,7 @@ class Cache:
 
 
 def check_cache(cache: object) -> None:
-    """Refuse what is no cache, such as a mask in its place.
+    """Refuse anything but a cache, such as a mask in its place.
 
     >>> check_cache(torch.ones(2, 3, dtype=torch.bool))
     Traceback (most recent call last):
@@ -147,7 +148,7 @@ def make_cache(
         device: where they live.
 
     Raises:
-        ValueError: an unknown kind, or one that lacks what it needs.
+        ValueError: an unknown kind, or a kind without a setting that it needs.
 
     >>> print(make_cache(AttentionConfig(d_model=12, num_heads=3), num_layers=2, batch=1).length)
     0

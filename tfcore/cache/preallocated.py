@@ -11,7 +11,7 @@ from tfcore.cache.protocol import KeysAndValues, check_fits, check_pair, check_t
 class KVCache:
     r"""A cache with room for a known number of tokens: a step writes its own keys and copies nothing.
 
-    $K_{\ell : \ell + T} \leftarrow k$; what comes back is a view of the part that is filled.
+    $K_{\ell : \ell + T} \leftarrow k$; ``update`` returns a view of the filled part.
 
     Args:
         batch: B, sequences.
@@ -44,7 +44,7 @@ class KVCache:
         self.values = torch.zeros_like(self.keys)
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
-        """Write new keys and values, (B, H_kv, T, d_head), behind the old; what comes back are views of all.
+        """Write new keys and values, (B, H_kv, T, d_head), behind the old ones, and return views of all.
 
         Raises:
             ValueError: no room for them, keys and values of two shapes, or not those the cache was made for.
@@ -79,11 +79,11 @@ class KVCache:
         """Forget all but the first tokens: nothing moves, and the next update writes over the others.
 
         Raises:
-            ValueError: a length below 0, or above what the cache has seen.
+            ValueError: a length below 0, or above the number of tokens seen.
         """
         check_truncation(length, self.length)
         self.length = length
 
     def num_bytes(self) -> int:
-        """Count the bytes of the buffer, which are the same whether it is empty or full."""
+        """Count the bytes of the buffer, the same for an empty and a full cache."""
         return count_bytes(self.keys, self.values)

@@ -1,4 +1,4 @@
-"""What every cache does, and how it says that something does not fit."""
+"""The methods of every cache, and the errors for keys and values that do not fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KeysAndValues = tuple[Float[Tensor, "B H T d_head"], Float[Tensor, "B H T d_head
 
 
 class LayerCache(Protocol):
-    """What attention asks of a cache, and what generation asks beside.
+    """The methods of a cache that attention and generation need.
 
     Whatever raises ValueError leaves the cache as it was.
 
@@ -63,10 +63,10 @@ def check_pair(k: Tensor, v: Tensor) -> None:
 
 
 def check_fits(k: Tensor, room: Tensor) -> None:
-    """Refuse keys whose batch, heads, width or type differ from those of ``room``; lengths may differ.
+    """Refuse keys that differ from ``room`` in batch, heads, width or type; lengths may differ.
 
     Raises:
-        ValueError: one of them differs.
+        ValueError: the batch, heads, width or type differs.
 
     >>> import torch
     >>> check_fits(torch.zeros(2, 3, 5, 4), room=torch.zeros(2, 3, 8, 4))

@@ -13,9 +13,9 @@ from tfcore.quantize import quantize_absmax
 class QuantizedCache:
     r"""A cache in 8 bits: about a quarter of the memory of float32, with an error below half a step.
 
-    Tokens are rounded in groups, each channel of a group with a scale of its own; those that do not make up a
-    group yet stay as they came. New tokens are seen as they came too, and rounded after that: a text that is
-    read in one piece gives the very output that it gives without a cache.
+    Tokens are rounded in groups, each channel of a group with a scale of its own. Tokens that do not fill a
+    group yet are not rounded. Attention sees new tokens before they are rounded, so a text that is read in
+    one piece gives the very output that it gives without a cache.
 
     Args:
         group: tokens that share their scales.
@@ -49,7 +49,7 @@ class QuantizedCache:
             ValueError: keys and values of two shapes, or not of the batch, heads, width and type of the old.
         """
         check_pair(k, v)
-        new = torch.cat([k, v], dim=1)
+        new = torch.cat([k, v], dim=1)  # (B, 2H, T, d)
         if self.recent is not None:
             check_fits(k, self.recent.chunk(2, dim=1)[0])
             new = torch.cat([self.recent, new], dim=2)
@@ -58,7 +58,7 @@ class QuantizedCache:
             seen = torch.cat([dequantize_kv(self.rounded, self.scale).flatten(2, 3), new], dim=2)
         self.length += k.shape[2]
         self._store(new)
-        keys, values = seen.chunk(2, dim=1)
+        keys, values = seen.chunk(2, dim=1)  # (B, H, length, d) each
         return keys, values
 
     def _store(self, new: Tensor) -> None:
@@ -76,7 +76,7 @@ class QuantizedCache:
         return self.length + num_new
 
     def reorder(self, rows: Tensor) -> None:
-        """Make row b a copy of row ``rows[b]``, in the rounded groups and in what is not rounded yet."""
+        """Make row b a copy of row ``rows[b]``, in the rounded groups and in the other tokens."""
         if self.rounded is not None and self.scale is not None:
             self.rounded, self.scale = self.rounded[rows], self.scale[rows]
         if self.recent is not None:
@@ -86,7 +86,7 @@ class QuantizedCache:
         """Forget all but the first tokens, as long as those forgotten are not rounded yet.
 
         Raises:
-            ValueError: a length that would take back what is rounded, or above what the cache has seen.
+            ValueError: a length that would cut a rounded group, or above the number of tokens seen.
         """
         check_truncation(length, self.length)
         if self.recent is None:

@@ -1,4 +1,4 @@
-"""The cache of a model whose attention has a window: what no query will see again is overwritten."""
+"""The cache of a model whose attention has a window: keys that no query will see again are overwritten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SlidingWindowCache:
     keys before it, since the chunk's first token sees those; attention's own window does the rest.
 
     The buffer has room for 2w: keys are written behind one another, and when the end is reached the last
-    w - 1 move to the front. So a step copies one key on average, and what comes back is a view in order.
+    w - 1 move to the front. So a step copies one key on average, and ``update`` returns a view in order.
 
     Args:
         batch: B, sequences.
@@ -46,7 +46,7 @@ class SlidingWindowCache:
         if window < 1:
             raise ValueError(f"expected a window of 1 or more, got {window}; it counts the token itself")
         self.length, self.window = 0, window
-        self.end = 0  # of what is filled of the buffer
+        self.end = 0  # end of the filled part of the buffer
         self.keys = torch.zeros(batch, num_kv_heads, 2 * window, d_head, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
 
@@ -84,7 +84,7 @@ class SlidingWindowCache:
         """Refuse to go back: an earlier token would see keys that may be overwritten by now.
 
         Raises:
-            ValueError: any length but that of now.
+            ValueError: any length but the present one.
         """
         check_truncation(length, self.length)
         if length < self.length:

@@ -1,4 +1,4 @@
-"""The usual cache as a compiled step sees it: no shape changes, and where it stands is a tensor."""
+"""The usual cache as a compiled step sees it: no shape changes, and the current place is a tensor."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfcore.cache.protocol import KeysAndValues
 
 
 class StaticLayer(nn.Module):
-    r"""Room for the keys and values of one layer, of which attention sees all at every step.
+    r"""Room for the keys and values of one layer; attention reads all of it at every step.
 
-    $K_\ell \leftarrow k$; what is not filled yet a mask has to hide.
+    $K_\ell \leftarrow k$; a mask has to hide the places that are not filled yet.
 
     Args:
         keys: (B, H_kv, max_len, d_head).
@@ -49,12 +49,12 @@ class StaticLayer(nn.Module):
 class StaticCache(nn.Module):
     """Static layers for steps of one token, and which of their places may be seen.
 
-    A number that changes from step to step would be compiled into the program, and compiled anew each time;
-    so would a view that grows. Here both are the same at every step. A module's buffers also stay where they
-    are, as a CUDA graph needs.
+    A number that changes from step to step would be compiled into the program, which would be compiled again
+    at each step; so would a view that grows. Here no number and no view changes. A module's buffers also stay
+    where they are, as a CUDA graph needs.
 
     Args:
-        like: a preallocated cache, whose shape this one has.
+        like: a preallocated cache; this cache gets the same shape.
 
     Raises:
         ValueError: another kind of cache.
@@ -84,7 +84,7 @@ class StaticCache(nn.Module):
         self._taken: list[weakref.ref[KVCache]] = []  # whose tensors these are too
 
     def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " 1"], Int[Tensor, " max_len"]]:
-        """Say where the new token stands, and each key."""
+        """Return the position of the new token, and of each key."""
         return self.place, torch.arange(self.real.shape[1], device=device)
 
     def note_padding(
@@ -108,9 +108,9 @@ class StaticCache(nn.Module):
         )
 
     def take(self, cache: Cache) -> None:
-        """Keep from now on what a cache keeps: both read and write the same tensors.
+        """Share the tensors of a cache from now on: both read and write them.
 
-        The cache before gets tensors of its own again.
+        The cache that shared them before gets copies of its own.
         """
         if self.holds(cache):
             return
@@ -126,7 +126,7 @@ class StaticCache(nn.Module):
 
 
 def preallocated_layers(cache: Cache) -> list[KVCache]:
-    """Give the layers of a cache whose room was made at once, or say that it is of another kind.
+    """Return the layers of a preallocated cache, or refuse a cache of another kind.
 
     >>> print(len(preallocated_layers(Cache([KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)]))))
     1

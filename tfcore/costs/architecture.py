@@ -1,4 +1,4 @@
-"""What must be known of a model to say what it costs."""
+"""The sizes of a model that decide its costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Architecture:
-    """The sizes of a Transformer, and what its layers are made of.
+    """The sizes of a Transformer, and the parts of its layers.
 
     Args:
         num_layers: blocks; of the decoder where there is an encoder as well.
@@ -29,7 +29,7 @@ class Architecture:
         top_k: experts that a token is sent to.
         window: how many tokens a causal query sees, itself included; all when None.
         num_encoder_layers: blocks of an encoder that every block of the decoder attends to.
-        other_parameters: what none of these fields says, such as BERT's pooler.
+        other_parameters: parameters that no other field counts, such as BERT's pooler.
 
     Raises:
         ValueError: sizes below 1 or numbers below 0, heads that do not divide, or an unknown norm or head.

@@ -1,4 +1,4 @@
-"""How many bytes a model needs: for its weights, for its cache, and for what training keeps."""
+"""The bytes that a model needs: for its weights, for its cache, and for training."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def activation_bytes(
         batch: number of sequences.
         bytes_per_element: 2 for bfloat16.
         store_weights: whether the T x T attention weights are kept. FlashAttention keeps one number for each
-            row in their place, which is not counted here, nor are the statistics of the norms.
+            row in their place. That number and the statistics of the norms are not counted here.
 
     Returns:
         The number of bytes.

@@ -101,5 +101,5 @@ MODELS = {
     "Mistral 7B": NamedModel(replace(_MISTRAL, window=4096), 7.24e9, "jiang2023mistral"),
     "Mixtral 8x7B": NamedModel(replace(_MISTRAL, num_experts=8, top_k=2), 46.7e9, "jiang2024mixtral"),
 }
-"""The models by name. The second extra norm of BLOOM, and the only one of BERT, is that of the embeddings.
+"""The models by name. The second extra norm of BLOOM, and the only one of BERT, is on the embeddings.
 Every other layer of GPT-3 attends to a sparse pattern, which these sizes do not say."""

@@ -1,4 +1,4 @@
-"""How many floating-point operations a model needs: those of its matrix products, which are nearly all.
+"""The number of floating-point operations of a model: its matrix products, which are nearly all.
 
 An (m, k) by (k, n) product takes m n k multiplications and as many additions: 2 m n k operations. Left out
 are norms, softmax, activations, rotations and the choice of experts.
@@ -87,8 +87,8 @@ def flops_by_part(
         "feed-forward", "router" and "head".
 
     Raises:
-        ValueError: lengths that do not fit, no batch, a source where there is no encoder, or none where there
-            is one.
+        ValueError: lengths that do not fit, no batch, a source without an encoder, or an encoder without a
+            source.
 
     From: Kaplan et al. (2020), *Scaling Laws for Neural Language Models*, table 1.
 

@@ -75,7 +75,7 @@ def model_parameters(architecture: Architecture) -> int:
 
 
 def active_parameters(architecture: Architecture) -> int:
-    """Count the parameters that one token meets: of the experts, those alone that it is sent to.
+    """Count the parameters that one token uses: of the experts, only the ones that it is sent to.
 
     >>> from tfcore.costs import MODELS
     >>> print(f"{active_parameters(MODELS['Mixtral 8x7B'].architecture) / 1e9:.1f}")

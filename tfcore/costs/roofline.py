@@ -147,7 +147,7 @@ def tokens_per_second(
         architecture: a model of one stack.
         k_len: tokens that each new token attends to.
         ceiling: the device.
-        batch: number of sequences, each of which gains one token per step.
+        batch: number of sequences; each gains one token per step.
         bytes_per_element: of weights and cache.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The adding problem: two numbers out of many are marked, and their sum is asked for at the end."""
+"""The adding problem: two numbers out of many are marked, and the model returns their sum at the end."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ class Adding(NamedTuple):
 
 
 def adding_batch(batch_size: int, length: int, generator: torch.Generator) -> Adding:
-    r"""Draw numbers from -1 to 1 of which two are marked, and the scaled sum of the two.
+    r"""Draw numbers from -1 to 1, two of them marked, and the scaled sum of the two.
 
     $y = \tfrac12 + \tfrac14 (x_a + x_b)$; always saying 1/2 costs a mean squared error of about 1/24.
 
     The one mark is among the first ten numbers, the other among the first T/2 - 1 of the rest, so that the
-    sum is to be kept for at least half of the sequence. A mark is 1; the first and the last number carry -1,
-    all others 0. Where the first number itself is marked it becomes 0, as in the paper.
+    model must keep the sum for at least half of the sequence. A mark is 1; the first and the last number
+    carry -1, all others 0. If the first number itself is marked it becomes 0, as in the paper.
 
     Args:
         batch_size: number of sequences, B.
-        length: numbers in each, T; the paper draws it anew from T to 1.1 T, here a batch has one.
+        length: numbers in each, T; the paper draws it from T to 1.1 T for each sequence, here a batch has
+            one.
         generator: the source of randomness.
 
     Returns:

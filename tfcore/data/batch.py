@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 class LanguageModeling(NamedTuple):
     """Tokens for a decoder that predicts each from those before it.
 
-    ``labels`` stand at the tokens themselves: the loss shifts them, as ``next_token_loss`` does.
+    ``labels`` are not shifted: label t is token t, and the loss shifts them, as ``next_token_loss`` does.
 
     >>> tokens = torch.tensor([[BOS, 5, 7, EOS, PAD]])
     >>> batch = LanguageModeling(tokens, labels=tokens.masked_fill(tokens == PAD, IGNORE))
@@ -64,7 +64,7 @@ class SequenceToSequence(NamedTuple):
 
     @property
     def labels(self) -> Int[Tensor, "B T-1"]:
-        """What the decoder is to say at each position of ``decoder_input``: the token that comes next."""
+        """Return the right token at each position of ``decoder_input``: the token that comes next."""
         following = self.target[:, 1:]
         return following.masked_fill(following == PAD, IGNORE)
 
@@ -100,7 +100,7 @@ def pad(
 
     Args:
         rows: B lists of ids.
-        value: what fills the short rows up.
+        value: fills the short rows up.
         device: where the tensor lives.
 
     Returns:

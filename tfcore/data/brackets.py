@@ -82,8 +82,8 @@ def bracket_batch(
 def pair_depths(word: Iterable[int]) -> list[int]:
     """Give each bracket the depth of its pair, from 1 on, or 0 if it has no partner.
 
-    A bracket that closes belongs to the last one that is open, if that is of its type; otherwise it is passed
-    over. The depth counts all that are open, the pair itself included. A word is well-formed if and only if
+    A closing bracket belongs to the last open bracket, if both are of one type; otherwise it has no partner.
+    The depth counts all open pairs, the pair itself included. A word is well-formed if and only if
     no depth is 0.
 
     Args:

@@ -1,4 +1,4 @@
-"""Copying: remember symbols over a stretch of tokens and say them again."""
+"""Copying: remember symbols over a stretch of tokens and repeat them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copy_batch(
 ) -> LanguageModeling:
     r"""Draw symbols, then a sign, then the same symbols again, which a language model is to predict.
 
-    $\text{BOS}, s_1, \dots, s_n, \text{EOS}, s_1, \dots, s_n$: scored is what follows EOS.
+    $\text{BOS}, s_1, \dots, s_n, \text{EOS}, s_1, \dots, s_n$: only the tokens after EOS are scored.
 
     The symbols are independent and uniform, so that nothing but the first copy helps with the second.
 

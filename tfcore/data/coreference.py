@@ -10,11 +10,11 @@ The grammar, with an animal or a place as the referent of "it" by the kind of th
 
 A verb, and an adjective of places, must suit the kind of the place: one climbs hills, and they are steep.
 Every kind has as many adjectives as there are for animals, so that either referent is equally likely,
-whatever was read before the adjective. The question lets a language model, which reads from left to right,
-say what it makes of "it". All texts are equally likely: the best possible loss is a matter of counting.
+whatever was read before the adjective. A language model reads from left to right and answers the question
+after the sentence. All texts are equally likely: the best possible loss is a matter of counting.
 
 From: Levesque, Davis and Morgenstern (2012), *The Winograd Schema Challenge*; the sentence about the animal
-and the street is that of Uszkoreit (2017), *Transformer: A Novel Neural Network Architecture*.
+and the street is from Uszkoreit (2017), *Transformer: A Novel Neural Network Architecture*.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfcore.data.vocabulary import WordVocabulary
 
 @dataclass(frozen=True)
 class Kind:
-    """Places of one kind, what animals do with them, and what can be wrong with them.
+    """Places of one kind, the verbs that animals do there, and the adjectives that fit them.
 
     >>> [place for place in PLACES if "deep" in KIND_OF[place].adjectives]
     ['river', 'lake', 'stream', 'cave', 'tunnel', 'mine']
@@ -147,7 +147,7 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """The statement, the question and the answer: what a language model is trained on."""
+        """Return the text that a language model is trained on: the statement, the question and the answer."""
         return f"{self.prompt} {self.referent_word}"
 
 
@@ -187,7 +187,7 @@ def parse(text: str) -> Sentence:
         The sentence; ``parse(s.text) == parse(s.statement) == s``.
 
     Raises:
-        ValueError: the text is not in the grammar; the message says which word breaks which rule.
+        ValueError: the text is not in the grammar; the message names the word and the rule that it breaks.
 
     >>> parse("The old dog couldn't climb the hill since it was too steep.").referent_word
     'hill'
@@ -222,7 +222,7 @@ def parse(text: str) -> Sentence:
 
 
 def fault(text: str) -> str | None:
-    """Say why a text is not in the grammar; None if it is.
+    """Return the reason why a text is not in the grammar; None if it is.
 
     >>> fault("the dog didn't climb the river because it was too wide")
     "expected a place to climb as word 6, got 'river'; take one of hill, mountain, cliff"

@@ -1,4 +1,4 @@
-"""The coreference sentences as data: what is held out, how low a loss can be, and a batch for every head."""
+"""The coreference sentences as data: held-out sentences, the lowest possible loss, a batch for every head."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Split:
     """The grammar in three parts that share no sentence.
 
     Attributes:
-        train: what a model may see.
+        train: the sentences that a model may see.
         held_out: new sentences, made of pairs of referent and adjective that occur in ``train``. Here a loss
             is compared with ``best_loss``.
         novel: every sentence whose pair of referent and adjective occurs in neither of the others, the tired
             animal and the wide street among them. No model can know that a dog may be ill; whether it
-            answers "the dog" all the same shows what it has understood.
+            answers "the dog" all the same shows what rule it has learned.
 
     >>> known = [sentence for _, sentence in zip(range(20), sentences()) if not is_novel(sentence)]
     >>> split = Split(train=tuple(known[:7]), held_out=tuple(known[7:8]), novel=())
@@ -102,7 +102,7 @@ def split_sentences(generator: torch.Generator, held_out_share: float = 0.1) -> 
     """Split all sentences: by pair of referent and adjective, and the rest by chance.
 
     Args:
-        generator: the source of randomness, by which single sentences are held out.
+        generator: the source of randomness that chooses the single sentences to hold out.
         held_out_share: share of the sentences with known pairs that is held out.
 
     Returns:
@@ -147,7 +147,7 @@ def minimal_pairs(group: Iterable[Sentence]) -> list[tuple[Sentence, Sentence]]:
 
 
 def language_modeling_batch(group: Sequence[Sentence]) -> LanguageModeling:
-    """Statement, question and answer as BOS, words, EOS, with every token but padding as a label.
+    """Encode statement, question and answer as BOS, words, EOS, with every token but padding as a label.
 
     Args:
         group: B sentences.
@@ -164,7 +164,7 @@ def language_modeling_batch(group: Sequence[Sentence]) -> LanguageModeling:
 
 
 def answer_batch(group: Sequence[Sentence]) -> LanguageModeling:
-    """The same tokens, of which only the answer is scored: the noun that "it" means. The best loss is 0.
+    """Make the same tokens, and score only the answer: the noun that "it" means. The best loss is 0.
 
     Args:
         group: B sentences.

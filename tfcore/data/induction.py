@@ -1,4 +1,4 @@
-"""Induction: a random stretch of symbols repeats, and who looks up what came last time can predict it."""
+"""Induction: a random stretch of symbols repeats; a model that looks back can predict the copy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def induction_batch(
 
     $x_t = s_{t \bmod p}$; scored is $t > p$, where the token before $x_t$ has been seen once already.
 
-    The period p is drawn afresh for each sequence. With one period for all, a model would learn to look p
+    The period p is drawn for each sequence. With one period for all, a model would learn to look p
     tokens back, by position alone; now it must find the token's last occurrence and read what followed it,
     which takes two layers. No symbol occurs twice in a stretch, so that the best possible loss is 0.
 

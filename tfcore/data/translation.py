@@ -1,7 +1,7 @@
-"""Translation into an invented language, by rule: who does not know what "it" means cannot translate it.
+"""Translation into an invented language, by rule, which needs the noun that "it" means.
 
 Nouns have one of two genders, heard in their last vowel. Article and adjective follow the noun and agree with
-it, verbs come last in their clause, and "it" is *so* or *se* by the gender of the noun that it stands for:
+it, verbs come last in their clause, and "it" is *so* or *se* by the gender of the noun that it replaces:
 
     the animal didn't cross the street because it was too tired
     pato lo kite le puki luki vuki so luto tami pami

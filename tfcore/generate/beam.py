@@ -26,11 +26,10 @@ def beam_search(
     $\text{score}(y) = \frac{1}{n^{\alpha}} \sum_t \ln p(y_t \mid x, y_{<t})$, where n counts the new tokens,
     the one that ends the text among them.
 
-    Each step ranks all ways to go on by one token. Of the first ``beams``, those that end the text are kept
-    by their score; of the first 2 x ``beams``, the likeliest ``beams`` that do not end it go on. The search
-    is over after ``max_new_tokens``, or when nothing that goes on can beat the worst text that is kept.
-    (Transformers has this as ``early_stopping="never"``.) With as many beams as there are texts it finds the
-    best of all.
+    Each step ranks all continuations by one token. Among the first ``beams``, texts that end are kept with
+    their score; among the first 2 x ``beams``, the likeliest ``beams`` that do not end go on. The search is
+    over after ``max_new_tokens``, or when no open text can beat the worst text that is kept. (Transformers
+    has this as ``early_stopping="never"``.) With as many beams as there are texts it finds the best of all.
 
     Args:
         model: as in :func:`tfcore.generate.generate`.
@@ -40,12 +39,12 @@ def beam_search(
         length_penalty: $\alpha$; 0 compares the probabilities of whole texts, 1 their means per token, which
             favours longer texts.
         eos: the token that ends a text; None for texts that are all of one length.
-        pad: what follows it; ``eos`` itself when None.
+        pad: the token written after ``eos``; ``eos`` itself when None.
         padding: True at real tokens of the prompt, (B, T).
 
     Returns:
         The best texts of each prompt, best first, (B, beams, T + max_new_tokens), and scores (B, beams).
-        Where there are fewer texts than beams, the rest is left out or has score $-\infty$.
+        If there are fewer texts than beams, the rest is left out or has score $-\infty$.
 
     Raises:
         ValueError: arguments that do not fit.
@@ -73,7 +72,7 @@ def beam_search(
 def _search(
     read: Reader, texts: Tensor, prompt_len: int, beams: int, length_penalty: float, eos: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Search from prompts (B, T_total), of which the rest is room; return the best texts and their scores."""
+    """Search from prompts (B, T_total) with room behind them; return the best texts and their scores."""
     batch, total_len = texts.shape
     total = torch.zeros(batch, 1, device=texts.device)  # log-probability of the texts that go on
     best, best_score = texts.new_empty(batch, 0, total_len), total[:, :0]
@@ -106,7 +105,7 @@ def _likeliest_ways(total: Tensor, logits: Tensor, k: int) -> tuple[Tensor, Tens
 
     Args:
         total: log-probabilities of each prompt's texts, (B, texts).
-        logits: what comes after each text, (B texts, V).
+        logits: logits of the next token of each text, (B texts, V).
         k: ways to keep for each prompt.
 
     Returns:

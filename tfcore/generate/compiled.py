@@ -26,7 +26,7 @@ WHOLE: dict[str, Any] = {"fullgraph": True, "recompile_limit": 64}  # not cut in
 # The layers are not looked at again before each step: ``renew`` does it when another text's turn comes.
 UNCHANGED: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
 PACKED: dict[str, Any] = {  # weights in the order in which the fastest of several products reads them
-    "cpp_wrapper": True,  # nor is there Python between the kernels
+    "cpp_wrapper": True,  # no Python runs between the kernels
     "freezing": True,
     "max_autotune": True,
     "max_autotune_gemm_backends": "CPP,ATEN",
@@ -40,13 +40,13 @@ class CompiledDecoder:
 
     $z_{t+1} = f(x_t, t; K, V)$ with the same f for all t.
 
-    The prompt is read as ever. The first step compiles, which takes up to a minute. Other texts may need a
-    program of their own: :class:`PackedStep`, for a CPU, and :class:`RecordedStep`, for a GPU, say which.
-    Whether the model has changed is seen when a text begins or its turn comes. A model that is looked into,
-    by a hook or for its weights of attention, is then run as it is.
+    The prompt is read without a compiled program. The first step compiles, which takes up to a minute. Other
+    texts may need a program of their own: :class:`PackedStep`, for a CPU, and :class:`RecordedStep`, for a
+    GPU, say which. A change of the model is noticed when a text begins or its turn comes. A model with hooks,
+    or one that records attention weights, is then run without a compiled program.
 
     Args:
-        model: what runs.
+        model: the decoder that runs.
         static: whether a step is recorded, with shapes that stay the same; when None on a GPU alone.
         backend: as in ``torch.compile``; "eager" runs the program without a compiler.
 
@@ -107,7 +107,7 @@ class CompiledDecoder:
         """Compute the logits of the next token at every place, as the model does; see its ``forward``.
 
         Raises:
-            ValueError: what the model would refuse, or a cache that is not from :meth:`new_cache`.
+            ValueError: arguments that the model would refuse, or a cache that is not from :meth:`new_cache`.
         """
         batch, num_new = check_tokens(tokens, self.model.config.vocab_size)
         if cache is None:
@@ -123,7 +123,7 @@ class CompiledDecoder:
             self._turn, self._looked_into = weakref.ref(cache), _looked_into(self.model)
         if self._looked_into:
             return self.model(tokens, cache)
-        cache.visible(1)  # what a program cannot refuse is refused here
+        cache.visible(1)  # raises the errors that a program cannot raise
         cache.check_batch(batch)
         if cache.real is not None:
             self.model.stack.check_gaps(F.pad(cache.real[:, : cache.length], (0, 1), value=True))
@@ -143,12 +143,12 @@ class CompiledDecoder:
 class PackedStep:
     """A step for a CPU, whose program has a copy of the weights in the order that suits it.
 
-    It reads what the cache holds, however much that is. It is compiled for one sequence, for several, and
+    It reads the filled part of the cache, of any length. It is compiled for one sequence, for several, and
     once more for all other numbers of them; then again for texts with padding, and if the model has changed.
     Beside the model's own there are two copies of the weights.
 
     Args:
-        model: what runs.
+        model: the decoder that runs.
         backend: as in ``torch.compile``.
 
     >>> from tfcore.config import AttentionConfig, BlockConfig, ModelConfig
@@ -186,7 +186,7 @@ class PackedStep:
         return logits
 
     def renew(self) -> None:
-        """Forget the program if the model is no longer what was compiled, be it by a number."""
+        """Forget the program if the model has changed since it was compiled, even by one number."""
         if self._program is not None and not (
             self._made == _make(self.model)
             and all(map(torch.equal, _tensors(self._copy), _tensors(self.model)))
@@ -198,11 +198,11 @@ class RecordedStep:
     """A step for a GPU, recorded as a CUDA graph: no shape and no address changes from one to the next.
 
     It attends to all places of the cache and hides the empty ones, so make the cache as long as the text. It
-    is compiled anew for another number of sequences or another length, and if the model got another type,
+    is compiled again for another number of sequences or another length, and if the model got another type,
     place or mode; the last few programs are kept. Other changes of the weights are seen at once.
 
     Args:
-        model: what runs.
+        model: the decoder that runs.
         backend: as in ``torch.compile``.
 
     >>> from tfcore.config import AttentionConfig, BlockConfig, ModelConfig
@@ -256,7 +256,7 @@ class RecordedStep:
 
 
 def _own(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Give a program code of its own: torch keeps and counts with the code what it has compiled of it."""
+    """Give a program code of its own: torch keeps and counts its compiled versions with the code."""
 
     def step(*inputs: Any) -> Tensor:
         return run(*inputs)
@@ -278,7 +278,7 @@ def _tensors(model: Decoder) -> list[Tensor]:
 
 
 def _make(model: Decoder) -> list[Any]:
-    """List what a program is compiled for, besides the numbers in a model's tensors."""
+    """List the properties of a model that a program is compiled for, besides the numbers in its tensors."""
 
     def plain(module: nn.Module) -> dict[str, Any]:
         kinds = bool | int | float | str | None

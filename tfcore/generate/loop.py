@@ -41,11 +41,12 @@ def generate(
         max_new_tokens: n, tokens to append.
         temperature: $\tau$; 0 takes the likeliest token, whatever ``top_k`` and ``top_p``.
         generator: source of the draws, one multinomial over (B, V) per step.
-        context_len: tokens that the model can see; from there on it reads the last of them anew at each step.
+        context_len: tokens that the model can see; a longer text is cut to its last ones, read again at each
+            step.
         top_k: draw from the k likeliest alone.
         top_p: draw from the likeliest that make up this probability.
         eos: the token that ends a text; None for texts that go on.
-        pad: what follows it; ``eos`` itself when None.
+        pad: the token written after ``eos``; ``eos`` itself when None.
         padding: True at real tokens of the prompt, (B, T). Prompts of several lengths are padded on the left.
         cache: a cache of the model that may have seen the beginning of this very prompt, which is not
             checked; a new one when None.

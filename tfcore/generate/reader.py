@@ -20,7 +20,7 @@ Model = Callable[..., Float[Tensor, "B T V"]]
 
 
 class Reader:
-    """Read what is new of a text, and say what comes next.
+    """Read the new tokens of a text, and compute the logits of the next token.
 
     A model that has ``new_cache(batch, max_len)`` is called as ``model(tokens, cache)`` with the tokens that
     the cache has not seen; any other callable as ``model(tokens)`` with all of them.
@@ -116,7 +116,7 @@ class Reader:
             self.padding = self.padding[rows]
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first tokens, those that have not been read among them."""
+        """Forget all but the first tokens, also tokens that have not been read."""
         if self.cache is not None and self.cache.length > length:
             self.cache.truncate(length)
 
@@ -135,7 +135,7 @@ def _takes(model: Model, name: str) -> bool:
 def make_room(
     prompt: Int[Tensor, "B T"], max_new_tokens: int, pad: int, padding: Bool[Tensor, "B T"] | None = None
 ) -> Int[Tensor, "B T_total"]:
-    """Copy the prompt into the front of a tensor that has room for what is to come.
+    """Copy the prompt into the front of a tensor that has room for the new tokens.
 
     >>> import torch
     >>> print(make_room(torch.tensor([[7, 8]]), max_new_tokens=2, pad=0))

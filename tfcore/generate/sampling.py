@@ -1,4 +1,4 @@
-"""From logits to the next token: what may be drawn, how likely, and the draw."""
+"""From logits to the next token: which tokens may be drawn, their probabilities, and the draw."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 def filter_logits(
     logits: Float[Tensor, "*batch V"], top_k: int | None = None, top_p: float | None = None
 ) -> Float[Tensor, "*batch V"]:
-    r"""Rule out unlikely tokens: all but the k likeliest, then all beyond the share p of what is left.
+    r"""Rule out unlikely tokens: all but the k likeliest, then all beyond the share p of the rest.
 
     A token stays under p if those before it, likeliest first, sum to less than p: the one that crosses p
     stays, and the likeliest always does.
@@ -24,7 +24,7 @@ def filter_logits(
         top_p: share of the probability, above 0, at most 1; all when None.
 
     Returns:
-        The logits with $-\infty$ for what is ruled out.
+        The logits, with $-\infty$ for tokens that are ruled out.
 
     Raises:
         ValueError: a top_k outside 1 ... V, or a top_p outside (0, 1].

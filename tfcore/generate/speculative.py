@@ -1,7 +1,7 @@
 """Speculative decoding: a small model guesses several tokens, the large one checks them in one call.
 
-What comes out has exactly the distribution of the large model alone; the small one only decides how many
-calls it takes.
+The text has exactly the distribution of the large model alone; the small model only decides how many calls
+this takes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def speculative_accept(
     draft_tokens: Int[Tensor, " n"],
     u: Float[Tensor, " n"],
 ) -> tuple[int, Float[Tensor, " V"]]:
-    r"""Decide how many guesses stand, and what to draw the token after them from.
+    r"""Decide how many guesses are accepted, and the distribution of the token after them.
 
-    Guess $x_i$ stands while $u_i < p_i(x_i) / q_i(x_i)$. After the first that falls, the token is drawn from
-    $\max(p_i - q_i, 0)$, normalised; if all stand, from $p_{n+1}$. Then each token has distribution p, since
-    $\min(p, q) + \max(p - q, 0) = p$.
+    Guess $x_i$ is accepted if $u_i < p_i(x_i) / q_i(x_i)$. After the first rejected guess, the token is drawn
+    from $\max(p_i - q_i, 0)$, normalised; if all stand, from $p_{n+1}$. Then each token has distribution p,
+    since $\min(p, q) + \max(p - q, 0) = p$.
 
     Args:
         p_target: probabilities p of the large model at each guess and after the last, (n + 1, V).
@@ -83,11 +83,12 @@ def speculative_generate(
     r"""Generate as ``target`` would, in as few of its calls as ``draft`` guesses well.
 
     A round drafts k tokens, checks them in one call of the target and adds one more: if all guesses
-    stand, n tokens take $\lceil n / (k + 1) \rceil$ calls. At temperature 0 the text is the greedy one of the
-    target.
+    are accepted, n tokens take $\lceil n / (k + 1) \rceil$ calls. At temperature 0 the text is the greedy one
+    of the target.
 
-    Both models keep a cache, and read what they have not read yet. For the draft these are two tokens where
-    all guesses stood: it has not read its own last one. After each round both forget what fell.
+    Both models keep a cache, and read only tokens that they have not read yet. For the draft these are two
+    tokens where all guesses were accepted: it has not read its own last guess. After each round both forget
+    the rejected tokens.
 
     Args:
         target: the large model, as in :func:`tfcore.generate.generate`; a cache must be able to go back.

@@ -54,13 +54,13 @@ class Conditioned:
         cache: Cache | None = None,
         padding: Bool[Tensor, "B_texts T"] | None = None,
     ) -> Float[Tensor, "B_texts T V"]:
-        """Compute the logits; the texts of one source, of which beam search has several, lie side by side."""
+        """Compute the logits; the texts of one source (beam search has several) are neighbouring rows."""
         if len(tokens) != self.batch * self.copies:
             self._repeat(len(tokens) // self.batch)
         return self.model.decode(tokens, self.memory, self.source_padding, padding, cache)
 
     def _repeat(self, copies: int) -> None:
-        """Give each text of a source its own copy of what it attends to."""
+        """Give each text of a source its own copy of the memory that it attends to."""
 
         def repeat(x: Tensor) -> Tensor:
             return x if copies == 1 else x.repeat_interleave(copies, dim=0)
@@ -97,7 +97,7 @@ def translate(
         max_new_tokens: tokens to write at most.
         source_padding: True at the source's real tokens, (B, T_s).
         eos: the token that ends a target; None for targets that are all of one length.
-        pad: what follows it; ``eos`` itself when None.
+        pad: the token written after ``eos``; ``eos`` itself when None.
         beams: texts to keep in :func:`tfcore.generate.beam_search`; without it when 1.
         length_penalty: see there.
         temperature: see :func:`tfcore.generate.generate`, as for the rest.

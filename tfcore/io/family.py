@@ -1,4 +1,4 @@
-"""What is said of each family, and how the family of a file or of a model is found."""
+"""The description of a family, and how to find the family of a file or of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcore.io.table import Row
 
 Json = dict[str, Any]
 
-ACTIVATIONS = {  # theirs: ours; the first of several is the one that is written
+ACTIVATIONS = {  # theirs: ours; of several names, the first is written
     "relu": "relu",
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -42,18 +42,18 @@ class Family:
 
     Args:
         name: its ``model_type`` in ``config.json``.
-        architectures: classes of transformers whose files it reads; it writes those of the first.
+        architectures: classes of transformers whose files it reads; it writes files of the first class.
         model: our class.
         config_from: makes our configuration from the fields of ``config.json``.
         json_from: makes those fields from our configuration.
         rows: names and layouts of the parameters.
         defaults: fields that files may leave out.
         only: fields that change the mathematics, with the values that we compute; left out is as the first.
-        prefix: what names on disk may or may not begin with.
-        old_names: pieces of names in old files, and what they are called now.
+        prefix: an optional beginning of the names on disk.
+        old_names: pieces of names in old files, and their names today.
         copies: names under which a file may hold a tensor again, and its proper name.
         head: the copy that, where it differs, is a head that is not tied.
-        harmless: patterns of names that a file may hold beside the model's, and that nobody misses.
+        harmless: patterns of further names in a file that can be left out without loss.
         left_out: patterns of the names of weights that the model has no place for; loading warns of them.
         zero_if_missing: names that a file may lack.
 
@@ -80,7 +80,7 @@ class Family:
     zero_if_missing: tuple[str, ...] = ()
 
     def config(self, json: Json) -> Any:
-        """Make our configuration, or say which fields ask for what we do not compute.
+        """Make our configuration, or name the fields that our models cannot follow.
 
         Raises:
             ValueError: a field that is missing, or has a value that we do not know.
@@ -119,7 +119,7 @@ def activation(name: str) -> Any:
 
 
 def activation_name(ours: str) -> str:
-    """Translate our name of an activation into that of ``config.json``.
+    """Translate our name of an activation into the name in ``config.json``.
 
     >>> activation_name("gelu_tanh")
     'gelu_new'
@@ -159,7 +159,7 @@ def family_of_json(json: Json) -> Family:
 
 
 def family_of_model(model: nn.Module) -> tuple[Family, Json]:
-    """Find the first family whose ``config.json`` can say all that the model's configuration says.
+    """Find the first family whose ``config.json`` can express all of the model's configuration.
 
     Raises:
         ValueError: none can; the message says what each would lose.
@@ -189,7 +189,7 @@ def family_of_model(model: nn.Module) -> tuple[Family, Json]:
 
 
 def spelled_out(config: Any) -> Any:
-    """Fill in what a configuration leaves to defaults, and empty what it makes no use of.
+    """Fill in the defaults of a configuration, and empty the fields that it does not use.
 
     Two that mean the same are equal then.
 

@@ -17,7 +17,7 @@ WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "c
 
 
 class Weights:
-    """The tensors of a folder: their shapes at once, their numbers when they are asked for.
+    """The tensors of a folder: shapes are read at once, numbers on demand.
 
     Args:
         folder: holds ``model.safetensors``, or the shards that ``model.safetensors.index.json`` lists.
@@ -109,7 +109,7 @@ def _open(path: Path) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a json object, or say what is wrong with which file.
+    """Read a json object, or raise an error that names the file and its fault.
 
     Raises:
         FileNotFoundError: no such file.
@@ -134,7 +134,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, write_to: Callable[[Path], object]) -> None:
-    """Write a file under another name and rename it at the end, so that it is never there by half.
+    """Write a file under another name and rename it at the end, so that it is never half written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -151,7 +151,7 @@ def write(path: Path, write_to: Callable[[Path], object]) -> None:
 
 
 def find_folder(name_or_folder: str | Path) -> Path:
-    """Return the folder of that name, or that of a download from the hub.
+    """Return the folder of that name, or the folder of a download from the hub.
 
     Raises:
         ValueError: no name at all.

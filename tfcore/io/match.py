@@ -1,4 +1,4 @@
-"""Which tensor on disk is which of the model's, and what does not fit."""
+"""Match the tensors on disk with the parameters of a model, and report tensors that do not fit."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def match_names(family: Family, weights: Weights, needed: Shapes) -> dict[str, s
     """Find the tensor on disk for each that is needed.
 
     Args:
-        family: knows prefixes, old names, copies, and what may be there beside.
-        weights: what is on disk.
+        family: knows prefixes, old names, copies, and tensors that may be left out.
+        weights: the tensors on disk.
         needed: names as they are written today, with their shapes.
 
     Returns:
-        The name on disk of each; one that is missing and stands for zeros has none.
+        The name on disk of each needed tensor. A tensor that is missing because it is zero has none.
 
     Raises:
-        ValueError: tensors that are missing, misshapen, unexpected, or no copy of what they should be; all of
-            them in one message.
+        ValueError: tensors that are missing, misshapen or unexpected, or differ from the tensor that they
+            should copy; one message lists all of them.
     """
     on_disk = {short_name(family, name): name for name in sorted(weights.shapes)}
     names = {name: on_disk[short] for name in needed if (short := short_name(family, name)) in on_disk}
@@ -57,12 +57,12 @@ def match_names(family: Family, weights: Weights, needed: Shapes) -> dict[str, s
 
 
 def names_left_out(family: Family, names: Iterable[str]) -> list[str]:
-    """List those of the names on disk that loading leaves out and saving would lose."""
+    """List the names on disk that loading leaves out and saving would lose."""
     return sorted(name for name in names if _fits(family, name, family.left_out))
 
 
 def names_lost(family: Family, names: Iterable[str], saved: Iterable[str]) -> list[str]:
-    """List those of the names on disk that are neither saved, nor copies of what is, nor harmless."""
+    """List the names on disk that are not saved, not copies of a saved tensor, and not harmless."""
     kept = {short_name(family, name) for name in (*saved, *family.copies)}
     return sorted(
         name
@@ -72,7 +72,7 @@ def names_lost(family: Family, names: Iterable[str], saved: Iterable[str]) -> li
 
 
 def first_of(names: list[str], most: int = 10) -> str:
-    """Name the first, and say how many more there are.
+    """Name the first few, and count the rest.
 
     >>> first_of(["a", "b", "c"], most=2)
     'a, b and 1 more'
@@ -81,7 +81,7 @@ def first_of(names: list[str], most: int = 10) -> str:
 
 
 def has_own_head(family: Family, weights: Weights) -> bool:
-    """Tell whether there is a head beside the embedding, with other numbers: files do not always say so."""
+    """Tell whether the head differs from the embedding: ``config.json`` does not always state it."""
     if family.head is None:
         return False
     on_disk = {short_name(family, name): name for name in weights.shapes}
@@ -90,7 +90,7 @@ def has_own_head(family: Family, weights: Weights) -> bool:
 
 
 def short_name(family: Family, name: str) -> str:
-    """Bring a name to what old and new files, with and without a prefix, have in common."""
+    """Shorten a name to the part that old and new files, with and without a prefix, share."""
     for old, new in family.old_names.items():
         name = name.replace(old, new)
     return name.removeprefix(family.prefix)

@@ -23,8 +23,8 @@ def from_pretrained(
 
     Only ``config.json`` and safetensors are read. A file that asks for what the model here does not compute,
     that lacks a tensor or has one too many, is refused as a whole. Two kinds may be there beside the model's:
-    masks and the like, which nobody misses, and parts that the model here lacks, such as the heads of BERT
-    and the encoder of Whisper; a ``UserWarning`` names these.
+    masks and the like, which the model computes itself, and parts that the model here lacks, such as the
+    heads of BERT and the encoder of Whisper; a ``UserWarning`` names these.
 
     Args:
         name_or_folder: a folder with ``config.json`` and weights, or a name such as "openai-community/gpt2".
@@ -95,8 +95,8 @@ def save_pretrained(model: nn.Module, folder: str | Path) -> None:
 
     Args:
         model: any model whose configuration some family of transformers can express.
-        folder: where to; it is made if need be. Files of the same names are replaced once the new ones are
-            whole, but not if they hold tensors that the model lacks.
+        folder: where to write; it is made if it does not exist. Files of the same names are replaced once the
+            new ones are whole, but not if they hold tensors that the model lacks.
 
     Raises:
         ValueError: a model that no family describes, or a folder with tensors that would be lost.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Transform:
-    """A change of layout, and its inverse. Both are told the layer that the parameter belongs to."""
+    """A change of layout, and its inverse. Both are given the layer that the parameter belongs to."""
 
     to_disk: Callable[[Tensor, Any], Sequence[Tensor]]
     from_disk: Callable[[Sequence[Tensor], Any], Tensor]
@@ -66,15 +66,15 @@ def leading_axes(count: int) -> Transform:
 class Row:
     """One line of the table: our name, the name on disk, and what happens on the way.
 
-    In both names ``*`` stands for weight and bias alike, and ``{layer}`` or any other word in braces for what
-    it matches in ours. In the name on disk, ``{q,k,v}`` lists one part after the other, and a word in braces
-    that ours lacks counts the parts from 0.
+    In both names ``*`` matches weight and bias, and ``{layer}`` or any other word in braces matches the same
+    text in both. In the name on disk, ``{q,k,v}`` lists one part after the other, and a word in braces that
+    our name lacks counts the parts from 0.
 
     Args:
         ours: name of the parameter in the model.
-        theirs: its name, or those of its parts, on disk.
+        theirs: its name, or the names of its parts, on disk.
         transform: from our layout to the one on disk, and back.
-        when: asked of the layer; the row holds where the answer is true.
+        when: a condition on the layer; the row is used where it is true.
 
     >>> row = Row("blocks.{layer}.W_qkv.*", "h.{layer}.{q,k,v}.*", separate_qkv)
     >>> row.names("blocks.7.W_qkv.bias", count=3)
@@ -111,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Link:
-    """A parameter of a model, and what it is on disk."""
+    """A parameter of a model, and its tensors on disk."""
 
     ours: str
     theirs: list[str]
@@ -124,15 +124,15 @@ class Link:
         return dict(zip(self.theirs, parts, strict=True))
 
     def from_disk(self, read: Callable[[str], Tensor]) -> Tensor:
-        """Put the parameter together from its parts, each of which ``read`` gives by its name on disk."""
+        """Put the parameter together from its parts; ``read`` returns a part by its name on disk."""
         return self.transform.from_disk([read(name) for name in self.theirs], self.layer)
 
 
 def link(rows: Iterable[Row], model: nn.Module) -> list[Link]:
-    """Find the row of each parameter of a model; of tied ones, that of the first.
+    """Find the row of each parameter of a model; of tied parameters, the row of the first.
 
     Raises:
-        ValueError: a parameter that no row speaks of, or numbers that are no parameters.
+        ValueError: a parameter without a row, or numbers that are not parameters.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     if others := [name for name in model.state_dict() if name not in parameters]:

@@ -62,7 +62,7 @@ class TransformerBlock(nn.Module):
         return self._add(x, self.norm_ffn, self.ffn)
 
     def _add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Add what a sublayer says to the stream, normed on its way in or together with the stream."""
+        """Add the output of a sublayer to the stream; norm its input, or the sum (post-norm)."""
         pre = self.config.norm_place == "pre"
         change = sublayer(norm(x) if pre else x)
         if self.config.dropout:
@@ -71,7 +71,7 @@ class TransformerBlock(nn.Module):
 
 
 class DecoderBlock(TransformerBlock):
-    r"""A block that also attends to a memory, between attention to itself and the feed-forward network.
+    r"""A block that also attends to a memory, between self-attention and the feed-forward network.
 
     Pre-norm: $x_2 = x_1 + \text{Att}(\text{LN}(x_1), m)$; the memory m is not normed here.
 

@@ -1,4 +1,4 @@
-"""The feed-forward network: what a block does to each token alone."""
+"""The feed-forward network, which a block applies to each token alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FeedForward(nn.Module):
         """Work on each vector of (..., d_model) by itself; the result has the same shape."""
         if self.W_gate is None:
             return self.W_down(self.activation(self.W_up(x)))
-        return self.W_down(self.activation(self.W_gate(x)) * self.W_up(x))
+        return self.W_down(self.activation(self.W_gate(x)) * self.W_up(x))  # (..., d_ff) inside
 
 
 def swiglu(
@@ -65,7 +65,7 @@ def swiglu(
     Args:
         x: (..., d_model).
         W_g: weights of the gate, (d_model, d_ff).
-        W_u: weights of what is gated, (d_model, d_ff).
+        W_u: weights of the gated values, (d_model, d_ff).
         W_d: weights back to the stream, (d_ff, d_model).
 
     Returns:

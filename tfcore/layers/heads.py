@@ -32,7 +32,7 @@ def split_heads(x: Float[Tensor, "B T d"], num_heads: int) -> Float[Tensor, "B h
             f"expected a number of heads that divides the width, got {num_heads} heads and {tuple(x.shape)}; "
             "every head takes the same number of channels"
         )
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, T, h, d_head), then (B, h, T, d_head)
 
 
 def merge_heads(x: Float[Tensor, "B h T d_head"]) -> Float[Tensor, "B T d"]:
@@ -53,7 +53,7 @@ def merge_heads(x: Float[Tensor, "B h T d_head"]) -> Float[Tensor, "B T d"]:
     >>> torch.equal(merge_heads(split_heads(x, num_heads=3)), x)
     True
     """
-    return x.transpose(1, 2).flatten(2)
+    return x.transpose(1, 2).flatten(2)  # (B, T, h, d_head), then (B, T, h d_head)
 
 
 def repeat_kv(x: Float[Tensor, "B h_kv T d"], num_groups: int) -> Float[Tensor, "B h T d"]:

@@ -1,4 +1,4 @@
-"""Multi-head attention: for a sequence itself or another one, with heads of keys that queries may share."""
+"""Multi-head attention: to the sequence itself or to a memory, with key heads that query heads may share."""
 
 from __future__ import annotations
 
@@ -55,34 +55,34 @@ class MultiHeadAttention(nn.Module):
         order: Order | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T_q d_model"]:
-        """Attend from ``x`` to itself and what the cache holds, or to the memory.
+        """Attend from ``x`` to itself and the tokens in the cache, or to the memory.
 
         Args:
-            x: what asks, (B, T_q, d_model).
-            memory: what answers in cross-attention, (B, T_k, d_model), or what :meth:`keys_and_values` made
-                of it; ``x`` itself when None.
+            x: the tokens that attend, (B, T_q, d_model).
+            memory: the tokens to attend to in cross-attention, (B, T_k, d_model), or their keys and values
+                from :meth:`keys_and_values`; ``x`` itself when None.
             mask: boolean, True = may attend, broadcastable to (B, H, T_q, T_k).
             causal: allow only keys that come no later than the query.
-            order: what the layer is told about positions.
-            cache: keys and values of the tokens before ``x``; those of ``x`` are added to it.
+            order: the positions of the tokens, in the form that the layer's method needs.
+            cache: keys and values of the tokens before ``x``; the keys and values of ``x`` are added to it.
 
         Returns:
             (B, T_q, d_model).
         """
         if memory is None:
-            q, k, v = self._heads(self.W_qkv(x)).split(self.num_heads, dim=1)
+            q, k, v = self._heads(self.W_qkv(x)).split(self.num_heads, dim=1)  # (B, H or H_kv, T, d_head)
         else:
-            q = self._heads(self._project(x, slice(0, self.q_size)))
+            q = self._heads(self._project(x, slice(0, self.q_size)))  # (B, H, T_q, d_head)
             k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)
         bias = None
         if order is not None:
             if order.rotation is not None:
                 q, k = order.rotation(q), order.rotation(k)
-            bias = order.bias
+            bias = order.bias  # (B, H, T_q, T_k), with 1 for axes that are shared
             if order.relative_keys is not None:
                 bias = shaw_bias(q, *order.relative_keys, self.scale)
         if cache is not None:
-            k, v = cache.update(k, v)
+            k, v = cache.update(k, v)  # (B, H_kv, T_k, d_head), all tokens so far
         output = attention(
             q,
             k,
@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         )
         if self.keep_weights:
             output, self.weights = output
-        return self.W_o(merge_heads(output))
+        return self.W_o(merge_heads(output))  # (B, H, T_q, d_head) to (B, T_q, d_model)
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:
         """Project a memory once, for all the steps that will attend to it."""

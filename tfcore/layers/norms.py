@@ -30,8 +30,8 @@ def layer_norm(
     >>> print(layer_norm(torch.tensor([1.0, 3.0]), torch.ones(2), torch.zeros(2)))
     tensor([-1.0000,  1.0000])
     """
-    centered = x - x.mean(dim=-1, keepdim=True)
-    variance = centered.square().mean(dim=-1, keepdim=True)
+    centered = x - x.mean(dim=-1, keepdim=True)  # (..., d); the mean is (..., 1)
+    variance = centered.square().mean(dim=-1, keepdim=True)  # (..., 1)
     return centered * torch.rsqrt(variance + eps) * weight + bias
 
 

@@ -1,4 +1,4 @@
-"""Whole models: encoder-only, decoder-only, encoder-decoder, and the heads that put them to use."""
+"""Whole models: encoder-only, decoder-only, encoder-decoder, and heads for classes and tags."""
 
 from tfcore.models.decoder import Decoder
 from tfcore.models.encoder import Encoder

@@ -11,7 +11,7 @@ from tfcore.models.stack import Head, Stack
 
 
 class Decoder(nn.Module):
-    r"""Predict the next token at every place, from what came before it.
+    r"""Predict the next token at every place, from the tokens up to it.
 
     $p(x_{t+1} \mid x_{\le t}) = \text{softmax}(E \, h_t)$.
 
@@ -44,7 +44,7 @@ class Decoder(nn.Module):
 
         Args:
             tokens: ids, (B, T).
-            cache: from :meth:`new_cache`; then ``tokens`` are those that come after what it has seen.
+            cache: from :meth:`new_cache`; then ``tokens`` come after the tokens that it has seen.
             padding: True at real tokens. Rows padded on the left come out as they do alone.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Heads that put an encoder to use: one answer for a text, or one for each token."""
+"""Heads on an encoder: one output for a text, or one for each token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Classifier(nn.Module):
     $z = W_c \tanh(W_p h_1)$.
 
     Args:
-        encoder: what reads the text.
+        encoder: the model that reads the text.
         num_classes: C.
 
     From: Devlin et al. (2019), *BERT*, section 3.2.
@@ -38,7 +38,7 @@ class Classifier(nn.Module):
         self, tokens: Int[Tensor, "B T"], padding: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B C"]:
         """Compute the logit of each class; the first token must be real."""
-        first = self.encoder(tokens, padding)[:, 0]
+        first = self.encoder(tokens, padding)[:, 0]  # (B, d_model)
         return self.classify(self.pool(first).tanh())
 
 
@@ -48,7 +48,7 @@ class Tagger(nn.Module):
     $z_t = W h_t$.
 
     Args:
-        encoder: what reads the text.
+        encoder: the model that reads the text.
         num_tags: C.
 
     From: Devlin et al. (2019), *BERT*, section 5.3.

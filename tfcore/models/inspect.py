@@ -1,4 +1,4 @@
-"""Look into a model: the map of every head, and what is lost when a head is silenced."""
+"""Look into a model: the map of every head, and the change of the loss when a head is silenced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def attention_maps(model: nn.Module, *inputs: Any, **options: Any) -> Float[Tens
 
     Args:
         model: an encoder or a decoder; of an encoder-decoder, one of its two stacks.
-        inputs: what the model is called with.
+        inputs: the arguments of the model.
         options: the same, by name: a decoder's stack is called with its ``memory``.
 
     Returns:
@@ -54,7 +54,7 @@ def attention_maps(model: nn.Module, *inputs: Any, **options: Any) -> Float[Tens
 def silence_heads(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
     """Take the output of some heads out of the stream while the context lasts.
 
-    A silenced head adds nothing: its slice of what goes into ``W_o`` is zero.
+    A silenced head adds nothing: its slice of the input of ``W_o`` is zero.
 
     Args:
         model: an encoder or a decoder.

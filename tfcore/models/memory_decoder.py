@@ -1,4 +1,4 @@
-"""A decoder whose memory comes from elsewhere: the writing half of Whisper, or of a captioner of images."""
+"""A decoder whose memory is an argument: the writing half of Whisper, or of a captioner of images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfcore.models.stack import Head, Stack
 
 
 class MemoryDecoder(nn.Module):
-    r"""Predict the next token from what came before it, and from states that another model made.
+    r"""Predict the next token from the tokens before it, and from states that another model made.
 
     $p(y_{t+1} \mid y_{\le t}, m) = \text{softmax}(E \, h_t)$.
 
@@ -49,9 +49,9 @@ class MemoryDecoder(nn.Module):
 
         Args:
             tokens: ids, (B, T).
-            memory: the states, (B, T_k, d_model), or what :meth:`memory` made of them.
+            memory: the states, (B, T_k, d_model), or their keys and values from :meth:`memory`.
             memory_padding: True at the memory's real states.
-            cache: from :meth:`new_cache`; then ``tokens`` are those that come after what it has seen.
+            cache: from :meth:`new_cache`; then ``tokens`` come after the tokens that it has seen.
             padding: True at real tokens.
 
         Returns:

@@ -1,7 +1,7 @@
-"""Published models by name: what each family is, and a table of its sizes.
+"""Published models by name: a function for each family, and a table of sizes.
 
-A function says what all models of a family share; a line of the table says how large one of them is. Each
-family has a ``-tiny`` one, which a laptop trains in seconds.
+A function has the choices that all models of a family share; a line of the table has the sizes of one model.
+Each family has a ``-tiny`` one, which a laptop trains in seconds.
 """
 
 from __future__ import annotations
@@ -190,10 +190,10 @@ def whisper(
 
 
 def rope_scaling(factor: float) -> dict[str, Any]:
-    """How Llama 3 came from 8,192 tokens to 131,072.
+    """Scale the rotations as Llama 3 did, from 8,192 tokens to 131,072.
 
     Args:
-        factor: what slow rotations are divided by; fast ones stay as they are.
+        factor: divides the frequencies of slow rotations; fast ones stay as they are.
 
     Returns:
         The entries of ``config.json`` for it.

@@ -1,4 +1,4 @@
-"""What every model is built around: embedding, positions, blocks, final norm."""
+"""The core of every model: embedding, positions, blocks, final norm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stack(nn.Module):
 
     Args:
         config: sizes and choices.
-        causal: whether a token sees only what came before it.
+        causal: whether a token sees only itself and the tokens before it.
         cross: whether blocks also attend to a memory.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, figure 1.
@@ -68,9 +68,9 @@ class Stack(nn.Module):
             padding: True at real tokens; all are real when None. Padding between real tokens, cached ones
                 included, is refused where distances count (windows, ALiBi, T5, Shaw).
             segments: the segment that each token belongs to; 0 when None.
-            memory: for each block, what its cross-attention reads, where the blocks have one.
+            memory: for each block, the memory that its cross-attention reads, if it has one.
             memory_padding: True at the memory's real tokens.
-            cache: what is kept of the tokens before these; these are added to it.
+            cache: keys and values of the tokens before these; the new ones are added to it.
 
         Returns:
             Hidden states, (B, T, d_model).
@@ -84,11 +84,11 @@ class Stack(nn.Module):
             q_pos, k_pos = cache.places(num_new, tokens.device)
         real = padding if cache is None else cache.note_padding(padding, batch, num_new, tokens.device)
         self.check_gaps(real)
-        positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]
-        mask = None if real is None else real[:, None, None, -len(k_pos) :]
-        memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]
+        positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]  # (B, T)
+        mask = None if real is None else real[:, None, None, -len(k_pos) :]  # (B, 1, 1, T_k)
+        memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]  # (B, 1, 1, T_k)
 
-        x = self.embedding(tokens)
+        x = self.embedding(tokens)  # (B, T, d_model), as it stays
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.segments is not None:
@@ -140,7 +140,7 @@ class Stack(nn.Module):
         memory_padding: Tensor | None,
         cache: Cache | StaticCache | None,
     ) -> None:
-        """Hold what comes beside the tokens against the blocks: none of it may go unused or be made up."""
+        """Check the arguments beside the tokens: each is used, and no block lacks one that it needs."""
         layers = self.config.num_layers
         read, given = layers if self.cross else 0, 0 if memory is None else len(memory)
         if isinstance(memory, Tensor) or read != given:

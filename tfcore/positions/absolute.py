@@ -1,4 +1,4 @@
-"""Absolute positions: a vector for each place, added to the embedding of the token that stands there."""
+"""Absolute positions: a vector for each place, added to the embedding of the token at that place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sinusoids(
 
 
 def look_up(table: Float[Tensor, "max_len d"], positions: Int[Tensor, "*batch T"]) -> Tensor:
-    """Take the rows of a learned table, or say that a position lies beyond it.
+    """Take the rows of a learned table, or refuse a position beyond it.
 
     >>> print(look_up(torch.eye(3), torch.tensor([2])))
     tensor([[0., 0., 1.]])

@@ -14,8 +14,8 @@ from tfcore.masks import default_positions
 def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
     r"""List the slope of each head.
 
-    $m_h = 2^{-8h/n}, \; h = 1 \dots n$, for n a power of two; otherwise those of the next lower power, and
-    then every second one of the next higher.
+    $m_h = 2^{-8h/n}, \; h = 1 \dots n$, for n a power of two; otherwise the slopes of the next lower power,
+    and then every second slope of the next higher power.
 
     Args:
         num_heads: number of heads.
@@ -24,7 +24,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
         The slopes, (num_heads,), float32.
 
     From: Press, Smith and Lewis (2022), *Train Short, Test Long*, section 3, and its published code for head
-    counts that are no power of two.
+    counts that are not a power of two.
 
     >>> print(alibi_slopes(3))
     tensor([0.0625, 0.0039, 0.2500])
@@ -66,5 +66,5 @@ def distance_penalty(
     >>> print(distance_penalty(torch.tensor([0.5]), torch.tensor([2]), torch.arange(3)))
     tensor([[[-1.0000, -0.5000, -0.0000]]])
     """
-    distance = (q_pos.unsqueeze(-1) - k_pos).abs()
-    return -slopes.to(distance.device)[:, None, None] * distance
+    distance = (q_pos.unsqueeze(-1) - k_pos).abs()  # (T_q, T_k)
+    return -slopes.to(distance.device)[:, None, None] * distance  # (H, T_q, T_k)

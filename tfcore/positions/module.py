@@ -19,7 +19,7 @@ from tfcore.positions.rotary import Rotation, inverse_frequencies
 
 @dataclass(frozen=True)
 class Order:
-    """What every self-attention layer is told about order in one forward pass; all None for absolute methods.
+    """The order of the tokens in one forward pass, for self-attention; all None for absolute methods.
 
     Args:
         rotation: turns queries and keys (RoPE).
@@ -72,9 +72,9 @@ class Positions(nn.Module):
             self.omega = inverse_frequencies(config.d_rotary or d_head, config.base, scaling)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Take frequencies and slopes where the model goes, or each step would wait for a copy of them.
+        """Move frequencies and slopes with the model, or each step would wait for a copy of them.
 
-        Not to its type: they are no buffers, since in bfloat16 they would be wrong.
+        They keep their type. They are not buffers, since a module in bfloat16 would round them.
         """
         super()._apply(fn, recurse)
         device = fn(torch.empty(0, dtype=torch.long)).device
@@ -86,7 +86,7 @@ class Positions(nn.Module):
     def embed(
         self, x: Float[Tensor, "B T d_model"], positions: Int[Tensor, "*#B T"]
     ) -> Float[Tensor, "B T d_model"]:
-        """Add the vector of each place to what stands there, for the two methods that have one."""
+        """Add the vector of each place to the token there, for the two methods that have such vectors."""
         if self.config.kind == "learned":
             return x + look_up(self.table, positions)
         if self.config.kind == "sinusoidal":
@@ -101,7 +101,7 @@ class Positions(nn.Module):
         positions: Int[Tensor, "B T_q"] | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Order:
-        """Work out what the attention layers need, for the other four.
+        """Work out the order for the attention layers, for the other four methods.
 
         Args:
             q_pos: place of each query in the sequence, (T_q,).

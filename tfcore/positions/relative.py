@@ -67,7 +67,7 @@ def shaw_bias(
 
     Args:
         query: queries, (B, H, T_q, d_head).
-        relative_keys: one vector for each distance that is told apart.
+        relative_keys: one vector for each distance up to the limit.
         row: which of them each pair of query and key uses; see :func:`shaw_rows`.
         scale: multiplies the scores.
 
@@ -83,7 +83,7 @@ def shaw_bias(
             [1., 2., 3.]])
     """
     by_distance = query @ relative_keys.mT * scale  # (B, H, T_q, distances)
-    return by_distance.gather(-1, row.expand(*query.shape[:2], -1, -1))
+    return by_distance.gather(-1, row.expand(*query.shape[:2], -1, -1))  # (B, H, T_q, T_k)
 
 
 def shaw_rows(

@@ -25,7 +25,7 @@ def apply_rope(
 
     Args:
         x: queries or keys, (..., T, d) with d even.
-        positions: position of each token, (T,), or with all leading axes of ``x``, those of size 1 included:
+        positions: position of each token, (T,), or with all leading axes of ``x``, also axes of size 1:
             (B, 1, T) for heads (B, H, T, d).
         base: of the frequencies.
         layout: "half" pairs channel i with i + d/2 (Llama), "interleaved" 2i with 2i + 1 (the paper, GPT-J).
@@ -70,11 +70,11 @@ class Rotation:
             raise ValueError(f"expected a layout out of {', '.join(get_args(Layout))}, got {layout!r}")
         # In bfloat16 angles would be wrong by a radian from position 257 on, by whole turns from 2,048.
         omega = omega.to(positions.device, torch.promote_types(dtype, torch.float32))
-        angles = positions.unsqueeze(-1) * omega
+        angles = positions.unsqueeze(-1) * omega  # (..., T, d / 2)
         self.cos, self.sin = angles.cos(), angles.sin()
         self.layout = layout
         if layout == "half":  # both halves of a head meet the same angles
-            self.cos = torch.cat([self.cos, self.cos], dim=-1)
+            self.cos = torch.cat([self.cos, self.cos], dim=-1)  # (..., T, d)
             self.sin = torch.cat([-self.sin, self.sin], dim=-1)
 
     def __call__(self, x: Float[Tensor, "*batch T d"]) -> Float[Tensor, "*batch T d"]:
@@ -86,7 +86,7 @@ class Rotation:
             first, second = x.chunk(2, dim=-1)
             turned = x * self.cos + torch.cat([second, first], dim=-1) * self.sin
         else:
-            even, odd = x[..., 0::2], x[..., 1::2]
+            even, odd = x[..., 0::2], x[..., 1::2]  # (..., T, d / 2)
             turned = torch.stack(
                 [even * self.cos - odd * self.sin, even * self.sin + odd * self.cos], dim=-1
             ).flatten(-2)
@@ -159,5 +159,5 @@ def interleaved_to_half(weight: Float[Tensor, "out *in"], d_head: int) -> Float[
     >>> print(interleaved_to_half(torch.arange(4), d_head=4))
     tensor([0, 2, 1, 3])
     """
-    pairs = weight.unflatten(0, (-1, d_head // 2, 2))
-    return pairs.transpose(1, 2).flatten(0, 2)
+    pairs = weight.unflatten(0, (-1, d_head // 2, 2))  # (heads, d_head / 2, 2, ...)
+    return pairs.transpose(1, 2).flatten(0, 2)  # (heads, 2, d_head / 2, ...), then (out, ...)

@@ -1,7 +1,7 @@
-"""Instruments for tests and for the grader: they count what code does, and never look at a clock.
+"""Instruments for tests and for the grader: they count operations and bytes, and never look at a clock.
 
-``meters.py`` counts operations and memory, ``probes.py`` finds out what a model sees, ``mutants.py`` breaks
-code on purpose to see whether the tests notice.
+``meters.py`` counts operations and memory, ``probes.py`` finds the tokens that a model sees, ``mutants.py``
+breaks code on purpose to see whether the tests notice.
 """
 
 from tfcore.testing.meters import AllocationMeter, OperationCounter

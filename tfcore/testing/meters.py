@@ -1,4 +1,4 @@
-"""Meters: how many operations a piece of torch code performs, and how much memory it asks for."""
+"""Meters: count the operations of a piece of torch code, and the memory that it allocates."""
 
 from __future__ import annotations
 
@@ -63,15 +63,17 @@ class OperationCounter(_Meter):
 
     A product of (m, n) and (n, p) matrices is $2mnp$ operations; an elementwise operator is one per element
     of its result, whatever the function; a reduction is one per element that goes in. Fused softmax and norms
-    count as the steps they stand for. Fused attention counts its matrix products alone, $2 T_q T_k (d_k +
+    count as the steps they combine. Fused attention counts its matrix products alone, $2 T_q T_k (d_k +
     d_v)$ for each head and 2.5 times that backwards at equal widths, and a causal one counts as a full one.
 
-    Views, copies, indexing, sorting and drawing of random numbers are no arithmetic. Not counted either is
-    what has no rule here: torch's own recurrent layers, its fused optimizers, numpy, a compiled kernel.
+    Views, copies, indexing, sorting and drawing of random numbers are not arithmetic. Operations without a
+    rule here are not counted either: torch's own recurrent layers, its fused optimizers, numpy, a compiled
+    kernel.
 
     Attributes:
         total: all operations, products and the rest.
-        products: those of matrix products, convolutions and fused attention, as ``FlopCounterMode`` has them.
+        products: operations of matrix products, convolutions and fused attention, as ``FlopCounterMode`` has
+            them.
         by_operator: operations of each operator, by its name in ``torch.ops.aten``.
         calls: how often each operator was called, those without arithmetic too.
 
@@ -91,7 +93,7 @@ class OperationCounter(_Meter):
 
     @property
     def total(self) -> int:
-        """All operations so far: those of products, and the rest."""
+        """Count all operations so far, products and the rest."""
         return self.by_operator.total()
 
     def __torch_dispatch__(
@@ -117,7 +119,7 @@ class OperationCounter(_Meter):
 
 
 def _steps(func: Any, args: tuple[Any, ...], result: Any) -> int:
-    """Count an operator that is no product."""
+    """Count an operator that is not a product."""
     packet = func.overloadpacket
     if packet in FUSED:
         return FUSED[packet] * args[0].numel()
@@ -132,7 +134,7 @@ class AllocationMeter(_Meter):
     """Measure the tensors that a piece of torch code allocates, in its forward and its backward pass.
 
     Memory is counted once per storage: views and in-place writes are free, ``expand`` is free until something
-    copies it. What a compiled kernel allocates for itself and does not return is out of sight.
+    copies it. Memory that a compiled kernel allocates for itself and does not return is not counted.
 
     Attributes:
         largest_elements: elements of the largest storage that was allocated.
@@ -141,7 +143,7 @@ class AllocationMeter(_Meter):
         peak_bytes: the largest that ``live_bytes`` ever was.
         total_bytes: bytes allocated since the start, whether freed or not.
 
-    From: the method of ``torch.utils._python_dispatch``, by which torch's own flop counter works.
+    From: the method of ``torch.utils._python_dispatch``, which torch's own flop counter uses.
 
     >>> column, row = torch.ones(1000, 1), torch.ones(1000)
     >>> with AllocationMeter() as meter:

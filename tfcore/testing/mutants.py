@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault that somebody might make, and how to make it.
+    """One fault that a person might make, and how to make it.
 
     Args:
         name: the fault in words, as a line of the table.
@@ -67,7 +67,7 @@ class Mutant:
 def kill_table(
     mutants: Iterable[Mutant], checks: Mapping[str, Callable[[], object]]
 ) -> dict[str, str | None]:
-    """Run the checks under every mutant, and say which one catches it.
+    """Run the checks under every mutant, and name the check that catches it.
 
     A check is a function that raises when something is wrong.
 

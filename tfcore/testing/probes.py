@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def raise_weights(model: nn.Module, std: float = 0.3, seed: int = 0) -> nn.Module:
-    r"""Draw the weights of a model anew, so large that every part of it shows in the output.
+    r"""Draw new weights for a model, so large that every part of it shows in the output.
 
     Matrices become $\mathcal{N}(0, \text{std}^2)$; vectors (biases, the weights of norms) move by as much.
     With the small weights that models start from, a comparison of two models is blind: without scale, without

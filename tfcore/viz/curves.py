@@ -23,7 +23,7 @@ def loss_curves(axes: Axes, curves: Mapping[str, Any], steps: Any = None, bound:
         axes: where to draw.
         curves: losses (n,) by name.
         steps: the step of each loss, (n,); 0 ... n - 1 when None.
-        bound: what no model can go below, such as ``Split.best_loss``.
+        bound: the lowest possible loss, such as ``Split.best_loss``.
 
     Returns:
         The axes.
@@ -72,7 +72,7 @@ def spectra(axes: Axes, matrices: Mapping[str, Any]) -> Axes:
         The axes.
 
     Raises:
-        ValueError: no matrix by name, or one with infinity or what is no number.
+        ValueError: no matrix by name, or a matrix with infinity or NaN.
 
     >>> from matplotlib.figure import Figure
     >>> from tfcore.viz import alt_text

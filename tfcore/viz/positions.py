@@ -91,7 +91,7 @@ def rotary_map(axes: Axes, angles: Any) -> Axes:
 
 
 def bias_map(axes: Axes, bias: Any) -> Axes:
-    """Draw what is added to the scores of one head; what is -inf stays empty.
+    """Draw the bias that is added to the scores of one head; entries of -inf stay empty.
 
     Args:
         axes: where to draw; a scale of colors is drawn beside it.

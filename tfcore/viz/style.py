@@ -1,7 +1,7 @@
 """One style for all figures: readable on paper, on a white page and on a dark one.
 
-A figure has a transparent background and ink of a middle grey. The line colours can be told apart by
-colour-blind readers, and each stands out from white and from near black by at least 3 to 1. A phone
+A figure has a transparent background and ink of a middle grey. Colour-blind readers can distinguish the
+line colours, and each stands out from white and from near black by at least 3 to 1. A phone
 shows about 3.8 inches: at the default width of 4.6 a figure shrinks by a fifth there and stays legible.
 Every page begins with `use_style`.
 """

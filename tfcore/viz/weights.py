@@ -41,8 +41,8 @@ def heatmap(
         The axes.
 
     Raises:
-        ValueError: no matrix, names that are too few or too many, or digits that are no whole number of 0 or
-            more.
+        ValueError: no matrix, names that are too few or too many, or digits that are not a whole number of 0
+            or more.
 
     >>> from matplotlib.figure import Figure
     >>> axes = heatmap(Figure().subplots(), [[0.25, 0.75]], ["it"], ["street", "animal"])
@@ -84,13 +84,13 @@ def attention_map(
         weights: attention weights, (T_q, T_k).
         query_tokens: T_q names of the rows.
         key_tokens: T_k names of the columns; the same as the rows when None.
-        name: what is shown, for the words that go with it.
+        name: the name of the numbers, for the description in words.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: no matrix, names that are too few or too many, or numbers that are no weights.
+        ValueError: no matrix, names that are too few or too many, or numbers that are not weights.
 
     >>> from matplotlib.figure import Figure
     >>> axes = attention_map(Figure().subplots(), [[1.0, 0.0], [0.3, 0.7]], ["the", "dog"])
@@ -128,7 +128,7 @@ def head_grid(
 ) -> Figure:
     """Draw how every head of a model attends: a row of maps for each layer, a column for each head.
 
-    Where there is little room, enlarge the figure: a map wants about an inch, and a line for each token.
+    If labels overlap, enlarge the figure: a map needs about an inch, and a line for each token.
 
     Args:
         figure: an empty figure.
@@ -140,8 +140,8 @@ def head_grid(
         The figure.
 
     Raises:
-        ValueError: wrong shapes, names that are too few or too many, numbers that are no weights, or a figure
-            with something in it.
+        ValueError: wrong shapes, names that are too few or too many, numbers that are not weights, or a
+            figure that is not empty.
 
     >>> from matplotlib.figure import Figure
     >>> figure = head_grid(Figure(), np.full((2, 3, 4, 4), 0.25), list("abcd"))
@@ -222,7 +222,7 @@ def _fit_names(axes: Axes, axis: Axis, names: Sequence[object]) -> None:
 
 
 def _room(axes: Axes) -> np.ndarray:
-    """Estimate the width and height in pixels that a map will have: as now, or what its names leave."""
+    """Estimate the width and height of a map in pixels: of its axes, or of the room that its names leave."""
     beside = [
         max((name.get_window_extent().size[side] for name in axis.get_ticklabels()), default=0.0)
         + axis.label.get_window_extent().size[side]

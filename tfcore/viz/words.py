@@ -1,4 +1,4 @@
-"""What goes with every figure: its numbers as an array, and what it shows in words."""
+"""The numbers of every figure as an array, and its description in words."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SENTENCES: WeakKeyDictionary[Artist, str] = WeakKeyDictionary()
 
 
 def alt_text(drawn: Axes | Figure) -> str:
-    """Say in words what was drawn by the functions of ``tfcore.viz``.
+    """Describe in words a drawing of the functions of ``tfcore.viz``.
 
     Args:
-        drawn: axes, or a figure, all axes of which are described.
+        drawn: axes, or a figure with axes; all are described.
 
     Returns:
         Sentences; empty if nothing was drawn here.
@@ -35,7 +35,7 @@ def alt_text(drawn: Axes | Figure) -> str:
 
 
 def describe(drawn: Axes | Figure, sentence: str) -> None:
-    """Keep the sentence that :func:`alt_text` says of axes or of a figure; the last one counts.
+    """Keep the sentence that :func:`alt_text` returns for axes or a figure; the last one counts.
 
     >>> from matplotlib.figure import Figure
     >>> axes = Figure().subplots()
@@ -49,7 +49,7 @@ def describe(drawn: Axes | Figure, sentence: str) -> None:
 def numbers(x: Any, name: str, axes: str, *, finite: bool = False) -> np.ndarray:
     """Turn an array or tensor into float64 and check how many axes it has; ``axes`` names them.
 
-    Where ``finite`` is asked for, refuse infinity and what is no number.
+    If ``finite`` is true, refuse infinity and NaN.
 
     >>> numbers([[1, 2, 3], [4, 5, 6]], "weights", "T_q T_k").shape
     (2, 3)

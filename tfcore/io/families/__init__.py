@@ -1,1 +1,1 @@
-"""The families, one to a file. To add one, add a file that defines ``FAMILY``: it is found by being here."""
+"""The families, one to a file. To add a family, add a file here that defines ``FAMILY``."""

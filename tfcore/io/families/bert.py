@@ -49,7 +49,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
-    """Write one dropout, and 0 for that of attention's weights, which our models do not have."""
+    """Write one dropout, and 0 for the dropout of attention's weights, which our models do not have."""
     block = config.block
     return {
         "hidden_size": config.d_model,

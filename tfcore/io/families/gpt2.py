@@ -45,7 +45,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def json_from(config: ModelConfig) -> Json:
-    """Write one dropout for embeddings and sublayers, and 0 for that of attention's weights."""
+    """Write one dropout for embeddings and sublayers, and 0 for the dropout of attention's weights."""
     block = config.block
     return {
         "n_embd": config.d_model,

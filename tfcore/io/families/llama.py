@@ -31,7 +31,7 @@ ROWS = (
 
 
 def config_from(json: Json) -> ModelConfig:
-    """Read what Llama, Mistral and Mixtral have together: ``sliding_window`` and experts may be null."""
+    """Read the fields that Llama, Mistral and Mixtral share: ``sliding_window`` and experts may be null."""
     attention = AttentionConfig(
         d_model=json["hidden_size"],
         num_heads=json["num_attention_heads"],
@@ -61,7 +61,7 @@ def config_from(json: Json) -> ModelConfig:
 
 
 def rope_from(json: Json) -> PositionConfig:
-    """Read the rotation: files of before transformers 5 have two fields for what is one field now."""
+    """Read the rotation: files from before transformers 5 have two fields in place of today's one."""
     given = dict(json.get("rope_parameters") or json.get("rope_scaling") or {})
     base = given.pop("rope_theta", json["rope_theta"])
     kind = given.pop("rope_type", given.pop("type", "default"))

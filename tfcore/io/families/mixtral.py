@@ -1,4 +1,4 @@
-"""Mixtral: Mistral whose feed-forward networks are experts, two of which each token visits."""
+"""Mixtral: Mistral whose feed-forward networks are experts; each token visits two of them."""
 
 from __future__ import annotations
 

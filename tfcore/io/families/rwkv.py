@@ -1,7 +1,7 @@
 """RWKV-4: see :mod:`tfcore.rwkv`; on disk the shares of the mixing have two axes of size 1 in front.
 
-What transformers does with ``rescale_every``, to halve the stream and all that is added to it now and then,
-is not done here: it is neutral but for the norms' epsilon, which weighs four times as much after each time.
+Transformers halves the stream, and all that is added to it, every ``rescale_every`` blocks. This is not done
+here: only the epsilon of the norms shows it, which weighs four times as much after each halving.
 """
 
 from __future__ import annotations

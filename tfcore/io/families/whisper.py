@@ -1,4 +1,4 @@
-"""Whisper's decoder: GPT-2's arrangement, and cross-attention to what the encoder heard.
+"""Whisper's decoder: GPT-2's arrangement, and cross-attention to the states of the encoder.
 
 The encoder, which reads spectrograms, is left out. Keys have no bias on disk.
 """
