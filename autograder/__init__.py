@@ -1,21 +1,21 @@
-"""Checks and grades the exercises of *Transformers from first principles*.
+"""Check and grade the exercises of *Transformers from first principles*.
 
-A notebook needs one name from here: ``from autograder import check``. Everything else lies in a room, and a
-room imports only from the rooms below it in this list:
+A notebook needs one name from this package: ``from autograder import check``. All other code is in the
+folders and files of this list. Each of them imports only from entries below it:
 
-- `cli`: the commands' door. `commands`: a module for each of them
-- `reports`: what people read of a graded class, from one student's feedback to the class report
-- `platforms`: the way in (`collect`) and out (`export`, bundles), nbgrader, a hub, clusters
-- `proof`: that the grader is right: `verify`, mutants, attacks, classes made up, `doctor`
-- `grading`: strangers' notebooks, one (`judge`, `pair`), then a class (`batch`), up to the gradebook
-- `release`: from the solutions to the students' notebooks
-- `student`: what `check` does in a notebook
+- `cli`: the entry point of the commands. `commands`: one module for each command
+- `reports`: the pages and tables about a graded class, from one student's feedback to the class report
+- `platforms`: collecting work (`collect`), exporting grades (`export`), bundles, nbgrader, a hub, clusters
+- `proof`: tests of the grader itself: `verify`, mutants, attacks, simulated classes, `doctor`
+- `grading`: grading one notebook (`judge`, `pair`), then a class (`batch`), and the gradebook
+- `release`: making the students' notebooks from the solutions
+- `student`: the function `check` for notebooks
 - `exercises`: every exercise with its mistakes and accepted styles
 - `checking`: one answer: `declaration`, `examination`, `oracle`, `diagnosis`, `explanation`, `report`
-- `reading`: what is read off a submission's text
-- `cage`: all that runs beside a stranger's code. It imports nothing of the rest
-- `packages`: wheels and what is bundled
-- `course`: a course's folders and files, and what all rooms need
+- `reading`: searching a submission's source code
+- `cage`: running a submission in its own process; it imports no other part of the package
+- `packages`: building wheels and the other parts of bundles
+- `course`: a course's folders and files, and helpers for all other parts
 """
 
 from autograder.student import check

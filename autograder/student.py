@@ -1,4 +1,4 @@
-"""What a student calls in the notebook: `check(softmax)`."""
+"""Provide the function that students call in a notebook: `check(softmax)`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from autograder.reading import forbidden_calls
 
 PUBLIC_SEED = 2017
 CALL_SECONDS = 20.0
-"""Processor seconds that one call may take: more than the grader gives, for a slow machine."""
+"""The processor seconds for one call: more than the grader allows, since a student's machine may be slow."""
 
 
 def check(function: Function, exercise: str | None = None) -> Report:
-    """Examines your function at once on cases that anyone may see, prints the report and returns it.
+    """Examine your function on the public cases, print the report and return it.
 
     Args:
         function: your function (or class), under the name that the notebook gives it.
-        exercise: the exercise's name, if your function is called something else.
+        exercise: the exercise's name, if your function has another name.
 
     Raises:
-        TypeError: that is no function.
+        TypeError: `function` is not a function or a class.
         UnknownExerciseError: no exercise has that name.
-        KeyboardInterrupt: you stopped it.
+        KeyboardInterrupt: you stopped the check.
     """
     if not callable(function):
         raise TypeError(
@@ -52,17 +52,17 @@ def check(function: Function, exercise: str | None = None) -> Report:
             report = examine(declared, _in_time(local(function, calls)), PUBLIC_SEED)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "check was stopped. Had it run for long? Then see whether every loop in your code ends"
+            "check was stopped. If it ran for a long time, see whether every loop in your code ends"
         ) from None
     if report.forbidden:
         written = _written(function, namespace, calls)
-        report = replace(report, note=forbidden_calls.told(report.forbidden, written))
+        report = replace(report, note=forbidden_calls.describe_violation(report.forbidden, written))
     print(visible(report.wrapped()))
     return report
 
 
 def _in_time(candidate: Candidate) -> Candidate:
-    """The candidate, each of its calls stopped at the limit as the grader does."""
+    """Return the candidate with a time limit for each of its calls, as in the grader."""
 
     def call(case: Case) -> Outcome:
         try:
@@ -76,10 +76,10 @@ def _in_time(candidate: Candidate) -> Candidate:
 
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Raises `TimeUp` after so many processor seconds, and each second from then on.
+    """Raise `TimeUp` in the block after `seconds` of processor time, and again after each further second.
 
-    There is no limit on Windows or outside the main thread, where no signal arrives. The handler and the
-    timer that were there are put back, the timer less the time that has passed.
+    On Windows and outside the main thread the block has no limit, since no signal arrives there. Afterwards
+    the earlier handler and timer are restored, the timer without the time that has passed.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
@@ -106,7 +106,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Tensors as small as those of the cases are slower with several threads than with one."""
+    """Let torch use one thread in the block: for the small tensors of the cases, more threads are slower."""
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else 1
     try:
@@ -119,7 +119,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _written(function: Function, namespace: dict[str, Any], calls: tuple[str, ...]) -> str | None:
-    """The forbidden name in the student's own source: the cells, which IPython keeps in `In`."""
+    """Return the forbidden name as it is written in the student's cells, which IPython keeps in `In`."""
     cells = [cell for cell in namespace.get("In", ()) if isinstance(cell, str)]
     if not cells:
         with contextlib.suppress(OSError, TypeError):
@@ -129,8 +129,8 @@ def _written(function: Function, namespace: dict[str, Any], calls: tuple[str, ..
 
 
 def _name(function: Function, namespace: dict[str, Any]) -> str:
-    """What a function is called: its own name, or that of the exercise it is assigned to."""
+    """Return a function's name in the exercises: its own name, or a name that the notebook assigned it to."""
     known = {name.split("/")[1] for name in exercises.names()}
-    own = str(getattr(function, "__name__", type(function).__name__))
+    own_name = str(getattr(function, "__name__", type(function).__name__))
     bound = [name for name, value in namespace.items() if value is function and name in known]
-    return own if own in known or not bound else bound[0]
+    return own_name if own_name in known or not bound else bound[0]

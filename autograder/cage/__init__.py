@@ -1,4 +1,4 @@
-"""What runs beside a student's code: the wire, the call, the zygote. Nothing here knows an exercise.
+"""Run a student's code in its own process: the wire, the call, the zygote. No module here knows an exercise.
 
-The zygote loads these files by themselves, without the package around them.
+The zygote loads these files as the top-level package `cage`, without the rest of `autograder`.
 """

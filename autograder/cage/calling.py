@@ -1,4 +1,4 @@
-"""Calls a student's function once and tells plainly what happened."""
+"""Call a student's function once and report the outcome in plain values."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .names import Forbidden, plain
 from .probes import PROBES, Unfit, kind
 
 METERS = "tfcore.testing.meters"
-"""Runs inside a metered call, so it is no call of the student's."""
+"""The module of the meters: its functions run inside a metered call, and the student does not call them."""
 MODES = ("torch.overrides", "torch.utils._python_dispatch")
 HASHED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionType)
-"""Types of functions that a set finds without running a line of a student's."""
-TAKEN_OFF = ("_pop_mode", "_disable_current_modes")
-"""Where torch keeps what watches it, and how it is taken off."""
+"""Types of functions with a safe hash: looking them up in a set runs no code of a student."""
+REMOVERS = ("_pop_mode", "_disable_current_modes")
+"""The modules with torch's stack of modes, and the beginnings of functions that remove a mode from it."""
 OURS = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
-"""A line in one of these folders is none of the student's."""
+"""Folders of code that is not the student's."""
 
 
 class TimeUp(BaseException):
-    """The time limit of a cell or a call has passed."""
+    """The error raised when the time limit of a cell or a call has passed."""
 
 
 def call(
@@ -45,41 +45,44 @@ def call(
     metered: bool = False,
     finished: Callable[[Any], Any] = lambda value: value,
 ) -> dict[str, Any]:
-    """The probe's value or error, its array arguments afterwards, and the forbidden call seen, if any.
+    """Return the probe's value or error, its array arguments afterwards, and the first forbidden call.
 
-    What the function prints is dropped, and its numerical warnings are silenced: neither costs points.
+    The function's printed output is dropped and its numerical warnings are silenced: neither costs points.
 
     Args:
         function: the student's function or class.
-        args: its arguments, or those of the probe.
-        kwargs: the same by name.
-        forbidden: what it may not call.
-        probe: how it is exercised; see `probes`.
-        metered: whether to count what the call costs, in ``"cost"``.
-        finished: what is done with the value while the watch still looks on.
+        args: the arguments of the function, or of the probe.
+        kwargs: the arguments by keyword.
+        forbidden: the names of functions that it may not call.
+        probe: how the function is exercised; see `probes`.
+        metered: whether to count the cost of the call.
+        finished: a function applied to the value while the call is still watched.
     """
-    told: dict[str, Any] = {"value": None, "error": None, "message": "", "forbidden": None, "cost": None}
+    outcome: dict[str, Any] = {"value": None, "error": None, "message": "", "forbidden": None, "cost": None}
     seen: list[str] = []
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             filled = memory.unwritten_is_nan([args, kwargs])
             with filled, _metering(metered) as cost, _watching(forbidden, seen):
-                value = tensors.settled(PROBES[probe](function, *args, **kwargs))
-                told["cost"] = cost() if metered else None
-                told["value"] = finished(value)
+                value = tensors.to_plain_types(PROBES[probe](function, *args, **kwargs))
+                outcome["cost"] = cost() if metered else None
+                outcome["value"] = finished(value)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            told["error"] = "RuntimeError" if _of_torch(error) else kind(error)
-            told["message"] = str(error) if isinstance(error, Unfit) else tell(error)
-    told["forbidden"] = seen[0] if seen else None
-    told["arguments"] = tensors.arrays(args, kwargs)
-    return told
+            outcome["error"] = "RuntimeError" if _raised_by_torch(error) else kind(error)
+            outcome["message"] = str(error) if isinstance(error, Unfit) else describe_error(error)
+    outcome["forbidden"] = seen[0] if seen else None
+    outcome["arguments"] = tensors.arrays(args, kwargs)
+    return outcome
 
 
-def _of_torch(error: BaseException) -> bool:
-    """Whether torch says that it lacks an operator for a dtype: no line says `raise`, so it is no blank."""
+def _raised_by_torch(error: BaseException) -> bool:
+    """Return whether torch, not a `raise` line, raised NotImplementedError, as for a dtype without operator.
+
+    A blank answer has such a line: ``raise NotImplementedError``.
+    """
     if not isinstance(error, NotImplementedError):
         return False
     last = error.__traceback__
@@ -88,29 +91,29 @@ def _of_torch(error: BaseException) -> bool:
     return not last or last.tb_frame.f_code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]
 
 
-def tell(error: BaseException) -> str:
-    """``ValueError: ... (line 3: return x / s)``: the error and the student's line that raised it."""
+def describe_error(error: BaseException) -> str:
+    """Return the error with the student's line that raised it: ``ValueError: ... (line 3: return x / s)``."""
     try:
-        said = f"{type(error).__name__}: {error}".strip(": ")[:600]
+        message = f"{type(error).__name__}: {error}".strip(": ")[:600]
     except Exception:
         return type(error).__name__
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]})"
-    own = [
+    student_lines = [
         (frame.f_code.co_filename, number)
         for frame, number in traceback.walk_tb(error.__traceback__)
         if not any(folder in frame.f_code.co_filename for folder in OURS)
     ]
-    for filename, number in reversed(own):
+    for filename, number in reversed(student_lines):
         linecache.checkcache(filename)
         if line := linecache.getline(filename, number).strip():
-            return f"{said} (line {number}: {line[:120]})"
-    return said
+            return f"{message} (line {number}: {line[:120]})"
+    return message
 
 
 @contextlib.contextmanager
 def _metering(wanted: bool) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Counts operations and the largest tensor of what torch does inside."""
+    """Count torch's operations, its largest tensor and its memory inside the block."""
     if not wanted:
         yield dict
         return
@@ -128,17 +131,17 @@ def _metering(wanted: bool) -> Iterator[Callable[[], dict[str, Any]]]:
 
 
 _MODULE_OF = type.__dict__["__module__"].__get__
-"""A class's module as Python keeps it, whatever its metaclass says: the watch runs nothing of a student's."""
+"""Read a class's module as Python stores it, past any metaclass, so that the watch runs no student's code."""
 
 
 def _module(frame: types.FrameType) -> str:
-    """The module that a frame's code belongs to."""
+    """Return the name of the module that a frame's code belongs to."""
     name = dict.get(frame.f_globals, "__name__", "")
     return name if type(name) is str else ""
 
 
 def _by_torch(frame: types.FrameType) -> bool:
-    """Whether torch itself, or the grader, calls what this frame runs."""
+    """Return whether torch itself or the grader called the function of this frame."""
     caller = frame.f_back
     while caller and _module(caller) == "contextlib":
         caller = caller.f_back
@@ -147,13 +150,13 @@ def _by_torch(frame: types.FrameType) -> bool:
 
 
 def _operator(frame: types.FrameType, forbidden: Forbidden) -> str | None:
-    """Return what a line of a student's calls by ``torch.ops``, if it is forbidden."""
+    """Return the operator that a student's line calls through ``torch.ops``, if it is forbidden."""
     if _by_torch(frame):
         return None
     from torch._ops import OpOverload, OpOverloadPacket
 
-    there = frame.f_locals if type(frame.f_locals) is dict else {}
-    operator = there.get("self")
+    local_names = frame.f_locals if type(frame.f_locals) is dict else {}
+    operator = local_names.get("self")
     if type(operator) is not OpOverload and type(operator) is not OpOverloadPacket:
         return None
     called = str(operator).partition(".")[2]  # aten._safe_softmax.default
@@ -162,27 +165,27 @@ def _operator(frame: types.FrameType, forbidden: Forbidden) -> str | None:
 
 @contextlib.contextmanager
 def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
-    """Record calls to the forbidden functions, however they are reached, as ``package.module.name``.
+    """Record calls of forbidden functions, under any name and through any object, as ``package.module.name``.
 
     Args:
-        names: what is forbidden, as in `Forbidden`.
-        seen: the calls; each is added when it is made.
+        names: the forbidden names, as in `Forbidden`.
+        seen: a list to which each forbidden call is added when it is made.
     """
-    if not names:  # nothing to see, and looking takes time
+    if not names:  # watching takes time
         yield
         return
     forbidden = _forbidden(tuple(names))
     harmless: set[tuple[str, str]] = set()
 
-    def see(frame: types.FrameType, event: str, arg: Any) -> None:  # at every call, so it leaves early
+    def see(frame: types.FrameType, event: str, arg: Any) -> None:  # runs at every call, so it returns early
         if event == "call":
             module, name = dict.get(frame.f_globals, "__name__", ""), frame.f_code.co_name
             if type(module) is not str:
                 return
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, forbidden) or name
-            if module in MODES and name.startswith(TAKEN_OFF) and not _by_torch(frame):
-                seen.append(f"{module}.{name}")  # it takes `_seeing_torch` away
+            if module in MODES and name.startswith(REMOVERS) and not _by_torch(frame):
+                seen.append(f"{module}.{name}")  # the call removes the modes of `_watching_torch`
         elif event == "c_call":
             name, module = getattr(arg, "__name__", ""), getattr(arg, "__module__", None)
             if module is None:
@@ -190,13 +193,13 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
         else:
             return
         if not type(module) is type(name) is str or (module, name) in harmless:
-            return  # to compare or to write an object of the student's would run their code, unwatched
+            return  # comparing or printing a student's object would run their code unwatched
         if forbidden.have(module, name) and module != METERS:
             seen.append(f"{module}.{plain(name)}")
         else:
             harmless.add((module, name))
 
-    with _seeing_torch(forbidden, seen), profiler_guard.kept(see) as switched_off:
+    with _watching_torch(forbidden, seen), profiler_guard.watch_calls(see) as switched_off:
         yield
     if switched_off:
         seen.append("sys.setprofile")
@@ -206,11 +209,11 @@ _forbidden = cache(Forbidden)
 
 
 @contextlib.contextmanager
-def _seeing_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
-    """Record torch's own functions also where Python does not see the call: ``map(torch.softmax, ...)``.
+def _watching_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
+    """Record calls of torch's functions that Python's profiler misses, such as ``map(torch.softmax, ...)``.
 
-    A program of torch's own, as TorchScript makes them, calls no function that Python knows; its operators
-    are seen. Where Python does see every call, nobody looks twice.
+    A TorchScript program calls operators without calling a function of Python, so the operators are watched
+    too. If the profiler sees every call of the forbidden functions, this watch is not set up.
     """
     if "torch" not in sys.modules or not _below_python(forbidden):
         yield
@@ -223,9 +226,10 @@ def _seeing_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
 
 @cache
 def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What torch asks at each of its functions, and at each operator below them; made once.
+    """Return the two modes that watch torch's functions and torch's operators.
 
-    Python's profiler looks at each call, also of theirs: what was found harmless is let pass without one.
+    Python's profiler also runs at each call that a mode makes, so the modes look up known harmless functions
+    without a further call.
     """
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -234,7 +238,7 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
             self.forbidden, self.seen = forbidden, seen
-            self.harmless: set[Any] = set()  # the profiler looks at each call, so most are settled by one
+            self.harmless: set[Any] = set()  # functions that need no second look
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if type(func) not in HASHED or func not in self.harmless:
@@ -268,7 +272,7 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @cache
 def _below_python(forbidden: Forbidden) -> bool:
-    """Return whether some of these are functions of C in torch: of the others, Python sees each call."""
+    """Return whether some forbidden names are C functions of torch; the profiler sees all other calls."""
     import torch
 
     places = (torch._C, torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase)
@@ -278,7 +282,7 @@ def _below_python(forbidden: Forbidden) -> bool:
 
 @cache
 def _are_operators(forbidden: Forbidden) -> bool:
-    """Return whether torch has operators of these names, which take time to watch."""
+    """Return whether some forbidden names are operators of torch, since watching operators takes time."""
     import torch
 
     operators = (plain(name.partition("::")[2]) for name in torch._C._dispatch_get_all_op_names())

@@ -1,4 +1,4 @@
-"""One submission's process: runs its cells, calls its functions, answers on the wire."""
+"""Run one submission in its process: run its cells, call its functions, and answer on the wire."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from traitlets.config import Config
 from . import calling, meters, probes, profiler_guard, remote_objects, stubs, wire  # noqa: F401  meters: imported once
 
 WAITING = 4
-"""A cell may take so many times its processor seconds on the clock: asleep, or behind other processes."""
+"""The limit of a cell's clock time, as a multiple of its processor seconds: a cell may sleep or wait."""
 LAST_SECONDS = 1.0
-"""Processor seconds that interrupted code has left to come back."""
+"""The processor seconds that interrupted code has left to return."""
 TEXT_CAP = 64 << 10
 IMAGE_CAP = 1 << 20
 OUTPUTS_CAP = 20
@@ -38,7 +38,7 @@ SHOWN = ("text/plain", "image/png", "image/jpeg")
 
 
 class Capped(io.TextIOBase):
-    """Keeps the first part of what is written, and counts the rest."""
+    """A text stream that keeps the first part of its text and counts the rest."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -61,57 +61,57 @@ class Capped(io.TextIOBase):
 
 
 class Shell(InteractiveShell):
-    """A shell without a screen: ``%matplotlib inline`` and its like change nothing and fail nothing."""
+    """A shell without a screen, where ``%matplotlib inline`` and similar magics neither act nor fail."""
 
     def enable_gui(self, gui: Any = None) -> None:
         pass
 
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
-        """Nobody reads it here, and that of an endless recursion takes seconds."""
+        """Print no traceback: nobody reads it here, and after an endless recursion it takes seconds."""
 
     showsyntaxerror = showindentationerror = showtraceback
 
     def ask_exit(self) -> None:
-        """Goes on: the other cells are graded all the same."""
+        """Ignore `exit`, so that the other cells are still graded."""
 
     @contextlib.contextmanager
     def _tee(self, channel: str) -> Iterator[None]:
-        """Keeps no second copy of what is printed: a loop that prints would fill the memory with it."""
+        """Keep no second copy of the printed text, which could fill the memory."""
         yield
 
     def system(self, cmd: str) -> None:
-        """Takes ``!pip install ...`` and its like for done."""
+        """Run no command such as ``!pip install ...``, but report it as finished."""
         print(stubs.NOT_RUN)
 
     def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> list[str]:
-        """The output of a command that is not run."""
+        """Return no output, since the command is not run."""
         return []
 
 
 def make_shell() -> InteractiveShell:
-    """The shell that every child inherits, without history and its thread."""
+    """Make the shell that every child inherits, without history and its thread."""
     torch.set_num_threads(1)
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.banner1 = ""
     shell: InteractiveShell = Shell.instance(config=config)
-    torch.rand(8).half()  # what looks the processor up must do so before the walls stand
+    torch.rand(8).half()  # torch must look up the processor before the walls are up
     _draw_once()
     profiler_guard.note_switches()
-    stubs.put_up(shell)
+    stubs.install(shell)
     _work_once(shell)
     return shell
 
 
 def _work_once(shell: InteractiveShell) -> None:
-    """Runs a cell and a call, so that no submission pays for what only the first one imports."""
+    """Run a cell and a call, so that imports of a first run are done before any submission."""
     _run(shell, np.frombuffer(b"None", np.uint8), limit=60)
     calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden=["torch.softmax"])
 
 
 def _draw_once() -> None:
-    """Draws a figure, so that no submission waits for what only the first one loads."""
+    """Draw a figure, so that matplotlib has loaded its parts before any submission."""
     figure, axes = plt.subplots()
     axes.set_title("a")
     figure.savefig(io.BytesIO(), format="png")
@@ -119,7 +119,7 @@ def _draw_once() -> None:
 
 
 def serve(sock: socket.socket, shell: InteractiveShell) -> None:
-    """Answers orders until the judge closes the wire."""
+    """Answer orders until the judge closes the wire."""
     global _judge
     _judge = sock
     remote_objects.far = _ask
@@ -149,7 +149,7 @@ _judge: socket.socket | None = None
 
 
 def _time_up(signum: int, frame: Any) -> None:
-    """Interrupts what runs; the second time, code that has swallowed the first is ended with the process."""
+    """Interrupt the running code; if it has swallowed a first interrupt, end the process."""
     global _warned
     if not _armed:
         return
@@ -164,7 +164,7 @@ def _time_up(signum: int, frame: Any) -> None:
 
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Limits the processor time, so that a busy machine costs nobody points, and loosely the waiting."""
+    """Limit the processor time in the block, and loosely the clock time: a busy machine costs no points."""
     global _armed, _warned
     _armed, _warned = True, False
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -178,7 +178,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str, Any]:
-    """Runs a cell: its error, if any, and its outputs in notebook format, cut to size."""
+    """Run a cell and return its error, if any, and its outputs in notebook format, cut to size."""
     out, err = Capped(), Capped()
     shown: list[dict[str, Any]] = []
     publisher, stdout, stderr = shell.display_pub, sys.stdout, sys.stderr
@@ -190,7 +190,7 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
     try:
         with _limited(limit):
             error = _run_on(shell, source.tobytes().decode())
-    except BaseException as raised:  # also IPython's own, of a cell that is too much for it
+    except BaseException as raised:  # IPython itself may raise too, on a cell that it cannot handle
         error = raised
     finally:
         sys.stdout, sys.stderr = stdout, stderr
@@ -203,13 +203,13 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
         shown.append({"output_type": "display_data", "data": _cut(data), "metadata": {}})
     return {
         "error": type(error).__name__ if error else None,
-        "message": calling.tell(error) if error else "",
+        "message": calling.describe_error(error) if error else "",
         "outputs": shown,
     }
 
 
 def _run_on(shell: InteractiveShell, source: str) -> BaseException | None:
-    """Runs a cell; where an import or a magic fails, as it may not elsewhere, what follows it runs too.
+    """Run a cell; if an import or a magic fails, which may work on other machines, run the code after it too.
 
     Returns:
         The first error.
@@ -220,12 +220,14 @@ def _run_on(shell: InteractiveShell, source: str) -> BaseException | None:
         result = shell.run_cell(rest, store_history=False)
         error = result.error_before_exec or result.error_in_exec
         first = first or error
-        rest = _after_what_is_missing(shell, rest, error)
+        rest = _code_after_failed_import(shell, rest, error)
     return first
 
 
-def _after_what_is_missing(shell: InteractiveShell, source: str, error: BaseException | None) -> str | None:
-    """What follows the top-level import or magic of a cell that raised the error; None if nothing does."""
+def _code_after_failed_import(
+    shell: InteractiveShell, source: str, error: BaseException | None
+) -> str | None:
+    """Return the code after the top-level import or magic that raised the error, or None."""
     place = error.__traceback__ if isinstance(error, Exception) else None
     while place and place.tb_frame.f_globals is not shell.user_ns:
         place = place.tb_next
@@ -244,7 +246,7 @@ def _after_what_is_missing(shell: InteractiveShell, source: str, error: BaseExce
 
 
 def _from(text: str, statement: ast.stmt) -> str:
-    """The text from a statement on, with its decorators."""
+    """Return the text from a statement on, with its decorators."""
     first = min([statement, *getattr(statement, "decorator_list", ())], key=lambda node: node.lineno)
     start = 0 if first is not statement else statement.col_offset
     lines = text.splitlines(keepends=True)[first.lineno - 1 :]
@@ -272,10 +274,10 @@ def _call(
     metered: bool,
     limit: float,
 ) -> dict[str, Any]:
-    """Calls the student's function of that name; the error "Undefined" when there is none."""
+    """Call the student's function `name`; report the error "Undefined" if it does not exist."""
     function = shell.user_ns.get(name)
     if not callable(function):
-        return {"error": "Undefined", "message": f"there is no function called {name}"}
+        return {"error": "Undefined", "message": f"no function is called {name}"}
     with _limited(limit):
         return calling.call(function, args, kwargs, forbidden, probe, metered, _packed)
 
@@ -288,14 +290,14 @@ def _packed(value: Any) -> wire.Packed:
 
 
 def _ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Asks the judge something about an object that stays with it, in the middle of a call."""
+    """Send the judge a request for one of its objects, in the middle of a call, and return the answer."""
     assert _judge
-    question = {"ask": handle, "attribute": attribute, "args": args, "kwargs": kwargs}
-    signal.pthread_sigmask(signal.SIG_BLOCK, CLOCKS)  # half a frame would spoil the wire
+    request = {"ask": handle, "attribute": attribute, "args": args, "kwargs": kwargs}
+    signal.pthread_sigmask(signal.SIG_BLOCK, CLOCKS)  # a partial frame would break the wire
     try:
         with remote_objects.unobserved():
-            wire.send(_judge, question)
+            wire.send(_judge, request)
             reply = wire.receive(_judge)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, CLOCKS)
-    return remote_objects.heard(reply)
+    return remote_objects.read_answer(reply)

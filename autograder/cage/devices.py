@@ -1,7 +1,8 @@
-"""Sees whether code would run on a device that is not the processor, on a machine that has none.
+"""Test whether code would run on a graphics card, on a machine that has none.
 
-The inputs play that they lie on a graphics card, and say so when asked for their device. What is made without
-`device=`, or brought over by `.cpu()`, is a stranger there: it is on the cpu and cannot meet the others.
+The inputs pretend to be on a graphics card, and their `device` is the card. A tensor that the code makes
+without `device=`, or moves by `.cpu()`, is on the cpu: a stranger, which no operation may combine with the
+inputs.
 """
 
 from __future__ import annotations
@@ -26,35 +27,35 @@ QUESTIONS: dict[Any, tuple[Any, Any]] = {
     torch.Tensor.is_cpu.__get__: (False, True),  # type: ignore[attr-defined]
     torch.Tensor.get_device: (0, -1),
 }
-"""What a tensor is asked about its place, and the answers of one on the card and of a stranger."""
+"""The questions about a tensor's device, with the answers for a tensor on the card and for a stranger."""
 TO_NUMPY = ("numpy", "__array__")
 MEETS_ANY = ("copy_", "__setitem__")
-"""What takes tensors of two devices, since it copies."""
+"""Operations that accept tensors of two devices, since they copy."""
 BROUGHT, MADE = "brought there and not back", "made without `device=` of the inputs"
 HANDED = "as it was handed over"
 BORN = ("lift_fresh.default", "empty.memory_format")
-"""What `torch.from_numpy` and `torch.Tensor(...)` are made of; no function mode sees these themselves."""
+"""The operators in `torch.from_numpy` and `torch.Tensor(...)`; no function mode sees these two functions."""
 
 
 class Clash(Exception):
-    """What would be an error of torch if the inputs lay on a graphics card."""
+    """An error that torch would raise if the inputs were on a graphics card."""
 
 
 class Meeting(Clash, RuntimeError):
-    """Tensors of two devices in one operation."""
+    """The error for tensors of two devices in one operation."""
 
 
 class NoNumpy(Clash, TypeError):
-    """A tensor on a graphics card that is to be a numpy array."""
+    """The error for converting a tensor on a graphics card to a numpy array."""
 
 
 class Elsewhere(TorchFunctionMode):
-    """Plays that every tensor lies on a graphics card, but for the strangers made inside."""
+    """A mode that pretends that every tensor is on a graphics card, except for strangers made inside it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._strangers: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
-        self._whence: dict[int, str] = {}
+        self._reasons: dict[int, str] = {}
         self._births = _Births()
 
     def __enter__(self) -> Elsewhere:
@@ -66,19 +67,19 @@ class Elsewhere(TorchFunctionMode):
         super().__exit__(*error)
         self._births.__exit__(*error)
 
-    def whence(self, tensor: torch.Tensor) -> str:
-        """How a stranger came to lie on the cpu, in words; empty for a tensor on the card."""
-        return self._whence[id(tensor)] if self._strangers.get(id(tensor)) is tensor else ""
+    def reason(self, tensor: torch.Tensor) -> str:
+        """Return why a stranger is on the cpu, in words; empty for a tensor on the card."""
+        return self._reasons[id(tensor)] if self._strangers.get(id(tensor)) is tensor else ""
 
     def move(self, module: torch.nn.Module) -> None:
         """Move the parameters and buffers of a module to the card."""
-        for one in (*module.parameters(), *module.buffers()):
-            self._strangers.pop(id(one), None)
+        for tensor in (*module.parameters(), *module.buffers()):
+            self._strangers.pop(id(tensor), None)
 
     def bring(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Bring tensors to the cpu."""
-        for one in tensors:
-            self._placed(one, HANDED)
+        """Move tensors to the cpu."""
+        for tensor in tensors:
+            self._record(tensor, HANDED)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -87,90 +88,91 @@ class Elsewhere(TorchFunctionMode):
         if func is torch.device:
             return func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            return self._placed(func(*args, **kwargs), MADE if name in BORN else "")
+            return self._record(func(*args, **kwargs), MADE if name in BORN else "")
         if func in QUESTIONS:
-            return QUESTIONS[func][bool(self.whence(args[0]))]
+            return QUESTIONS[func][bool(self.reason(args[0]))]
         met = list(tensors_among((*args, *kwargs.values())))
-        if name in TO_NUMPY and not self.whence(met[0]):
+        if name in TO_NUMPY and not self.reason(met[0]):
             raise NoNumpy(f"`.{name}` raises a TypeError there; stay in torch")
-        whence = self._asked_for(name, args, kwargs)
-        if whence is None:
-            whence = self._arising(func, name, met, args)
+        reason = self._named_device(name, args, kwargs)
+        if reason is None:
+            reason = self._operand_device(func, name, met, args)
         if name == "cuda":
             func, args, kwargs = torch.Tensor.cpu, args[:1], {}
         result = func(*mapped(_real, args), **mapped(_real, kwargs))
-        if any(result is one and bool(self.whence(one)) != bool(whence) for one in met):
-            result = result.clone()  # as good as moved
-        return self._placed(result, whence)
+        if any(result is tensor and bool(self.reason(tensor)) != bool(reason) for tensor in met):
+            result = result.clone()  # a copy counts as the moved tensor
+        return self._record(result, reason)
 
-    def _asked_for(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Whence the result is on the cpu where a call names the device; None if it names none."""
+    def _named_device(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Return why a call's device puts its result on the cpu; empty for the card, None without it."""
         if name in ("cpu", "cuda"):
             return BROUGHT if name == "cpu" else ""
         moves = name in ("to", "type_as")
         for target in [*args[1:], *kwargs.values()] if moves else [kwargs.get("device")]:
             if isinstance(target, torch.Tensor):
-                return BROUGHT if self.whence(target) else ""
+                return BROUGHT if self.reason(target) else ""
             if isinstance(target, torch.device | str):
                 on_cpu = torch.device(target).type == "cpu"
                 return (BROUGHT if moves else MADE) if on_cpu else ""
         return None
 
-    def _arising(self, func: Any, name: str, met: list[torch.Tensor], args: tuple[Any, ...]) -> str:
-        """Whence a result is on the cpu as its operands are.
+    def _operand_device(self, func: Any, name: str, met: list[torch.Tensor], args: tuple[Any, ...]) -> str:
+        """Return why a result is on the cpu, given the devices of its operands; empty for the card.
 
         Raises:
-            Meeting: they lie on two devices. A single number of the cpu may be anywhere.
+            Meeting: the operands are on two devices. A single number on the cpu is allowed with any device.
         """
         if func in _device_constructors() or func is torch.normal:
-            return self.whence(args[0]) if args and isinstance(args[0], torch.Tensor) else MADE
+            return self.reason(args[0]) if args and isinstance(args[0], torch.Tensor) else MADE
         if not met or name in MEETS_ANY:
-            return self.whence(met[0]) if met else ""
-        strange = [one for one in met if self.whence(one)]
+            return self.reason(met[0]) if met else ""
+        strange = [tensor for tensor in met if self.reason(tensor)]
         if len(strange) == len(met):
-            return self.whence(met[0])
-        wide = [one for one in strange if one.dim()]
-        reads_indices = name == "__getitem__" and not self.whence(met[0])
+            return self.reason(met[0])
+        wide = [tensor for tensor in strange if tensor.dim()]
+        reads_indices = name == "__getitem__" and not self.reason(met[0])
         if wide and not reads_indices:
-            shape, whence = tuple(wide[0].shape), self.whence(wide[0])
-            raise Meeting(f"`{name}` meets a tensor of shape {shape} that is on the cpu, {whence}")
+            shape, reason = tuple(wide[0].shape), self.reason(wide[0])
+            raise Meeting(f"`{name}` meets a tensor of shape {shape} that is on the cpu, {reason}")
         return ""
 
-    def _placed(self, result: Any, whence: str) -> Any:
-        if whence:
-            for one in tensors_among((result,)):
-                self._strangers[id(one)], self._whence[id(one)] = one, whence
+    def _record(self, result: Any, reason: str) -> Any:
+        """Record the tensors of a result as strangers if there is a reason, and return the result."""
+        if reason:
+            for tensor in tensors_among((result,)):
+                self._strangers[id(tensor)], self._reasons[id(tensor)] = tensor, reason
         return result
 
 
-def guarded(mode: Elsewhere, values: Any) -> Any:
-    """Return the values, with each lent object on the card, where it refuses a tensor from the cpu."""
+def guard_served(mode: Elsewhere, values: Any) -> Any:
+    """Return the values with each `Served` object on the card, where it refuses a tensor on the cpu."""
 
     def guard(leaf: Any) -> Any:
-        return _guarded(mode, leaf) if isinstance(leaf, Served) else leaf
+        return _guard(mode, leaf) if isinstance(leaf, Served) else leaf
 
     return mapped(guard, values)
 
 
-def _guarded(mode: Elsewhere, lent: Served) -> Served:
+def _guard(mode: Elsewhere, lent: Served) -> Served:
     asked = vars(lent)["_ask"]
 
     def ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        for one in tensors_among((*args, *kwargs.values())):
-            if whence := mode.whence(one):
-                shape = tuple(one.shape)
-                raise Meeting(f"the model is given a tensor of shape {shape} that is on the cpu, {whence}")
-        return guarded(mode, asked(handle, attribute, args, kwargs))
+        for tensor in tensors_among((*args, *kwargs.values())):
+            if reason := mode.reason(tensor):
+                shape = tuple(tensor.shape)
+                raise Meeting(f"the model is given a tensor of shape {shape} that is on the cpu, {reason}")
+        return guard_served(mode, asked(handle, attribute, args, kwargs))
 
     return Served(vars(lent)["_handle"], ask)
 
 
 class _Births(TorchDispatchMode):
-    """Calls every operator again, so that a function mode sees those that come from no function."""
+    """A mode that calls every operator again, so that the function mode sees operators without a function."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # skipping it would import it, which takes seconds
+        return False  # True would import torch's compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -179,7 +181,7 @@ class _Births(TorchDispatchMode):
 
 
 def _real(value: Any) -> Any:
-    """What a call may be handed on this machine in the place of a graphics card."""
+    """Return the cpu in place of a graphics card, since this machine has none; keep any other value."""
     if isinstance(value, torch.device) and value.type == CARD.type:
         return CPU
     return "cpu" if isinstance(value, str) and re.fullmatch(r"cuda(:\d+)?", value) else value

@@ -1,4 +1,4 @@
-"""Makes forks cheap: what they share is left alone by the collector of garbage, and lies on large pages."""
+"""Make forks cheap: keep shared objects out of garbage collection, and put them on large pages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAPS = "/proc/self/maps"
 NO_FILE = re.compile(r"(\w+)-(\w+) rw-p \w+ 00:00 0 *(\[heap\])?\n")
 
 
-def settle() -> None:
-    """Prepares what this process holds to be shared with its forks."""
+def prepare_forks() -> None:
+    """Prepare the memory of this process for sharing with its forks."""
     gc.freeze()
     _collapse()
 
 
 def _collapse() -> None:
-    """Asks for large pages: most of a fork is copying the table of pages. Without them nothing changes."""
+    """Ask the kernel for large pages, since a fork mostly copies the page table; a refusal does no harm."""
     if not hasattr(mmap, "MADV_HUGEPAGE") or not os.path.exists(MAPS):
         return
     madvise = ctypes.CDLL(None).madvise

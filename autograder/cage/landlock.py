@@ -1,7 +1,8 @@
-"""Landlock: Linux's own wall around files, which a process may raise before itself and never take down.
+"""Restrict a process to some files with Landlock, a mechanism of Linux that a process cannot undo.
 
-A ruleset is made once, in the zygote; each child steps behind it. What no rule names cannot be opened. What
-Landlock does not refuse, such as changing a file's mode or a datagram, `syscalls` does.
+The zygote makes a ruleset once, and each child enters it. A file that no rule names cannot be opened. The
+filter of `syscalls` refuses actions that Landlock allows, such as changing a file's mode or sending a
+datagram.
 
 https://docs.kernel.org/userspace-api/landlock.html
 """
@@ -24,27 +25,27 @@ READ = READ_FILE | READ_DIR
 OF_A_FILE = READ_FILE | 1 << 1 | 1 << 14
 EXECUTE, MAKE_DEVICES = 1 << 0, 1 << 6 | 1 << 11
 FILES_SINCE = {1: 13, 2: 14, 3: 15, 5: 16}
-"""How many kinds of access to files there are from which version of the interface on."""
+"""The number of kinds of file access, by the version of the interface that introduced it."""
 NETWORK_SINCE, NETWORK = 4, 0b11
 SCOPES_SINCE, SCOPES = 6, 0b11
-"""From these versions on, TCP can be refused, then abstract sockets and signals to the outside."""
+"""The versions that can also refuse TCP, and then abstract sockets and signals to other processes."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """The version of the interface that this kernel has; 0 for none."""
+    """Return the version of Landlock's interface in this kernel, or 0 without Landlock."""
     if sys.platform != "linux":
         return 0
     return max(0, int(_libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
 def ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
-    """A descriptor of the rule that only these files and folders, with all below them, are there.
+    """Return a descriptor of a ruleset that allows only these files and folders, with all files below them.
 
     Args:
-        readable: may be read and listed; one that does not exist is left out.
-        writable: may also be changed; nothing at all may be executed.
+        readable: paths that may be read and listed; a path that does not exist is left out.
+        writable: paths that may also be changed. No file may be executed.
 
     Raises:
         OSError: this kernel has no Landlock.
@@ -75,7 +76,7 @@ def _allow(rules: int, path: str, access: int) -> None:
 
 
 def step_behind(rules: int) -> None:
-    """Puts this process, and all it may start, behind the rules for good."""
+    """Apply the rules to this process and to all processes that it starts, until they end."""
     _checked(_libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _checked(_libc.syscall(RESTRICT_SELF, rules, 0))
 

@@ -1,7 +1,7 @@
-"""A language model as it is asked about: made, its parameters set, taught, and its raw numbers handed over.
+"""Make a student's language model, set its parameters, train it, and return its raw numbers.
 
-This runs in the student's own process, where anything can be forged, so nothing is concluded here. What the
-numbers mean is found where they arrive; see `autograder.exercises.ch10_capstone.facts`.
+This code runs in the student's process, where any result can be forged, so it judges nothing. The grader
+interprets the numbers; see `autograder.exercises.ch10_capstone.facts`.
 """
 
 from __future__ import annotations
@@ -20,82 +20,82 @@ Init = dict[str, int]
 
 
 def first(made: Made, init: Init) -> dict[str, Tensor]:
-    """The parameters of a new model, by their names."""
-    return {name: p.detach() for name, p in _built(made, init).named_parameters()}
+    """Return the parameters of a new model, by their names."""
+    return {name: p.detach() for name, p in _build(made, init).named_parameters()}
 
 
 @torch.no_grad()
 def said(
     made: Made, init: Init, parameters: dict[str, Tensor], texts: list[Tensor], in_use: bool
 ) -> list[Any]:
-    """What a new model with these parameters says of each of the texts, tokens (B, T), one after another.
+    """Return the outputs of a new model for each of the texts, called one after another.
 
     Args:
-        made: the class.
-        init: its arguments.
-        parameters: by name; the others keep their first values.
-        texts: what the model is called with.
-        in_use: whether it is asked after ``.eval()``.
+        made: the class of the model.
+        init: the arguments of the class.
+        parameters: the parameters to set, by name; all others keep their first values.
+        texts: the inputs of the model, tokens (B, T).
+        in_use: whether the model is called after ``.eval()``.
     """
-    model = _built(made, init, parameters)
+    model = _build(made, init, parameters)
     model.train(not in_use)
-    return [_kept(model(tokens)) for tokens in texts]
+    return [_copy(model(tokens)) for tokens in texts]
 
 
 def slopes(made: Made, init: Init, parameters: dict[str, Tensor], tokens: Tensor) -> dict[str, Any]:
-    """The gradient of the loss at each parameter; `NONE` where none arrives."""
-    model = _built(made, init, parameters)
+    """Return the gradient of the loss at each parameter, or `NONE` for a parameter without a gradient."""
+    model = _build(made, init, parameters)
     loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()
     return {name: NONE if p.grad is None else p.grad for name, p in model.named_parameters()}
 
 
 def trained(made: Made, init: Init, batches: list[Tensor], lr: float, examiner: Callable[..., Any]) -> None:
-    """Teaches a model to say the next token, and has it examined.
+    """Train a model to predict the next token, and let the examiner test it.
 
     Args:
-        made: the class.
-        init: its arguments.
+        made: the class of the model.
+        init: the arguments of the class.
         batches: tokens (B, T) for one step of Adam each; 0 is padding, which is not learned.
         lr: the learning rate.
-        examiner: is told the logits (B, vocab_size) of the last place of the tokens that it asked about, and
-            asks about others; at first it is told nothing, at the end it gives None.
+        examiner: a function that first returns tokens (B, T). It is then called with the logits
+            (B, vocab_size) at their last place, and returns further tokens, or None at the end.
     """
-    model = _built(made, init)
-    _teach(model, batches, lr)
+    model = _build(made, init)
+    _train(model, batches, lr)
     with torch.no_grad():
-        asked = examiner()
-        while asked is not None:
-            asked = examiner(model(asked)[:, -1])
+        tokens = examiner()
+        while tokens is not None:
+            tokens = examiner(model(tokens)[:, -1])
 
 
 ASKED: dict[str, Callable[..., Any]] = {question.__name__: question for question in (first, said, slopes)}
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Nats per token, (B, T, vocab_size) against (B, T); padding is left out."""
+    """Return the loss in nats per token, without padding, of logits (B, T, vocab_size) and targets (B, T)."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=0)
 
 
-def _built(made: Made, init: Init, parameters: dict[str, Tensor] | None = None) -> nn.Module:
+def _build(made: Made, init: Init, parameters: dict[str, Tensor] | None = None) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         model = made(**init)
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected an nn.Module, got a {type(model).__name__}")
-    own = dict(model.named_parameters())
+    model_parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, value in (parameters or {}).items():
-            own[name].copy_(value)
+            model_parameters[name].copy_(value)
     return model
 
 
-def _kept(value: Any) -> Any:
-    """What a model said, safe from what it does next."""
+def _copy(value: Any) -> Any:
+    """Return a copy of a model's output, which later calls of the model cannot change."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def _teach(model: nn.Module, batches: list[Tensor], lr: float) -> None:
-    """One step of Adam for each batch; `torch.optim` would import the compiler first, for seconds."""
+def _train(model: nn.Module, batches: list[Tensor], lr: float) -> None:
+    """Take a step of Adam for each batch; `torch.optim` would import torch's compiler for seconds."""
     moments = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in model.parameters()]
     for step, tokens in enumerate(batches, 1):
         model.zero_grad()

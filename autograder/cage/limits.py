@@ -1,4 +1,4 @@
-"""Limits on what this process may take of the machine, set for good."""
+"""Set limits on this process's use of the machine; the process cannot raise them again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 
 
 def lower(which: int, soft: int, hard: int | None = None) -> None:
-    """Lowers one limit, to no more than this machine allows.
+    """Lower one limit, to at most the value that this machine allows.
 
     Args:
         which: a limit of the module `resource`.
-        soft: where a signal or an error says so.
-        hard: where it ends; the same, if not given.
+        soft: the soft limit, where the process gets a signal or an error.
+        hard: the hard limit, or `soft` if it is None.
 
     Raises:
-        OSError: Linux refuses. Other systems do not know every limit, and grade only where that is asked for.
+        OSError: Linux refuses the limit. Other systems lack some limits; there a refusal is ignored.
     """
     _, most = resource.getrlimit(which)
     bounds = (soft, soft if hard is None else hard)

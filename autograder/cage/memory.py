@@ -1,4 +1,4 @@
-"""Fills memory that nobody has written with NaN, so that code which reads such memory gives wrong numbers.
+"""Fill unwritten memory with NaN, so that code which reads such memory gives wrong numbers.
 
 Fresh memory often holds zeros, or the right results of an earlier call. During a call ``np.empty`` and
 ``torch.empty`` return NaN, and the largest number where numbers are whole. ``np.log(p, where=p > 0)`` calls
@@ -29,12 +29,12 @@ MAKERS = ("empty", "empty_like")
 
 @contextlib.contextmanager
 def unwritten_is_nan(given: Any) -> Iterator[None]:
-    """Fill memory that nobody has written with NaN within the context.
+    """Fill unwritten memory with NaN in the block.
 
-    Enter it inside ``warnings.catch_warnings()``, which takes away the filter that is added here.
+    Enter the block inside ``warnings.catch_warnings()``, which removes the filter that is added here.
 
     Args:
-        given: arrays in a nested structure, whose sizes are likely among those of the arrays to be made.
+        given: arrays in a nested structure; new arrays in the block probably have the same sizes.
     """
 
     def warned(*warning: Any) -> None:
@@ -55,7 +55,7 @@ def unwritten_is_nan(given: Any) -> Iterator[None]:
 
 
 def fill_free_memory(sizes: list[int]) -> None:
-    """Fill the free memory that numpy keeps for new arrays of so many bytes with NaN."""
+    """Fill with NaN the free memory that numpy keeps for new arrays of these sizes in bytes."""
     for size in sizes:
         blocks = [np.empty(size, np.uint8) for _ in range(KEPT_OF_EACH)]
         for block in blocks:
@@ -64,7 +64,7 @@ def fill_free_memory(sizes: list[int]) -> None:
 
 @functools.cache
 def _filling(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of numpy that makes an array, with the new array filled."""
+    """Return numpy's function `make`, changed to fill each new array."""
 
     @functools.wraps(make)
     def filling(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def _filling(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def _torch_fills() -> Iterator[None]:
-    """Let torch fill new memory: its deterministic mode does, and changes nothing else on the cpu."""
+    """Let torch fill new memory in the block: its deterministic mode does, and changes nothing else here."""
     if "torch" not in sys.modules:
         yield
         return

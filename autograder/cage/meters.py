@@ -1,4 +1,4 @@
-"""`tfcore`'s meters under a name that the child has too, where the zygote loads that one file by itself."""
+"""Provide `tfcore`'s meters under a name that also exists in the child, where the zygote loads their file."""
 
 from tfcore.testing.meters import AllocationMeter, OperationCounter
 

@@ -1,4 +1,4 @@
-"""The names of the library functions that an exercise forbids."""
+"""Match the names of the library functions that an exercise forbids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE = re.compile(r"(?!)")
 
 @cache
 def plain(name: str) -> str:
-    """Return a function's name without what torch puts around it, as in ``_softmax.default``.
+    """Return a function's name without torch's additions, such as those in ``_softmax.default``.
 
     >>> plain("_safe_softmax"), plain("_log_softmax.default")
     ('safe_softmax', 'log_softmax')
@@ -36,9 +36,10 @@ class Forbidden:
     (False, False)
 
     Args:
-        names: ``scipy.special.softmax`` is each function of the package ``scipy`` that is called ``softmax``,
-            ``torch.*batch_norm*`` is each whose name contains that, ``torch.distributions.*`` is all that is
-            defined in that module or below, and ``tfcore`` is a whole package.
+        names: ``scipy.special.softmax`` matches each function named ``softmax`` in the package ``scipy``;
+            ``torch.*batch_norm*`` matches each function whose name contains ``batch_norm``;
+            ``torch.distributions.*`` matches all functions of that module and of its submodules;
+            ``tfcore`` matches a whole package.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -51,12 +52,12 @@ class Forbidden:
         self._last = {package: re.compile("|".join(parts)) for package, parts in last.items()}
 
     def have(self, module: str, name: str) -> bool:
-        """Return whether a module's function of that name is one of them."""
+        """Return whether the function `name` of a module is forbidden."""
         if f"{module}.".startswith(self._below):
             return True
         names = self.names_in(module.partition(".")[0])
         return bool(names.match(name) or names.match(plain(name)))
 
     def names_in(self, package: str) -> re.Pattern[str]:
-        """Return the pattern of the functions' plain names in a package."""
+        """Return the pattern that matches the plain names of a package's forbidden functions."""
         return self._last.get(package, NONE)

@@ -1,8 +1,8 @@
-"""Ways to exercise what a student wrote: call it, build it, differentiate it, take it step by step.
+"""Exercise a student's function or class: call it, build it, differentiate it, or use it step by step.
 
-A probe is a function of the candidate and of a case's arguments; what it returns is the outcome. A case names
-its probe, so that the same one runs here, beside a reference, and in the child, beside a submission. Nothing
-in this module knows an exercise.
+A probe is a function of the candidate and of a case's arguments; its result is the outcome. A case names its
+probe, so that the same probe runs in the grader with a reference and in the child with a submission. This
+module does not know any exercise.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from .remote_objects import unobserved
 
 Candidate = Callable[..., Any]
 NONE = "no gradient"
-"""Stands for a gradient that torch does not give, since the result does not depend on the tensor."""
-RETURNED = "a dict that speaks of an error, and no error"
-"""Stands for what a submission returns in the form in which an error is told."""
+"""The value in place of a gradient where the result does not depend on the tensor."""
+RETURNED = "a dict with the key `raised`, and no error"
+"""The value in place of a returned dict that looks like the record of an error."""
 OVERWRITTEN = 8192.0
-"""The number in a tensor that was handed to a method, after the call; every dtype can hold it."""
+"""The number that overwrites a method's tensor arguments after the call; every dtype can hold it."""
 LONGER = {"trained": 6}
-"""A probe that does the work of many calls may take so many times the time of one."""
+"""The time limit of a probe that does the work of many calls, as a multiple of the limit of one call."""
 
 
 class Unfit(Exception):
-    """A class has not the form that the exercise asks for; the message says what is missing."""
+    """The error for a class that does not have the form of the exercise; the message names the difference."""
 
 
 class Unsendable(Unfit):
-    """What the student's code returned cannot travel."""
+    """The error for a returned value that cannot be sent on the wire."""
 
 
 def call(function: Candidate, *args: Any, **kwargs: Any) -> Any:
-    """The plain call."""
+    """Call the function and return its result."""
     return function(*args, **kwargs)
 
 
 def gradients(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What arrives at each floating tensor among the arguments, of a fixed push on each result.
+    """Return the gradient of a fixed weighted sum of the results at each floating tensor among the arguments.
 
     Returns:
-        The gradient of each by its place, ``"0"`` for the first argument, ``"0[2]"`` in a list, or by its
-        keyword; `NONE` where the result does not depend on it.
+        The gradients by place, ``"0"`` for the first argument and ``"0[2]"`` in a list, or by keyword; `NONE`
+        where the result does not depend on the tensor.
     """
     inputs: dict[str, Any] = {}
 
@@ -54,11 +54,11 @@ def gradients(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
         if not _differentiable(value):
             return value
         inputs[name] = value.detach().requires_grad_()
-        return inputs[name] * 1  # what is changed in place is not a leaf
+        return inputs[name] * 1  # not a leaf, so the code may change it in place
 
     import torch
 
-    with torch.enable_grad():  # whatever the notebook has set for itself
+    with torch.enable_grad():  # even if the notebook has switched gradients off
         given = [watched(str(place), value) for place, value in enumerate(args)]
         named = {name: watched(name, value) for name, value in kwargs.items()}
         return _pulled_back(function(*given, **named), inputs)
@@ -67,19 +67,22 @@ def gradients(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
 def module(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """A module built with `init`, given these parameters, and called.
+    """Build a module with `init`, set its parameters, call it and return the result.
 
-    It has been called with other numbers before, of which nothing may remain, and answers in use, after
-    ``.eval()``, as it does in training.
+    The module is first called with other numbers, and must not keep any of them. It must give the same result
+    in training and after ``.eval()``.
+
+    Raises:
+        Unfit: the same call gives different results.
     """
     built = build(made, init, parameters)
     built(*_others(args), **_others(kwargs))
-    (given, named), (again, too) = (tensors.private_copy((args, kwargs)) for _ in range(2))
+    first_copy, second_copy = (tensors.private_copy((args, kwargs)) for _ in range(2))
     result = tensors.private_copy(built(*args, **kwargs))
-    if not _alike(result, built.eval()(*given, **named)):
+    if not _alike(result, built.eval()(*first_copy[0], **first_copy[1])):
         raise Unfit(
             "after `.eval()` your module gives other numbers than before, for the same inputs"
-            if _alike(result, built.train()(*again, **too))
+            if _alike(result, built.train()(*second_copy[0], **second_copy[1]))
             else "the same call gives another result each time"
         )
     return result
@@ -88,7 +91,7 @@ def module(
 def module_gradients(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> dict[str, Any]:
-    """The same as `gradients`, and at the parameters too, by their names."""
+    """Return the gradients as in `gradients`, and also those at the module's parameters, by their names."""
     import torch
 
     with torch.enable_grad():
@@ -104,42 +107,42 @@ def module_gradients(
 
 
 def parameters(made: Candidate, init: dict[str, Any]) -> dict[str, Any]:
-    """The sizes of a fresh module's parameters, by their names."""
+    """Return the shapes of a new module's parameters, by their names."""
     return {name: list(value.shape) for name, value in build(made, init, {}).named_parameters()}
 
 
 def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> list[Any]:
-    """An object built with `init` and used: each move is a method with its arguments, or an attribute.
+    """Build an object with `init` and use it: each move is a method with its arguments, or an attribute.
 
-    Beside it a second object takes the same steps with other numbers, as the caches of two layers do: what
-    one is told the other must not know.
+    A second object takes the same steps with other numbers at the same time, as the caches of two layers do,
+    so that an object which shares its state with others is noticed.
 
     Returns:
-        What each move gave, as it was then; ``{"raised": NAME}`` for an exception.
+        A copy of the result of each move; ``{"raised": NAME}`` for an exception.
     """
-    seen: list[Any] = []
+    results: list[Any] = []
     with unobserved():
-        beside = _moved(made(**init), _others(moves))
-    for found in _moved(made(**init), moves):
+        second = _moved(made(**init), _others(moves))
+    for result in _moved(made(**init), moves):
         with unobserved():
-            seen.append(tensors.private_copy(found))
-            next(beside)
-    return seen
+            results.append(tensors.private_copy(result))
+            next(second)
+    return results
 
 
 def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
-    """Yield the result of each move, and overwrite the tensors that were handed to it.
+    """Yield the result of each move, and overwrite the tensors among its arguments.
 
-    An object that keeps the caller's memory shows it then. At the end the tensors hold the numbers that the
-    methods left in them.
+    Later results then show whether the object keeps its caller's memory. At the end the tensors get back the
+    numbers that the methods left in them.
     """
     left: list[tuple[Any, Any]] = []
     try:
         for name, *given in moves:
             try:
-                found = getattr(made_object, name)
-                shown = tensors.settled(found(*given) if given else found)
-                yield RETURNED if isinstance(shown, dict) and "raised" in shown else shown
+                attribute = getattr(made_object, name)
+                result = tensors.to_plain_types(attribute(*given) if given else attribute)
+                yield RETURNED if isinstance(result, dict) and "raised" in result else result
             except ValueError as error:
                 yield {"raised": kind(error)}
             with unobserved():
@@ -153,31 +156,31 @@ def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
 
 
 def elsewhere(function: Candidate, *args: Any, **kwargs: Any) -> str:
-    """Return the fault that would show if the inputs were on another device than the cpu; empty if none.
+    """Return the fault of a call whose inputs are on another device than the cpu; empty if it has none.
 
-    An object that is lent, such as a model, is there too.
+    A `Served` object among the arguments, such as a model, is on that device too.
     """
     from . import devices
 
     with devices.Elsewhere() as mode:
-        args, kwargs = devices.guarded(mode, args), devices.guarded(mode, kwargs)
+        args, kwargs = devices.guard_served(mode, args), devices.guard_served(mode, kwargs)
         return _clash(mode, lambda: function(*args, **kwargs))
 
 
 def _clash(mode: Any, run: Callable[[], Any]) -> str:
-    """Return the fault that shows when this runs under `devices.Elsewhere`; empty if none."""
+    """Return the fault of a run under `devices.Elsewhere`; empty if it has none."""
     from . import devices
 
     try:
         result = run()
     except devices.Clash as clash:
         return str(clash)
-    whence = [mode.whence(leaf) for leaf in tensors.arrays(result) if tensors.is_tensor(leaf)]
-    return next((f"the result is on the cpu, {how}" for how in whence if how), "")
+    reasons = [mode.reason(leaf) for leaf in tensors.arrays(result) if tensors.is_tensor(leaf)]
+    return next((f"the result is on the cpu, {reason}" for reason in reasons if reason), "")
 
 
 def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:
-    """The first number that the call casts to whole numbers that cannot hold it; empty if all fit."""
+    """Return the first number that a call casts to an integer dtype that cannot hold it; empty if all fit."""
     from .undefined_casts import Casts
 
     with Casts() as seen:
@@ -186,11 +189,11 @@ def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:
 
 
 def visits(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What the call reads of the tensors in the lists that it is given, and how large a tensor it makes.
+    """Count how often the call reads each tensor in its list arguments, and return the counts.
 
     Returns:
-        "visits" to each tensor of each list, how many of a list are held "together", and the "largest" number
-        of elements; see `autograder.cage.read_counter`.
+        "visits": the reads of each tensor of each list; "together": how many tensors of a list are held at
+        once; "largest": the elements of the largest new tensor. See `autograder.cage.read_counter`.
     """
     from .read_counter import Visits
 
@@ -200,14 +203,14 @@ def visits(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def asked(made: Candidate, init: dict[str, int], question: str, *given: Any) -> Any:
-    """Raw numbers of a language model; see `autograder.cage.language_models`."""
+    """Return raw numbers of a language model; see `autograder.cage.language_models`."""
     from . import language_models
 
     return language_models.ASKED[question](made, init, *given)
 
 
 def trained(made: Candidate, *lesson: Any) -> None:
-    """A language model taught and examined; see `autograder.cage.language_models`."""
+    """Train a language model and let it be examined; see `autograder.cage.language_models`."""
     from . import language_models
 
     language_models.trained(made, *lesson)
@@ -216,7 +219,7 @@ def trained(made: Candidate, *lesson: Any) -> None:
 def module_elsewhere(
     made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> str:
-    """Return the same of a module whose parameters and buffers, and no other tensors, were moved there."""
+    """Return the fault as in `elsewhere`, for a module: only its parameters and buffers are moved there."""
     from . import devices
 
     with devices.Elsewhere() as mode:
@@ -228,21 +231,21 @@ def module_elsewhere(
 def steps_elsewhere(
     made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]], handed: str = "cuda"
 ) -> str:
-    """Return the same of an object that is used step by step, and is asked for there.
+    """Return the fault as in `elsewhere`, for an object that is used step by step.
 
     Args:
-        made: its class.
-        init: its arguments; the device among them becomes a graphics card.
-        moves: what is done with it.
-        handed: where the tensors are that it is handed: there, "cuda", or on the "cpu".
+        made: the class of the object.
+        init: the arguments of the class; a "device" among them becomes a graphics card.
+        moves: the methods with their arguments, and the attributes; see `steps`.
+        handed: the device of the tensors among the arguments, "cuda" or "cpu".
     """
     from . import devices
 
-    there = {"device": devices.CARD} if "device" in init else {}
+    device = {"device": devices.CARD} if "device" in init else {}
     with devices.Elsewhere() as mode:
         if handed == "cpu":
             mode.bring(tensors.arrays(moves))
-        return _clash(mode, lambda: list(_moved(made(**init | there), moves)))
+        return _clash(mode, lambda: list(_moved(made(**init | device), moves)))
 
 
 PROBES: dict[str, Callable[..., Any]] = {
@@ -266,10 +269,10 @@ PROBES: dict[str, Callable[..., Any]] = {
 
 
 def build(made: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> Any:
-    """A module with the parameters set; a parameter that is missing, too many or misshapen is named.
+    """Build a module and set its parameters.
 
     Raises:
-        Unfit: it is no module, or its parameters are not those asked for.
+        Unfit: the object is not a module, or a parameter is missing, superfluous or of another shape.
     """
     import torch
 
@@ -282,7 +285,7 @@ def build(made: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> 
     if missing := [name for name in parameters if name not in own]:
         raise Unfit(f"there is no parameter `{missing[0]}`. Your module has {_listed(own)}")
     if extra := [name for name in own if name not in parameters]:
-        raise Unfit(f"there is a parameter `{extra[0]}` that nobody asked for. Asked: {_listed(parameters)}")
+        raise Unfit(f"your module has an extra parameter `{extra[0]}`. Expected: {_listed(parameters)}")
     built.to(next(iter(parameters.values())).dtype)
     with torch.no_grad():
         for name, value in parameters.items():
@@ -299,12 +302,12 @@ def _listed(names: Any) -> str:
 
 
 def kind(error: BaseException) -> str:
-    """The name of an error; one that a student has derived from ValueError is a ValueError."""
+    """Return the name of an error's class, or "ValueError" for a class derived from ValueError."""
     return "ValueError" if isinstance(error, ValueError) else type(error).__name__
 
 
 def _others(values: Any) -> Any:
-    """The same structure with other numbers: what is floating is negated."""
+    """Return the same structure with other numbers: floating tensors are negated."""
     return tensors.mapped(lambda leaf: -leaf if _differentiable(leaf) else leaf, values)
 
 
@@ -319,7 +322,7 @@ def _differentiable(value: Any) -> bool:
 
 
 def _pulled_back(result: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The gradients at `inputs` of a sum of all results, each number weighted differently."""
+    """Return the gradients at `inputs` of a sum of all results, with a different weight for each number."""
     import torch
 
     total: Any = 0
@@ -330,5 +333,5 @@ def _pulled_back(result: Any, inputs: dict[str, Any]) -> dict[str, Any]:
             total = total + (torch.where(finite, leaf, 0) * weights.reshape(leaf.shape)).sum()
     if not tensors.is_tensor(total):
         return dict.fromkeys(inputs, NONE)
-    found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
-    return {name: NONE if g is None else g for name, g in zip(inputs, found, strict=True)}
+    slopes = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
+    return {name: NONE if g is None else g for name, g in zip(inputs, slopes, strict=True)}

@@ -1,4 +1,4 @@
-"""Whether a child process is ending, told before the kernel gives its status away."""
+"""Find out whether a child process is ending, before the kernel reports its status."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 PF_EXITING = 0x4
 FLAGS = 6
-"""Where a process's flags stand in /proc/PID/stat, counted from behind its name."""
+"""The place of a process's flags in /proc/PID/stat, counted from the field after its name."""
 
 
 def has_begun(pid: int) -> bool:
-    """Whether a child of this process has ended or is about to.
+    """Return whether a child of this process has ended or is ending.
 
-    Its end of a socket closes some time before it can be waited for. Who asks in between with `os.waitpid`
-    takes a child that somebody has killed for one that lives.
+    The socket of an ending child closes some time before `os.waitpid` reports the end. In between,
+    `os.waitpid` alone would take a killed child for a living child.
     """
     if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         return True
     try:
-        told = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # no Linux
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # not Linux
         return False
-    return bool(int(told.rpartition(")")[2].split()[FLAGS]) & PF_EXITING)
+    return bool(int(stat.rpartition(")")[2].split()[FLAGS]) & PF_EXITING)

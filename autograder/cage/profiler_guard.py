@@ -1,6 +1,6 @@
-"""Python's profiler as a watch over a student's function, and the note that somebody switched it off.
+"""Watch a student's function with Python's profiler, and notice if the student's code switches it off.
 
-Who searches the memory of the process for the watch is refused.
+Searching the memory of the process, which would find the watch, is refused.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _switches: list[bool] = []
-"""For each switch of the profiler since a watch began, whether it was this module's own."""
+"""For each switch of the profiler since a watch began: True if this module made it."""
 _ours = False
 REFUSED = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys.addaudithook")
-"""Searches of the memory, by whatever name they are called, and code that Python would run unwatched."""
+"""Audit events of memory searches, and of installing code that Python would run unwatched."""
 
 
 def note_switches() -> None:
-    """Notes every switch of the profiler from now on, by whatever way, for as long as this process lives.
+    """Record every switch of the profiler from now on, until this process ends.
 
-    From then on nobody searches the memory either: Python asks here before it does.
+    From now on searches of the memory are refused as well.
     """
-    sys.addaudithook(_asked)
+    sys.addaudithook(_audit)
 
 
-def _asked(event: str, args: tuple[Any, ...]) -> None:
+def _audit(event: str, args: tuple[Any, ...]) -> None:
     if event == "sys.setprofile":
         _switches.append(_ours)
     elif event in REFUSED:
-        raise RuntimeError(f"{event} is not to be had while your work is graded: no answer needs it")
+        raise RuntimeError(f"{event} is not available while your work is graded: no answer needs it")
 
 
 def switch(to: Any) -> None:
-    """Sets the profiler, as what belongs to the grader may."""
+    """Set the profiler in the name of the grader."""
     global _ours
     _ours = True
     try:
@@ -45,11 +45,11 @@ def switch(to: Any) -> None:
 
 
 @contextlib.contextmanager
-def kept(see: Callable[..., None]) -> Iterator[list[bool]]:
-    """Watches with `see`; at the end the list that it gives holds True if somebody else set the profiler.
+def watch_calls(see: Callable[..., None]) -> Iterator[list[bool]]:
+    """Run `see` at every call in the block; the yielded list then has True if other code set the profiler.
 
-    Python collects no garbage meanwhile: it would do so while `see` runs, and what a student wrote for the
-    end of an object would run unseen.
+    Garbage collection is off in the block: it could run a student's finalizers while `see` runs, and `see`
+    would miss their calls.
     """
     switched_off: list[bool] = []
     before = sys.getprofile()
@@ -62,7 +62,7 @@ def kept(see: Callable[..., None]) -> Iterator[list[bool]]:
         yield switched_off
     finally:
         switched_off += [True] * (not all(_switches))
-        switch(before if callable(before) else None)  # a cProfile that was left on cannot be put back
+        switch(before if callable(before) else None)  # a cProfile that was left on cannot be restored
         threading.setprofile(None)
         if collects:
             gc.enable()

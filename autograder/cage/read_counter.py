@@ -1,4 +1,4 @@
-"""Sees how often each of several tensors is read, and how many are held together, as if far apart."""
+"""Count how often code reads each of several tensors, and how many it holds at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .tensors import tensors_among
 
 
 class Visits(TorchDispatchMode):
-    """Watches the tensors of some lists, as if each tensor lay on a device of its own.
+    """A mode that counts reads of the tensors in some lists, as if each tensor were on a device of its own.
 
-    Views, sizes and new tensors of the same form read nothing.
+    Views, sizes and new tensors of the same form do not count as reads.
 
     Attributes:
-        counts: for each list, how often each of its tensors was visited; reads in a row are one visit.
-        together: for each list, how many of its tensors one operation read, or one tensor held, at most.
-        largest: elements of the largest tensor that was made.
+        counts: for each list, the visits to each of its tensors; reads in a row are one visit.
+        together: for each list, the most of its tensors that one operation read or one tensor contains.
+        largest: the number of elements of the largest new tensor.
     """
 
     def __init__(self, lists: list[list[torch.Tensor]]) -> None:
@@ -34,7 +34,7 @@ class Visits(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # skipping it would import it, which takes seconds
+        return False  # True would import torch's compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,8 +1,8 @@
-"""Objects that stay with the grader while a student's code calls them: a model, and the caches it makes.
+"""Keep objects with the grader while a student's code uses them: a model, and the caches that it makes.
 
-The `Host` holds the objects, answers what is asked of them and writes down every question, so that calls can
-be counted where no submission can reach the count. A `Served` is what the student's code gets instead. It
-asks through the same two functions, `Host.reply` and `heard`, whether the wire lies between them or not.
+The `Host` has the objects, answers requests for them and records every request, so that no submission can
+change the number of its calls. The student's code gets a proxy, a `Served`. Each request passes through the
+same two functions, `Host.reply` and `read_answer`, in one process as well as over the wire.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import profiler_guard, tensors
 
 MAX_ASKED = 5000
 MAX_BYTES = 60 << 20
-"""How much may be asked of a host in all, and how large one answer may be."""
+"""The most bytes of all requests to a host together, and of one answer."""
 
 ERRORS: dict[str, type[Exception]] = {
     error.__name__: error
@@ -27,26 +27,26 @@ ERRORS: dict[str, type[Exception]] = {
         *(RuntimeError, TypeError, ValueError, ZeroDivisionError),
     )
 }
-"""What a student's code may be told; any other error of an object becomes a RuntimeError."""
+"""The errors that a student's code may get; any other error of an object becomes a RuntimeError."""
 
 Ask = Callable[[int, str, list[Any], dict[str, Any]], Any]
 _handles = itertools.count()
 
 
 def far(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Asks the host behind the wire; the child puts its own way of asking in this place."""
-    raise AttributeError("there is nobody to ask")
+    """Send a request to the host over the wire; the child replaces this function by its own."""
+    raise AttributeError("the process of this submission has ended")
 
 
-def heard(reply: dict[str, Any]) -> Any:
-    """The answer in a host's reply, or the error in it, raised."""
+def read_answer(reply: dict[str, Any]) -> Any:
+    """Return the answer in a host's reply, or raise the error in it."""
     if reply.get("error"):
         raise ERRORS.get(reply["error"], RuntimeError)(reply["message"])
     return reply["answer"]
 
 
 class Served:
-    """A stand-in for an object of the grader's: ``model(tokens)``, ``model.new_cache(2, 9)``."""
+    """A proxy of an object that stays with the grader: ``model(tokens)``, ``model.new_cache(2, 9)``."""
 
     def __init__(self, handle: int, ask: Ask) -> None:
         vars(self).update(_handle=handle, _ask=ask)
@@ -78,26 +78,26 @@ class Served:
         import torch
 
         with unobserved():
-            one = torch.zeros(1)
-        yield one
+            parameter = torch.zeros(1)
+        yield parameter
 
     @classmethod
     def arrived(cls, handle: int) -> Served:
-        """The stand-in for an object behind the wire."""
-        return cls(handle, lambda *question: far(*question))
+        """Return the proxy of an object on the other side of the wire."""
+        return cls(handle, lambda *request: far(*request))
 
     def travels_as(self) -> dict[str, Any]:
-        """Its form on the wire."""
+        """Return the form of the proxy on the wire."""
         return {"$": "served", "handle": self._handle}
 
 
 class Host:
-    """The grader's side, for one call of the student's code.
+    """The owner of the objects on the grader's side, for one call of the student's code.
 
-    An object says in ``serves`` which of its attributes may be asked for; ``"__call__"`` is one of them.
+    The attribute ``serves`` of an object lists the attributes that may be requested, such as ``"__call__"``.
 
     Attributes:
-        asked: every call so far, (attribute, arguments in the order of its signature), in order.
+        asked: every call so far, in order, as (attribute, arguments in the order of its signature).
     """
 
     def __init__(self) -> None:
@@ -106,20 +106,20 @@ class Host:
         self._room = MAX_BYTES
 
     def stand_in(self, thing: Any) -> Served:
-        """A stand-in for an object, which asks this very host as long as no wire lies between them."""
+        """Return a proxy of an object; without a wire, the proxy sends its requests directly to this host."""
         handle = next(_handles)
         self.objects[handle] = thing
-        return Served(handle, lambda *question: heard(self.reply(*question)))
+        return Served(handle, lambda *request: read_answer(self.reply(*request)))
 
     def close(self) -> None:
-        """Ends the loan: what is asked from now on is an error."""
+        """Forget the objects, so that every later request is an error."""
         self.objects.clear()
 
     def reply(self, handle: Any, attribute: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-        """The answer to a question, or the error that the asker is to raise; it never raises one itself."""
-        formed = type(handle) is int and isinstance(attribute, str)
-        if not (formed and isinstance(args, list) and isinstance(kwargs, dict)):
-            return {"error": "TypeError", "message": "a malformed question"}
+        """Return the answer to a request, or the error for the other side to raise; raise no error here."""
+        well_formed = type(handle) is int and isinstance(attribute, str)
+        if not (well_formed and isinstance(args, list) and isinstance(kwargs, dict)):
+            return {"error": "TypeError", "message": "a malformed request"}
         try:
             with unobserved():
                 return {"answer": self._answer(handle, attribute, args, kwargs)}
@@ -128,24 +128,24 @@ class Host:
             return {"error": name if name in ERRORS else "RuntimeError", "message": str(error)[:500]}
 
     def _answer(self, handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """What the object says: a number, a tensor, or a stand-in for another object."""
+        """Return the object's answer: a number, a tensor, or a proxy of another object."""
         thing, plain = self._object(handle), attribute.removeprefix("?")
         if plain not in thing.serves:
             raise AttributeError(f"a {type(thing).__name__} has no attribute {plain!r}")
-        found = getattr(thing, plain)
-        is_method = callable(found) and not hasattr(found, "serves")
+        value = getattr(thing, plain)
+        is_method = callable(value) and not hasattr(value, "serves")
         if attribute.startswith("?"):
             return "method" if is_method else "value"
-        return self._sent(self._called(plain, found, args, kwargs) if is_method else found)
+        return self._sendable(self._call(plain, value, args, kwargs) if is_method else value)
 
-    def _called(self, name: str, method: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _call(self, name: str, method: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if len(self.asked) >= MAX_ASKED:
             raise RuntimeError(f"more than {MAX_ASKED} calls; one is enough for each step")
         self._room -= _bytes((args, kwargs))
         if self._room < 0:
-            raise RuntimeError("more data than is taken of one submission in one call")
-        args = tensors.mapped(self._own, tensors.private_copy(args))
-        kwargs = tensors.mapped(self._own, tensors.private_copy(kwargs))
+            raise RuntimeError("more data than a submission may send in one call")
+        args = tensors.mapped(self._original, tensors.private_copy(args))
+        kwargs = tensors.mapped(self._original, tensors.private_copy(kwargs))
         bound = inspect.signature(method).bind(*args, **kwargs)
         bound.apply_defaults()
         self.asked.append((name, list(bound.arguments.values())))
@@ -156,26 +156,28 @@ class Host:
             raise AttributeError("this object was lent for one call, which is over")
         return self.objects[handle]
 
-    def _own(self, value: Any) -> Any:
+    def _original(self, value: Any) -> Any:
+        """Return the object of a proxy, and any other value unchanged."""
         return self._object(value._handle) if isinstance(value, Served) else value
 
-    def _sent(self, value: Any) -> Any:
+    def _sendable(self, value: Any) -> Any:
+        """Return a copy of a value with proxies for its objects."""
         if _bytes(value) > MAX_BYTES:
-            raise RuntimeError("the answer is too large to travel")
+            raise RuntimeError("the answer is too large to send")
         return tensors.mapped(
             lambda leaf: self.stand_in(leaf) if hasattr(leaf, "serves") else leaf, tensors.private_copy(value)
         )
 
 
 def _bytes(value: Any) -> int:
-    """About the memory that a value takes."""
+    """Return about how many bytes of memory a value takes."""
     leaves = [leaf for _, leaf in tensors.leaves(value)]
     return sum(int(leaf.nbytes) if tensors.is_array(leaf) else 64 + sys.getsizeof(leaf) for leaf in leaves)
 
 
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
-    """What a host does is no work of the student's: it is not counted, watched or differentiated."""
+    """Do work of the grader in the block: it is not counted, watched or differentiated as the student's."""
     watching, torch = sys.getprofile(), sys.modules.get("torch")
     profiler_guard.switch(None)
     try:

@@ -1,4 +1,4 @@
-"""The folder in which a submission may write: watched while it runs, then emptied of whatever is in it."""
+"""Watch the folder where a submission may write while it runs, and empty the folder afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOK_SECONDS = 0.25
 
 
 def is_full(folder: Path) -> bool:
-    """Whether more lies there than a submission may write. Looking costs no more than that many entries."""
+    """Return whether a folder has more bytes or entries than a submission may write."""
     waiting, entries, total = [str(folder)], 0, 0
     while waiting:
         try:
@@ -27,25 +27,25 @@ def is_full(folder: Path) -> bool:
                         waiting.append(entry.path)
         except FileNotFoundError:
             continue
-        except OSError:  # a path too long, or shut: nothing that honest work leaves
+        except OSError:  # a path that is too long or not readable: honest work leaves no such path
             return True
     return False
 
 
 def empty(home: Path) -> None:
-    """Removes all that is in it, however deep or shut; the folder itself stays, as walls refer to it."""
+    """Remove everything in a folder, also unreadable folders; the folder stays, since walls refer to it."""
     with os.scandir(home) as found:
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
                 remove(Path(entry.path))
             else:
                 os.unlink(entry.path)
-    if os.listdir(home):  # rather no zygote than one that hands something on
+    if os.listdir(home):  # better no zygote than a zygote that passes files to the next submission
         raise OSError("the home of the last submission cannot be emptied")
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder with all that is in it. No link is followed."""
+    """Remove a folder with everything in it, without following links."""
     with contextlib.suppress(OSError, RecursionError):
         shutil.rmtree(folder)
     if os.path.lexists(folder) and not folder.is_symlink():

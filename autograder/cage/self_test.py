@@ -1,6 +1,7 @@
-"""Looks at a cage from the inside: forks a child behind the walls, and tells what it could do.
+"""Test a cage from the inside: fork a child behind the walls and report its successful attempts.
 
-Run as a script it prints the same as JSON, in a tenth of a second, before anything large is imported.
+Run as a script, this module prints the report as JSON; it takes a tenth of a second, since it imports
+nothing large.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if __package__ in (None, ""):
     __package__ = "cage"
 
 from . import walls as cage_walls
-from .attempts import Target, made
+from .attempts import Target, make_all
 from .walls import Walls
 
 SPACES = ("user", "net", "pid", "mnt", "ipc", "uts")
@@ -24,43 +25,44 @@ MEMORY, SECONDS = 1 << 30, 20
 
 
 def facts(walls: Walls, target: Target) -> dict[str, Any]:
-    """What a child behind these walls could do, and what is shared with the machine outside.
+    """Return the results of a child's attempts behind these walls, and which parts of the machine it shares.
 
     Returns:
-        ``got``: for each attempt what it got, empty where it was refused; ``spaces``: the name spaces;
-        ``root_writable``; ``sees_target``: whether the secret file is there at all.
+        ``got``: the result of each attempt, empty where it was refused; ``spaces``: the name spaces;
+        ``root_writable``: whether the root folder is writable; ``sees_target``: whether the secret file is
+        visible.
     """
     return {
-        "got": _from_a_child(walls, target),
+        "got": _attempts_of_a_child(walls, target),
         "spaces": {space: os.readlink(f"/proc/self/ns/{space}") for space in SPACES},
         "root_writable": os.access("/", os.W_OK),
         "sees_target": os.path.exists(target["path"]),
     }
 
 
-def _from_a_child(walls: Walls, target: Target) -> dict[str, str]:
-    inwards, outwards = os.pipe()
+def _attempts_of_a_child(walls: Walls, target: Target) -> dict[str, str]:
+    reading_end, writing_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(inwards)
-            walls.enter(MEMORY, SECONDS, keep=outwards)
-            os.write(outwards, json.dumps(made(target)).encode())
+            os.close(reading_end)
+            walls.enter(MEMORY, SECONDS, keep=writing_end)
+            os.write(writing_end, json.dumps(make_all(target)).encode())
         finally:
             os._exit(0)
-    os.close(outwards)
-    with os.fdopen(inwards) as pipe:
-        told = pipe.read()
+    os.close(writing_end)
+    with os.fdopen(reading_end) as pipe:
+        output = pipe.read()
     os.waitpid(pid, 0)
-    if not told:
+    if not output:
         raise OSError("the walls could not be put up: the child behind them ended")
-    got: dict[str, str] = json.loads(told)
-    return got
+    results: dict[str, str] = json.loads(output)
+    return results
 
 
 def main() -> None:
     config = json.loads(sys.argv[1])
-    print(json.dumps(facts(cage_walls.prepared(config), config["target"])))
+    print(json.dumps(facts(cage_walls.prepare(config), config["target"])))
 
 
 if __name__ == "__main__":

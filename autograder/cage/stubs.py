@@ -1,7 +1,7 @@
-"""What an honest notebook finds in place of what the walls refuse: programs, threads, workers, compilers.
+"""Replace programs, threads, workers and compilers, which the walls refuse, by stubs for honest notebooks.
 
-Nothing here protects anything. A cell that installs a package or starts a worker goes on, and so the lines
-after it run; without these each such line would end its cell, and cost the answer that stands in it.
+The stubs protect nothing. They let a cell go on after a line that installs a package or starts a worker;
+without them each such line would end its cell, and the student would lose the answer in it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ CELL_MAGICS = ("bash", "sh", "script", "python3", "python", "perl", "ruby", "sys
 
 
 class Done:
-    """A program that was not run, and is taken for one that ended well and said nothing."""
+    """A stub for a program: it counts as finished without an error and without output."""
 
     def __init__(
         self, args: Any, *others: Any, text: Any = None, encoding: Any = None, **options: Any
     ) -> None:
         self.args, self.pid, self.returncode = args, 0, 0
         plain = text or encoding or options.get("universal_newlines")
-        self._said: Any = "" if plain else b""
+        self._output: Any = "" if plain else b""
         self.stdout, self.stderr = ((io.StringIO() if plain else io.BytesIO()) for _ in range(2))
         self.stdin = io.StringIO() if plain else io.BytesIO()
 
@@ -43,7 +43,7 @@ class Done:
         pass
 
     def communicate(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        return self._said, self._said
+        return self._output, self._output
 
     def wait(self, timeout: float | None = None) -> int:
         return 0
@@ -56,8 +56,8 @@ class Done:
     terminate = kill
 
 
-def _at_once(thread: threading.Thread) -> None:
-    """Runs a thread's function where another thread would be started; what runs for ever is refused."""
+def _run_now(thread: threading.Thread) -> None:
+    """Run a thread's function in this thread, and refuse daemon threads, which may run for ever."""
     if thread.daemon:
         raise RuntimeError("can't start new thread: work is graded in one")
     vars(thread)["_started"].set()
@@ -68,10 +68,10 @@ def _at_once(thread: threading.Thread) -> None:
         vars(thread)["_tstate_lock"] = None
 
 
-def _submitted(
+def _call_now(
     pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> concurrent.futures.Future[Any]:
-    """The future of a call that has been made already."""
+    """Call the function and return a future with its result."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     try:
         future.set_result(function(*args, **kwargs))
@@ -81,6 +81,8 @@ def _submitted(
 
 
 def _without_workers(make: Callable[..., None]) -> Callable[..., None]:
+    """Return a DataLoader's ``__init__`` that starts no workers."""
+
     @functools.wraps(make)
     def init(self: Any, dataset: Any, *args: Any, **options: Any) -> None:
         options |= {"num_workers": 0}
@@ -91,8 +93,8 @@ def _without_workers(make: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def _as_it_is(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of one of torch's compilers: the code as it is, which can be watched."""
+def _uncompiled(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a stub for one of torch's compilers; it leaves the code as it is, so that it can be watched."""
 
     @functools.wraps(compiler)
     def uncompiled(model: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -105,19 +107,19 @@ def _not_run(line: str, cell: str = "") -> None:
     print(NOT_RUN)
 
 
-def put_up(shell: InteractiveShell) -> None:
-    """Puts all of them in their places, in the zygote, before any child is forked."""
-    import torch._decomp.decompositions_for_jvp  # takes programs of torch.jit while it is imported
+def install(shell: InteractiveShell) -> None:
+    """Install all stubs in the zygote, before any child is forked."""
+    import torch._decomp.decompositions_for_jvp  # needs the real torch.jit while it is imported
 
     vars(subprocess)["Popen"] = Done
     vars(faulthandler)["enable"] = lambda *args, **kwargs: None
     vars(shutil)["copymode"] = vars(shutil)["copystat"] = lambda *args, **kwargs: None
-    setattr(threading.Thread, "start", _at_once)  # noqa: B010
-    setattr(concurrent.futures.ThreadPoolExecutor, "submit", _submitted)  # noqa: B010
+    setattr(threading.Thread, "start", _run_now)  # noqa: B010
+    setattr(concurrent.futures.ThreadPoolExecutor, "submit", _call_now)  # noqa: B010
     setattr(DataLoader, "__init__", _without_workers(DataLoader.__init__))  # noqa: B010
     for module, names in ((torch, ("compile",)), (torch.jit, ("script", "trace"))):
         for name in names:
-            vars(module)[name] = _as_it_is(vars(module)[name])
+            vars(module)[name] = _uncompiled(vars(module)[name])
     vars(torch)["set_num_threads"] = functools.wraps(torch.set_num_threads)(lambda count: None)
     for name in LINE_MAGICS:
         shell.magics_manager.magics["line"][name] = _not_run

@@ -1,9 +1,9 @@
-"""seccomp: the system calls that a submission may make, by name. Every other one is refused with EPERM.
+"""Filter system calls with seccomp: an allowlist by name; every other call is refused with EPERM.
 
-What numpy, torch and matplotlib need once they are imported, and no more: no process or thread is started,
-no program executed, no socket opened, no signal sent, no file's mode or owner changed, no memory of another
-process seen, no name space made. So a submission is one process with one thread, and when it is ended
-nothing of it remains.
+The list has the calls that numpy, torch and matplotlib need after their import. A submission cannot start a
+process or a thread, execute a program, open a socket, send a signal, change a file's mode or owner, read the
+memory of another process or make a name space. So a submission is one process with one thread, and nothing
+of it remains when it ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALLOWED = {
         gettid getuid prctl rseq sched_get_priority_max sched_get_priority_min sched_getaffinity
         sched_getparam sched_getscheduler set_robust_list set_tid_address sysinfo uname""",
 }
-"""Names that a processor does not have are left out there."""
+"""The allowed calls by purpose; a name that a processor lacks is skipped."""
 
 ALLOWED_WITH: dict[str, tuple[dict[int, int], ...]] = {
     "prlimit64": ({0: 0, 2: 0},),
@@ -43,15 +43,15 @@ ALLOWED_WITH: dict[str, tuple[dict[int, int], ...]] = {
     "fcntl": tuple({1: command} for command in (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)),
     "ioctl": tuple({1: command} for command in (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),
 }
-"""Calls whose arguments, named by their places, must have these values in one of these ways: its own limits,
-and only looked at; nothing sent to an address; streams and no datagrams; no file whose events are sent to
-another process as signals; no device steered."""
+"""Calls that are allowed with some arguments only. Each dict is an allowed way: the places of arguments with
+their values. A submission may read its own limits, send without an address, and use streams instead of
+datagrams. It may not send a file's events to another process as signals, nor control a device."""
 
 FILTER, SET_SECCOMP = 2, 22
 
 
 def program() -> bytes | None:
-    """The filter as the kernel takes it, built once; None where libseccomp is not installed."""
+    """Return the filter as a program for the kernel, or None if libseccomp is not installed."""
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError):
@@ -79,8 +79,10 @@ class _Program(ctypes.Structure):
 
 
 def step_behind(filter_program: bytes) -> None:
-    """Puts this process behind the filter for good."""
+    """Apply the filter to this process until it ends."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
-    told = _Program(len(filter_program) // 8, filter_program)
-    if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.prctl(SET_SECCOMP, FILTER, ctypes.byref(told), 0, 0):
-        raise OSError(ctypes.get_errno(), "seccomp: the filter was not taken")
+    kernel_program = _Program(len(filter_program) // 8, filter_program)
+    if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.prctl(
+        SET_SECCOMP, FILTER, ctypes.byref(kernel_program), 0, 0
+    ):
+        raise OSError(ctypes.get_errno(), "seccomp: the kernel refused the filter")

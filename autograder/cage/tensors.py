@@ -1,4 +1,4 @@
-"""Arrays and tensors alike: copies, leaves, plain numbers. Torch is not imported where nobody uses it."""
+"""Treat numpy arrays and torch tensors alike: copies, leaves, numbers. Torch is imported only if needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 DEEPEST = 12
-"""Values nested more deeply do not travel."""
+"""The deepest nesting of a value that can be sent on the wire."""
 
 
 def is_tensor(value: Any) -> bool:
@@ -18,7 +18,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Whether the value is a numpy array or a torch tensor."""
+    """Return whether the value is a numpy array or a torch tensor."""
     return isinstance(value, np.ndarray) or is_tensor(value)
 
 
@@ -27,19 +27,19 @@ def is_floating(value: Any) -> bool:
 
 
 def form(value: Any) -> Any:
-    """An array's library, dtype, shape and layout; anything else as it is."""
+    """Return an array's library, dtype, shape and layout, and any other value unchanged."""
     if not is_array(value):
         return value
     return type(value).__name__, str(value.dtype), tuple(value.shape), is_contiguous(value)
 
 
 def is_contiguous(value: Any) -> bool:
-    """Return whether the numbers of an array lie one after another, the last axis first."""
+    """Return whether the numbers of an array follow each other in memory in the order of its indices."""
     return bool(value.is_contiguous() if is_tensor(value) else value.flags.c_contiguous)
 
 
 def numbers(value: Any) -> np.ndarray:
-    """The value as a numpy array; half precision, which numpy lacks in part, is widened."""
+    """Return the value as a numpy array; half precision, which numpy lacks in part, is widened."""
     if not is_tensor(value):
         return np.asarray(value)
     if value.device.type == "meta":
@@ -51,7 +51,7 @@ def numbers(value: Any) -> np.ndarray:
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """The value with the function applied to every leaf of its lists, tuples and dicts."""
+    """Return the value with the function applied to every leaf of its lists, tuples and dicts."""
     if isinstance(value, dict):
         return {key: mapped(function, inner) for key, inner in value.items()}
     if type(value) in (list, tuple):
@@ -59,31 +59,33 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-def settled(value: Any, depth: int = 0) -> Any:
-    """The value in plain types: whoever looks at it later runs nothing of a student's class."""
+def to_plain_types(value: Any, depth: int = 0) -> Any:
+    """Return the value in plain types, so that later use of it runs no code of a student's class."""
     if depth > DEEPEST or value is None or type(value) in (bool, int, float, str, np.ndarray):
         return value
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)[()] if isinstance(value, np.generic) else np.asarray(value)
     if is_tensor(value):
-        return _settled_tensor(value)
-    for base, plain in _PLAINLY.items():
+        return _to_plain_tensor(value)
+    for base, plain in _CONVERTERS.items():
         if isinstance(value, base) and not isinstance(value, bool):
             return plain(value)
     if isinstance(value, dict):
-        return {settled(k, depth + 1): settled(inner, depth + 1) for k, inner in dict.items(value)}
+        return {
+            to_plain_types(k, depth + 1): to_plain_types(inner, depth + 1) for k, inner in dict.items(value)
+        }
     for kind, members in _MEMBERS.items():
         if isinstance(value, kind):
-            return kind(settled(inner, depth + 1) for inner in members(value))
+            return kind(to_plain_types(inner, depth + 1) for inner in members(value))
     return value
 
 
-_PLAINLY: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
 _MEMBERS: dict[Any, Callable[[Any], Iterator[Any]]] = {k: k.__iter__ for k in (list, tuple, set, frozenset)}
-"""What the base classes do, whatever a class made of them does instead."""
+"""The methods of the base classes, which run even if a student's subclass overrides them."""
 
 
-def _settled_tensor(value: Any) -> Any:
+def _to_plain_tensor(value: Any) -> Any:
     import torch
 
     if type(value) is torch.Tensor:
@@ -93,7 +95,7 @@ def _settled_tensor(value: Any) -> Any:
 
 
 def leaves(value: Any, named: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf of nested lists, tuples and dicts, with what a student would call it: ``shards[1]``."""
+    """Yield every leaf of nested lists, tuples and dicts with its name in Python: ``shards[1]``."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from leaves(inner, f"{named}[{key!r}]" if named else str(key))
@@ -105,12 +107,12 @@ def leaves(value: Any, named: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def arrays(*values: Any) -> list[Any]:
-    """The arrays and tensors among the leaves of the values."""
+    """Return the arrays and tensors among the leaves of the values."""
     return [leaf for _, leaf in leaves(values) if is_array(leaf)]
 
 
 def tensors_among(values: Iterable[Any]) -> Iterator[Any]:
-    """The tensors among what torch hands to an operator, and those in its lists: nothing else holds any."""
+    """Yield the tensors among an operator's arguments and in its list arguments."""
     for value in values:
         if is_tensor(value):
             yield value
@@ -119,7 +121,7 @@ def tensors_among(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def private_copy(value: Any) -> Any:
-    """Return a copy that shares no memory; an array that was not contiguous comes back `strided`."""
+    """Return a copy that shares no memory with the value; a copy of a non-contiguous array is `strided`."""
 
     def copied(leaf: Any) -> Any:
         if not is_array(leaf):
@@ -133,7 +135,7 @@ def private_copy(value: Any) -> Any:
 
 
 def strided(array: Any) -> Any:
-    """Return a copy whose axes lie in memory in reverse order, so that no `view` can join two of them."""
+    """Return a copy whose axes are in reverse order in memory, so that no `view` can join two of them."""
     memory = (*reversed(array.shape), 2)  # neighbours lie two items apart: a single axis has gaps too
     spread: Any = array.new_zeros(memory) if is_tensor(array) else np.zeros(memory, array.dtype)
     axes = tuple(reversed(range(array.ndim)))

@@ -1,4 +1,4 @@
-"""Sees numbers cast to whole numbers that cannot hold them, whose result is undefined: NaN, 128 to int8."""
+"""Find casts to integer dtypes that cannot hold the number, such as NaN, or 128 to int8."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ aten = torch.ops.aten
 
 
 class Casts(TorchDispatchMode):
-    """Watches casts of floating tensors to whole numbers.
+    """A mode that watches casts of floating tensors to integer dtypes.
 
     Attributes:
-        wrong: the first number that did not fit, in words; empty if all did.
+        wrong: a sentence about the first number that did not fit; empty if all numbers fit.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Casts(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # skipping it would import it, which takes seconds
+        return False  # True would import torch's compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

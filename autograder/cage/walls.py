@@ -1,4 +1,4 @@
-"""What a submission is confined by: a forked child steps behind these walls before it reads a line of it."""
+"""Confine a submission: a forked child enters these walls before it reads the first line of it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ CAPABILITIES_3 = 0x20080522
 
 @dataclass(frozen=True)
 class Walls:
-    """The walls of one zygote; its children inherit what was prepared.
+    """The walls of one zygote, which its children inherit.
 
     Args:
-        rules: Landlock's ruleset, or None where there is none.
-        filter_program: of system calls, or None.
+        rules: a descriptor of Landlock's ruleset, or None without Landlock.
+        filter_program: the filter of system calls, or None without a filter.
     """
 
     rules: int | None = None
     filter_program: bytes | None = None
 
     def enter(self, memory_bytes: int, cpu_seconds: int, keep: int) -> None:
-        """Confines this process for good.
+        """Confine this process until it ends.
 
         Args:
-            memory_bytes: what it may take beyond what it has now.
-            cpu_seconds: processor time in all.
-            keep: the one descriptor that stays open, besides the null device at 0, 1 and 2.
+            memory_bytes: the memory that it may use in addition to its present memory.
+            cpu_seconds: the limit of its processor time.
+            keep: the only descriptor that stays open, besides the null device at 0, 1 and 2.
         """
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
@@ -53,16 +53,16 @@ class Walls:
         os.closerange(keep + 1, MOST_DESCRIPTORS)
 
 
-def prepared(config: dict[str, Any]) -> Walls:
-    """The walls that a zygote was told to put up, ready to be stepped behind.
+def prepare(config: dict[str, Any]) -> Walls:
+    """Return the walls that a zygote's configuration asks for, ready for its children to enter.
 
     Args:
-        config: ``readable``: the files and folders that a submission may read, None for no wall around files;
-            ``writable``: the folders that it may change; ``filter``: the program from `syscalls.program` in
-            base64, None for no filter.
+        config: ``readable``: the files and folders that a submission may read, or None without a wall around
+            files; ``writable``: the folders that it may change; ``filter``: the program of
+            `syscalls.program` in base64, or None without a filter.
 
     Raises:
-        OSError: this kernel has not what is asked for.
+        OSError: this kernel lacks Landlock.
     """
     readable, program = config["readable"], config["filter"]
     return Walls(
@@ -77,11 +77,12 @@ def _limit(memory_bytes: int, cpu_seconds: int) -> None:
     limits.lower(resource.RLIMIT_FSIZE, FILE_BYTES)
     limits.lower(resource.RLIMIT_NOFILE, DESCRIPTORS)
     limits.lower(resource.RLIMIT_CORE, 0)
-    limits.lower(resource.RLIMIT_CPU, cpu_seconds, 10 * cpu_seconds + 600)  # XCPU alone: KILL is others'
+    # the process ends by SIGXCPU at the soft limit; SIGKILL at the hard limit would look like another's kill
+    limits.lower(resource.RLIMIT_CPU, cpu_seconds, 10 * cpu_seconds + 600)
 
 
 def _drop_capabilities() -> None:
-    """Gives up what root, or the head of a user name space, may do beyond others."""
+    """Give up the capabilities of root or of the owner of a user name space."""
     header = struct.pack("=Ii", CAPABILITIES_3, 0)
     if ctypes.CDLL(None, use_errno=True).capset(header, bytes(24)):
         raise OSError(ctypes.get_errno(), "capabilities cannot be dropped")

@@ -1,8 +1,9 @@
-"""The wire between judge and child: frames of JSON and raw array buffers, never pickle.
+"""Send messages between judge and child: frames of JSON and raw array buffers, never pickle.
 
-A frame is two big-endian lengths of 4 bytes, as many bytes of JSON as the first says, then as many as the
-second says: the buffers the JSON speaks of, one after another. What arrives is hostile until this module has
-checked it: sizes before anything is allocated, dtypes against a list, shapes against the bytes that came.
+A frame has two big-endian lengths of 4 bytes. Then follow the header, as many bytes of JSON as the first
+length, and the payload, as many bytes as the second: the buffers of the arrays in the JSON, one after
+another. Each arriving frame may be hostile, so this module checks sizes before it allocates memory, dtypes
+against a list, and shapes against the number of bytes.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ MAX_PAYLOAD = 64 << 20
 MAX_DEPTH = 12
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
 NAMES = {np.dtype(name): name for name in DTYPES}
-"""The names by their dtypes, since numpy works each out anew; another order of bytes is no such dtype."""
+"""The names by dtype, since numpy computes a name slowly; a dtype of another byte order is not among them."""
 TORCH_DTYPES = tuple(f"torch.{name}" for name in (*DTYPES, "bfloat16"))
 _encode, _encode_as_it_is = json.JSONEncoder().encode, json.JSONEncoder(ensure_ascii=False).encode
 _decode = json.JSONDecoder().decode
-"""Ours, which stay as they are when a student changes `json.dumps`."""
+"""Encoders and a decoder of our own, which a student who replaces `json.dumps` does not change."""
 _CHUNK = 1 << 20
 _LENGTHS = struct.Struct(">II")
-_PLAIN, _NUMBERS, _NUMPY = (bool, str), (int, float), (np.ndarray, np.generic)  # asked of every value
+_PLAIN, _NUMBERS, _NUMPY = (bool, str), (int, float), (np.ndarray, np.generic)  # tested for every value
 
 
 class WireError(Exception):
-    """A frame that is malformed, too large, or did not come in time."""
+    """The error for a frame that is malformed, too large or late."""
 
 
 class Closed(WireError):
-    """The other side has closed the socket: its process has ended."""
+    """The error for a closed socket: the process on the other side has ended."""
 
 
 class TooLate(WireError):
-    """No whole frame came before the deadline."""
+    """The error for a frame that is not complete before the deadline."""
 
 
 def send(sock: socket.socket, message: Any) -> None:
-    """Sends one message: nested lists, tuples, sets, dicts, strings, numbers, arrays and tensors.
+    """Send one message: nested lists, tuples, sets, dicts, strings, numbers, arrays and tensors.
 
-    A value of another type arrives as a `Foreign`, which says only what it was.
+    A value of another type arrives as a `Foreign`, a description of the value.
 
     Raises:
         WireError: the message is too large or too deeply nested.
@@ -60,15 +61,15 @@ def send(sock: socket.socket, message: Any) -> None:
     try:
         header = _encode(packed).encode()
     except ValueError as error:  # thousands of digits
-        raise WireError("a number is too large to travel") from error
+        raise WireError("a number is too large to send") from error
     payload = sum(map(len, buffers))
     if len(header) > MAX_HEADER or payload > MAX_PAYLOAD or len(buffers) > MAX_BUFFERS:
-        raise WireError("the value is too large to travel")
+        raise WireError("the value is too large to send")
     sock.sendall(b"".join([_LENGTHS.pack(len(header), payload), header, *buffers]))
 
 
 class Packed:
-    """A value in the form in which it travels: to send it runs nothing of a student's any more."""
+    """A value in its form on the wire, so that sending it runs no code of a student."""
 
     def __init__(self, value: Any) -> None:
         self.buffers: list[bytes] = []
@@ -76,11 +77,11 @@ class Packed:
 
 
 def receive(sock: socket.socket, deadline: float | None = None) -> Any:
-    """Receives one message, checked.
+    """Receive one message and check it.
 
     Args:
         sock: the socket.
-        deadline: a value of ``time.monotonic()`` after which waiting ends; None waits for ever.
+        deadline: a value of ``time.monotonic()`` at which waiting ends; None waits for ever.
 
     Raises:
         Closed: the other side has ended.
@@ -89,9 +90,9 @@ def receive(sock: socket.socket, deadline: float | None = None) -> Any:
     """
     length, payload = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
     if length > MAX_HEADER:
-        raise WireError(f"a header of {length} bytes; at most {MAX_HEADER} are taken")
+        raise WireError(f"a header of {length} bytes; at most {MAX_HEADER} are accepted")
     if payload > MAX_PAYLOAD:
-        raise WireError(f"arrays of {payload} bytes; at most {MAX_PAYLOAD} are taken")
+        raise WireError(f"arrays of {payload} bytes; at most {MAX_PAYLOAD} are accepted")
     data = _exactly(sock, length + payload, deadline)
     try:
         header = json_from_bytes(data[:length])
@@ -100,12 +101,12 @@ def receive(sock: socket.socket, deadline: float | None = None) -> Any:
     buffers = _Buffers(data, length)
     value = _unpack(header, buffers, 0)
     if buffers.place != len(data):
-        raise WireError("bytes of which the header does not speak")
+        raise WireError("bytes that the header does not describe")
     return value
 
 
 class _Buffers:
-    """What follows a header, handed out in order."""
+    """The buffers after a header, to be read in order."""
 
     def __init__(self, data: bytearray, place: int) -> None:
         self.data = data
@@ -113,17 +114,17 @@ class _Buffers:
         self.left = MAX_BUFFERS
 
     def array(self, dtype: str, shape: list[int]) -> np.ndarray:
-        """The next array, in memory of its own."""
+        """Return the next array, with its own memory."""
         count, start = math.prod(shape), self.place
         self.left -= 1
         self.place += count * np.dtype(dtype).itemsize
         if self.left < 0 or self.place > len(self.data):
-            raise WireError("more array data than came, or more arrays than are taken")
+            raise WireError("less array data than the header describes, or too many arrays")
         return np.frombuffer(self.data, dtype, count, start).reshape(shape).copy()
 
 
 def json_from_bytes(data: bytes | bytearray) -> Any:
-    """JSON whose texts can be written: half of a pair of surrogates becomes a question mark."""
+    """Return JSON data with encodable texts: a lone surrogate becomes a question mark."""
     value = _decode(data.decode())
     if b"\\u" in data:
         value = _decode(_encode_as_it_is(value).encode("utf-8", "replace").decode())
@@ -153,7 +154,7 @@ def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytearr
 
 
 def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
-    """JSON for a value; what JSON lacks becomes {"$": kind, ...}."""
+    """Return a value as JSON data; a type that JSON lacks becomes {"$": kind, ...}."""
     if depth > MAX_DEPTH:
         raise WireError("the value is nested too deeply")
     if value is None or isinstance(value, _PLAIN):
@@ -176,8 +177,8 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
         return {"$": "dict", "items": [[str(k), _pack(v, buffers, depth + 1)] for k, v in value.items()]}
     if isinstance(value, set | frozenset):
         return {"$": "set", "items": [_pack(_plain(v), buffers, depth + 1) for v in value]}
-    if tensors.is_tensor(value) and (told := _pack_tensor(value, buffers)):
-        return told
+    if tensors.is_tensor(value) and (packed := _pack_tensor(value, buffers)):
+        return packed
     if type(value).__name__ == "dtype" and str(value) in TORCH_DTYPES:
         return {"$": "dtype", "name": str(value)}
     if isinstance(value, np.ndarray) and value.dtype in NAMES:
@@ -190,19 +191,19 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
 
 
 def _plain(member: Any) -> Any:
-    """A member of a set with Python's numbers for numpy's: those arrive as arrays, which have no hash."""
+    """Return a member of a set with Python's numbers for numpy's, which would arrive as unhashable arrays."""
     return tensors.mapped(lambda leaf: leaf.item() if isinstance(leaf, np.generic) else leaf, member)
 
 
 def _pack_tensor(value: Any, buffers: list[bytes]) -> dict[str, Any] | None:
-    """JSON for a dense tensor of a dtype that travels; bfloat16 goes as the bits that it is."""
+    """Return a dense tensor as JSON data, bfloat16 as raw bits, or None if the tensor cannot be sent."""
     import torch
 
     name = str(value.dtype).removeprefix("torch.")
     travels = name in (*DTYPES, "bfloat16") and value.layout == torch.strided
     if not travels or value.device.type == "meta":
         return None
-    base = torch._C.TensorBase  # what a student makes of torch.Tensor changes nothing here
+    base = torch._C.TensorBase  # a student's changes of torch.Tensor have no effect here
     plain = base.contiguous(base.resolve_neg(base.resolve_conj(base.cpu(base.detach(value)))))
     buffers.append(base.numpy(base.view(plain, torch.int16) if name == "bfloat16" else plain).tobytes())
     layout = "C" if value.is_contiguous() else "strided"
@@ -217,7 +218,7 @@ def _name_of(value: Any) -> str:
 
 
 class Foreign:
-    """Stands for a value of a type that does not travel; its repr says what it was."""
+    """A placeholder for a value of a type that cannot be sent; its repr describes the value."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -255,15 +256,15 @@ def _unpack(value: Any, buffers: _Buffers, depth: int) -> Any:
             return _array(value, buffers)
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise WireError(f"a malformed {kind!s:.20}") from error
-    raise WireError("an object of no known kind")
+    raise WireError("an object of an unknown kind")
 
 
 def _array(told: dict[str, Any], buffers: _Buffers) -> np.ndarray:
     dtype, shape = told["dtype"], told["shape"]
     if dtype not in DTYPES or not isinstance(shape, list) or len(shape) > 16:
-        raise WireError("an array of a dtype or shape that does not travel")
+        raise WireError("an array of a dtype or shape that cannot be sent")
     if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
-        raise WireError("an array whose shape is not made of sizes")
+        raise WireError("an array whose shape has an invalid size")
     array = buffers.array(dtype, shape)
     return tensors.strided(array) if told.get("layout") == "strided" else array
 
@@ -281,12 +282,12 @@ def _dtype(name: str) -> Any:
     import torch
 
     if name not in TORCH_DTYPES:
-        raise WireError("a dtype that does not travel")
+        raise WireError("a dtype that cannot be sent")
     return getattr(torch, name.removeprefix("torch."))
 
 
 def generator(seed: int, library: str | None) -> Any:
-    """A generator of random numbers: numpy's, or torch's."""
+    """Return a generator of random numbers, from torch for the library "torch", else from numpy."""
     if library == "torch":
         import torch
 
@@ -295,15 +296,15 @@ def generator(seed: int, library: str | None) -> Any:
 
 
 def bytes_to_array(data: bytes) -> np.ndarray:
-    """Bytes in a form that travels as a buffer."""
+    """Return bytes as an array, which is sent as a buffer."""
     return np.frombuffer(data, np.uint8)
 
 
 def json_to_array(value: Any) -> np.ndarray:
-    """JSON data in a form that travels as a buffer, past the cap on a frame's header."""
+    """Return JSON data as an array, which is sent as a buffer and is not limited by the size of a header."""
     return bytes_to_array(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def json_from_array(array: np.ndarray) -> Any:
-    """The data that `json_to_array` was given."""
+    """Return the JSON data in an array of `json_to_array`."""
     return json.loads(array.tobytes())

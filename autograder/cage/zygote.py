@@ -1,9 +1,10 @@
-"""Imports what notebooks need once, then forks one child per submission.
+"""Import the libraries of notebooks once, then fork one child per submission.
 
-It holds nothing worth stealing: no exercise, no reference, no seed, no path of the gradebook. It is started
-as a script by `autograder.grading.pair` with the number of its control socket and what its walls are, and
-stays single-threaded, since a fork keeps only the thread that forks. Each child steps behind the walls before
-it reads a line; what it leaves in its home is looked at while it runs, and removed when it has ended.
+The zygote has no secrets: no exercise, no reference, no seed, no path of the gradebook.
+`autograder.grading.pair` starts it as a script with the number of its control socket and the configuration
+of its walls. It has a single thread, since a fork keeps only the thread that forks. Each child enters the
+walls before it reads a line of a submission. The zygote watches the child's home while the child runs, and
+empties it afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-gc.disable()  # a quarter of the time that the imports take is else spent looking for garbage in them
+gc.disable()  # garbage collection would take a quarter of the time of the imports
 HERE = Path(__file__).resolve().parent
 
 sys.path.insert(0, str(HERE.parent))
@@ -39,20 +40,20 @@ sys.path.pop(0)
 
 WITHHELD = ("tfcore", "autograder")
 OPEN = ("tfcore", "tfcore.data")
-"""What may be imported all the same: sentences and tasks to train on, which are no answers."""
+"""Modules of the course that a submission may import: sentences and tasks for training, without answers."""
 
 
 class Withhold(importlib.abc.MetaPathFinder):
-    """Refuses the course's own packages: a submission must stand by itself."""
+    """An import hook that refuses the course's own packages, since a submission must work without them."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         allowed = name in OPEN or name.startswith("tfcore.data.")
         if name.split(".")[0] in WITHHELD and not allowed:
-            raise ModuleNotFoundError(f"{name} is not there while your work is graded: write it yourself")
+            raise ModuleNotFoundError(f"{name} is not available while your work is graded: write it yourself")
 
 
-def ours() -> dict[str, types.ModuleType]:
-    """An ``autograder`` whose `check` and a ``tfwidgets`` whose `show` do nothing."""
+def stub_modules() -> dict[str, types.ModuleType]:
+    """Return stubs of ``autograder`` and ``tfwidgets``, with a `check` and a `show` that do nothing."""
 
     class Later:
         score = 0.0
@@ -69,19 +70,19 @@ def ours() -> dict[str, types.ModuleType]:
 def main() -> None:
     control, config = socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])
     Path(config["folder"], "home").mkdir()
-    confined = walls.prepared(config)
+    confined = walls.prepare(config)
     facts = self_test.facts(confined, config["target"]) if config["target"] else None
     shell = child.make_shell()
     sys.path.insert(0, str(HERE.parents[1]))
-    for name in OPEN:  # from disk, where the walls will not let a child list our folders
+    for name in OPEN:  # imported now, since the walls keep a child from reading our folders
         importlib.import_module(name)
     sys.path.pop(0)
     sys.meta_path.insert(0, Withhold())
-    sys.modules |= ours()
+    sys.modules |= stub_modules()
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
-    huge_pages.settle()
+    huge_pages.prepare_forks()
     gc.enable()
     wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
     nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")
@@ -101,7 +102,7 @@ def main() -> None:
 
 
 class Nursery:
-    """The child of the moment and its home."""
+    """The current child and its home folder."""
 
     living: int | None = None
     ended_for: str | None = None
@@ -110,14 +111,14 @@ class Nursery:
         self.control, self.shell, self.walls, self.home = control, shell, confined, home
 
     def watch(self) -> None:
-        """Waits for an order, and ends a child that fills its home."""
+        """Wait for an order, and end a child that fills its home."""
         while not select.select([self.control], [], [], scratch_dir.LOOK_SECONDS if self.living else None)[0]:
             if self.living and scratch_dir.is_full(self.home):
                 self.ended_for = "it filled its home"
                 self.kill(self.living)
 
     def fork(self, descriptor: int, order: dict[str, Any]) -> int:
-        """Forks the child that will run one submission and answer on `descriptor`."""
+        """Fork the child that will run one submission and answer on `descriptor`."""
         scratch_dir.empty(self.home)
         pid = os.fork()
         if pid:
@@ -129,7 +130,7 @@ class Nursery:
             os.chdir(self.home)
             for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"):
                 os.environ[name] = str(self.home)
-            tempfile.tempdir = None  # what the imports found was the zygote's
+            tempfile.tempdir = None  # the imports set the zygote's folder
             sys.path.insert(0, "")
             self.walls.enter(order["memory_bytes"], order["cpu_seconds"], keep=descriptor)
             child.serve(socket.socket(fileno=descriptor), self.shell)
@@ -137,13 +138,13 @@ class Nursery:
             os._exit(0)
 
     def kill(self, pid: int) -> None:
-        """Ends a child and its process group, where one is there."""
+        """Kill a child and its process group, if they exist."""
         for ended in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 ended(pid, signal.SIGKILL)
 
     def end(self, pid: int) -> bool:
-        """Kills a child, waits for it, removes its home; says whether somebody else had killed it before."""
+        """Kill a child, wait for it and empty its home; return whether another process had killed it."""
         by_itself = process_exit.has_begun(pid)
         self.kill(pid)
         _, status = os.waitpid(pid, 0)

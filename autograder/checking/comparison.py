@@ -89,7 +89,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     array, target = array.astype(np.float64), target.astype(np.float64)
     with np.errstate(all="ignore"):
         close = np.abs(array - target) <= tolerance * np.maximum(1, np.abs(target))
-    close &= np.isfinite(target)  # every number is within a part of infinity
+    close &= np.isfinite(target)  # else every number would be close to infinity
     close |= (array == target) | (np.isnan(array) & np.isnan(target))
     if close.all():
         return None

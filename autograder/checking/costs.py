@@ -49,6 +49,6 @@ def unseen(what: str, counted: int, needed: int) -> str | None:
     if counted >= needed:
         return None
     return (
-        f"only {counted:,} {what} were counted, where {needed:,} are needed at least: operations "
+        f"only {counted:,} {what} were counted, but at least {needed:,} are needed: operations "
         "done without torch cannot be counted. Compute with torch"
     )

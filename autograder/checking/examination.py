@@ -105,7 +105,7 @@ class Examination:
                     return Report.without_points(
                         exercise,
                         "forbidden",
-                        forbidden_calls.told(outcome.forbidden),
+                        forbidden_calls.describe_violation(outcome.forbidden),
                         forbidden=outcome.forbidden,
                     )
                 written = written or outcome.error is None

@@ -1,1 +1,1 @@
-"""What a course is on disk, and what every room above needs."""
+"""Describe a course on disk: its layout, files, errors and student ids, for all other folders."""

@@ -1,4 +1,4 @@
-"""The address of a gradebook: a file, or a database on a PostgreSQL server."""
+"""Read the address of a gradebook: a file, or a database on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from autograder.course.errors import BadInputError
 
 DRIVER = "psycopg"
 BOUNDS = {"connect_timeout": "10", "options": "-c lock_timeout=20s"}
-"""How long to wait for a server, and there for another program, unless the address says it."""
+"""How long to wait for a server, and for another program's lock there, unless the address sets its own."""
 _SERVERS = ("postgresql", "postgres", f"postgresql+{DRIVER}")
 _EXPECTED = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 
-def address(given: str, root: Path) -> str:
-    """The address to use: absolute where it names a file, with `BOUNDS` where it names a server.
+def complete_address(given: str, root: Path) -> str:
+    """Return the complete address: absolute for a file, with `BOUNDS` for a server.
 
     Args:
-        given: as a teacher writes it.
-        root: what a file's name is relative to.
+        given: the address as a teacher writes it.
+        root: the folder that a relative file name starts from.
 
     Raises:
-        BadInputError: it is no such address. The message does not repeat it: it may hold a password.
+        BadInputError: the address is not valid. The message does not repeat it, since it may hold a password.
     """
     try:
         url = make_url(given)
@@ -36,7 +36,7 @@ def address(given: str, root: Path) -> str:
     if url.drivername == "sqlite" and url.database:
         return url.set(database=str(root / url.database)).render_as_string(hide_password=False)
     if url.drivername not in _SERVERS or not url.database:
-        raise BadInputError(f"no gradebook can lie at an address of {url.drivername!r}: {_EXPECTED}.")
+        raise BadInputError(f"a gradebook's address cannot begin with {url.drivername!r}: {_EXPECTED}.")
     if find_spec(DRIVER) is None:
         raise BadInputError(f"a gradebook on PostgreSQL needs {DRIVER}. Run: pip install '{DRIVER}[binary]'")
     bounds = {name: bound for name, bound in BOUNDS.items() if name not in url.query}
@@ -45,13 +45,13 @@ def address(given: str, root: Path) -> str:
 
 
 def file_of(url: str) -> Path | None:
-    """The file that an address names, or None where it names a server."""
+    """Return the file that an address names, or None if it names a server."""
     parsed = make_url(url)
     return Path(str(parsed.database)) if parsed.drivername == "sqlite" else None
 
 
-def called(url: str) -> str:
-    """What to call a gradebook in a message: never its user or password."""
+def describe(url: str) -> str:
+    """Return a gradebook's name for messages, without the user and the password."""
     parsed: URL = make_url(url)
     if parsed.drivername == "sqlite":
         return str(parsed.database)

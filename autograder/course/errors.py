@@ -1,4 +1,4 @@
-"""The one error that a person can put right: something from outside that cannot be used."""
+"""Define the error for input that cannot be used and that a person can correct."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from autograder.course.visible import visible
 
 
 class BadInputError(Exception):
-    """Says what was expected, what came, and what to do. The command line prints it and exits with 2."""
+    """An error whose message states the expected input, the actual input and the remedy.
+
+    The command line prints the message and exits with status 2.
+    """
 
     def __str__(self) -> str:
         return visible(super().__str__())

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written beside their place, then renamed into it."""
+"""Write files so that they are complete or absent: write a temporary file, then rename it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from filelock import FileLock, Timeout
 from autograder.course.errors import BadInputError
 
 Files = dict[str, bytes]
-"""Files by their path: what is about to be written, or lies in an archive."""
+"""The bytes of files by their path, to be written or from an archive."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors after which no other file can be written either."""
+"""Error numbers of a full disk, after which other files cannot be written either."""
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Writes a file so that a reader sees the old one or the new one, never a part."""
+    """Write a file so that a reader sees the old file or the new file, never a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(data)
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
 
 
 def write_if_changed(path: Path, data: bytes) -> bool:
-    """Writes a file unless it already holds exactly that; says whether it wrote."""
+    """Write a file unless it already holds exactly `data`; return whether it was written."""
     if read_if_there(path) == data:
         return False
     write_atomically(path, data)
@@ -42,7 +42,7 @@ def write_if_changed(path: Path, data: bytes) -> bool:
 
 
 def read_if_there(path: Path) -> bytes | None:
-    """Return what the file holds, or None where it cannot be read."""
+    """Return the bytes of a file, or None if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
@@ -50,13 +50,13 @@ def read_if_there(path: Path) -> bytes | None:
 
 
 def require_writable(folder: Path) -> None:
-    """Makes sure that files can be made in a folder, or in the one that it would be made in.
+    """Check that files can be made in a folder, or in its nearest existing parent.
 
-    A file is really made, since permission bits say nothing to root or on a read-only disk; it is gone again
-    at once.
+    This makes a temporary file, since permission bits do not show whether root may write or whether a disk is
+    read-only.
 
     Raises:
-        BadInputError: what is in the way.
+        BadInputError: a file is in the way, or the folder is not writable.
     """
     nearest = folder
     while not os.path.lexists(nearest) and nearest.parent != nearest:
@@ -74,10 +74,10 @@ def require_writable(folder: Path) -> None:
 
 
 def read_seed(state: Path) -> int | None:
-    """The seed that a course has drawn for its hidden cases, or None if it has none yet.
+    """Return the seed that a course has drawn for its hidden cases, or None if it has none yet.
 
     Raises:
-        BadInputError: the file holds something else.
+        BadInputError: the file does not hold a number.
     """
     path = state / "seed"
     try:
@@ -89,11 +89,11 @@ def read_seed(state: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def only_one(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock while the block runs. The file stays; the lock ends with this process at the latest.
+def hold_lock(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock while the block runs. The lock file stays; the lock ends with this process at the latest.
 
     Raises:
-        BadInputError: another process holds the lock, or this disk has none.
+        BadInputError: another process holds the lock, or the file cannot be locked on this disk.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)

@@ -1,4 +1,4 @@
-"""Where the parts of a course lie: one folder with nbgrader's configuration in it."""
+"""Find the parts of a course in its folder, which contains nbgrader's configuration."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ CONFIG = "nbgrader_config.py"
 
 @dataclass(frozen=True)
 class Course:
-    """A course's folder and what nbgrader's configuration says of it."""
+    """A course: its folder, with the other folders that nbgrader's configuration names."""
 
     root: Path
     db: str = field(default="", repr=False)
-    """The gradebook's address, where it is not the configuration's."""
+    """The gradebook's address, if it differs from the address in the configuration."""
 
     @classmethod
     def at(cls, folder: Path, db: str | None = None) -> Course:
-        """The course in that folder.
+        """Return the course in a folder.
 
         Args:
-            folder: the one with nbgrader's configuration.
-            db: the gradebook's address, where it is not the configuration's.
+            folder: the folder with nbgrader's configuration.
+            db: the gradebook's address, if it differs from the address in the configuration.
 
         Raises:
-            BadInputError: no course is there.
+            BadInputError: the folder is not a course.
         """
         root = folder.resolve()
         if not (root / CONFIG).is_file():
             raise BadInputError(
-                f"{root} is no course: it has no {CONFIG}. Run this in the folder of the course, or name "
+                f"{root} is not a course: it has no {CONFIG}. Run this in the folder of the course, or name "
                 "that folder with --course."
             )
         return cls(root, db or "")
 
     @property
     def config(self) -> Any:
-        """nbgrader's configuration as nbgrader would read it here; a copy, since nbgrader changes it."""
+        """A copy of nbgrader's configuration for this course, since nbgrader changes the object."""
         return copy.deepcopy(self._config)
 
     @cached_property
@@ -60,7 +60,7 @@ class Course:
             ) from error
 
     def folder(self, name: str, default: str) -> Path:
-        """One of nbgrader's folders, such as ``source_directory``."""
+        """Return one of nbgrader's folders, such as ``source_directory``."""
         return self.root / str(self._config.get("CourseDirectory", {}).get(name, default))
 
     @property
@@ -85,24 +85,24 @@ class Course:
 
     @property
     def state(self) -> Path:
-        """What the grader remembers: the secret seed, the verdicts, what is already done."""
+        """The folder of the grader's own data: the secret seed, the verdicts and the progress of grading."""
         return self.root / ".autograder"
 
     def make_private(self) -> None:
-        """Makes the folder of what the grader remembers, for its owner's eyes only."""
+        """Make the folder `state`, which only its owner may read."""
         self.state.mkdir(mode=0o700, exist_ok=True)
 
     @cached_property
     def db_url(self) -> str:
-        """The gradebook's address, as `autograder.course.databases` completes it."""
+        """The gradebook's complete address; see `autograder.course.databases`."""
         from autograder.course import databases
 
         given = self.db or self._config.get("CourseDirectory", {}).get("db_url", "")
-        return databases.address(str(given or "sqlite:///gradebook.db"), self.root)
+        return databases.complete_address(str(given or "sqlite:///gradebook.db"), self.root)
 
     @property
     def db_file(self) -> Path | None:
-        """The gradebook's file, or None when it is on a server."""
+        """The gradebook's file, or None if the gradebook is on a server."""
         from autograder.course import databases
 
         return databases.file_of(self.db_url)
@@ -113,10 +113,10 @@ class Course:
         return tuple(sorted({path.parent.name for path in self.solutions.glob("*/*.ipynb")}))
 
     def chosen(self, names: list[str]) -> list[str]:
-        """The assignments of those names, or all; each has its exercises declared.
+        """Return the assignments with these names, or all assignments if `names` is empty.
 
         Raises:
-            BadInputError: a name is no assignment, or there are none.
+            BadInputError: a name is not the name of an assignment, or the course has no assignments.
         """
         if not self.assignments:
             raise BadInputError(
@@ -130,7 +130,7 @@ class Course:
         return [name for name in self.assignments if not names or name in names]
 
     def coursedir(self) -> CourseDirectory:
-        """nbgrader's own object for this course."""
+        """Return nbgrader's own object for this course."""
         from nbgrader.coursedir import CourseDirectory
 
         return CourseDirectory(config=self.config, root=str(self.root), db_url=self.db_url)

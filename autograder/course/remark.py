@@ -1,4 +1,4 @@
-"""What a teacher should know of a submission beside its points."""
+"""Define the remarks on a submission that a teacher reads beside its points."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Remark:
-    """What a teacher should know of a submission. No points depend on it.
+    """A remark on a submission for the teacher. No points depend on it.
 
     Args:
         says: the remark in one sentence.
-        kind: "machinery" for code that touches the grader's own; "stopped" for a lost process.
-        exercise: the exercise whose function contains or reaches the code; empty where there is none.
+        kind: "machinery" for code that touches the grader's own code; "stopped" for a lost process.
+        exercise: the exercise whose function contains or reaches the code; empty if no function does.
         place: the cell and the line of the code.
         line: the line of code.
     """
@@ -26,9 +26,9 @@ class Remark:
 
     @classmethod
     def from_json(cls, data: Any) -> Remark:
-        """Return the remark that `asdict` wrote, or an older grader, which wrote the sentence alone."""
+        """Return the remark from the form that `asdict` made, or from the sentence of an older grader."""
         return cls(**data) if isinstance(data, dict) else cls(str(data))
 
     def __str__(self) -> str:
-        said = f"{self.exercise}: {self.says}" if self.exercise else self.says
-        return f"{said}. {self.place}: `{self.line}`" if self.place else said
+        sentence = f"{self.exercise}: {self.says}" if self.exercise else self.says
+        return f"{sentence}. {self.place}: `{self.line}`" if self.place else sentence

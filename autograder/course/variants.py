@@ -1,15 +1,15 @@
-"""Other numbers for other students: the variants of a notebook's worked examples and written questions.
+"""Give different students different numbers in a notebook's worked examples and written questions.
 
-A Markdown cell of a solution notebook ends with a comment that says what may stand in place of what::
+A Markdown cell of a solution notebook ends with a comment that lists texts and their replacements::
 
     <!-- varies question-c
     64 | 100 | 144
     320 | 500 | 720
     -->
 
-The first column is what the cell says; a variant says one of the other columns instead, in all rows.
-Cells whose comments bear the same name vary together, so that a mark scheme fits its question. A student
-never sees the comment.
+The first column lists texts of the cell. A variant replaces them by the texts of another column, the same
+column in all rows. Cells whose comments have the same name vary together, so that a mark scheme fits its
+question. Students never see the comment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"\n*<!-- varies(?P<name>[^\n]*)\n(?P<rows>.*?)\n?-->", re.D
 
 @dataclass(frozen=True)
 class Variation:
-    """What may stand in place of what, in one cell."""
+    """The replacements for one cell: each row is a text of the cell with its alternatives."""
 
     name: str
     rows: tuple[tuple[str, ...], ...]
@@ -36,14 +36,14 @@ class Variation:
 
 
 def read(text: str, where: str) -> tuple[str, list[Variation]]:
-    """A cell's text without its comments, and what they say.
+    """Return a cell's text without its comments, and the variations that the comments declare.
 
     Args:
-        text: the cell.
-        where: what to call the cell in an error.
+        text: the text of the cell.
+        where: the cell's name in error messages.
 
     Raises:
-        BadInputError: a comment has no name, rows of different lengths, or speaks of what is not there.
+        BadInputError: a comment has no name or rows of different lengths, or its text is not in the cell.
     """
     plain = _BLOCK.sub("", text)
     if "<!-- varies" in plain:
@@ -62,39 +62,39 @@ def read(text: str, where: str) -> tuple[str, list[Variation]]:
                 raise BadInputError(
                     f"{where}: the row '{' | '.join(row)}' has {len(row)} columns, the first {len(rows[0])}."
                 )
-            if not _standing(row[0]).search(plain):
-                raise BadInputError(f"{where}: '{row[0]}' may vary, but does not stand in the cell.")
+            if not _whole_word(row[0]).search(plain):
+                raise BadInputError(f"{where}: '{row[0]}' may vary, but it is not in the cell.")
         found.append(Variation(name, rows))
     return plain, found
 
 
-def varied(text: str, where: str, variant: str | None) -> str:
-    """The cell as a student gets it; without a variant as it stands.
+def apply_variant(text: str, where: str, variant: str | None) -> str:
+    """Return the cell's text in one variant, or unchanged if `variant` is None.
 
     Args:
-        text: the cell.
-        where: what to call the cell in an error; its first word is the assignment.
+        text: the text of the cell.
+        where: the cell's name in error messages; its first word is the assignment.
         variant: the name of the student or the class.
     """
     plain, variations = read(text, where)
     if variant is None:
         return plain
-    instead: dict[str, str] = {}
+    replacements: dict[str, str] = {}
     for variation in variations:
         column = _column(variant, where.split()[0], variation)
-        instead |= {row[0]: row[column] for row in variation.rows}
-    longest_first = sorted(instead, key=len, reverse=True)
-    pattern = "|".join(_standing(old).pattern for old in longest_first)
-    return re.sub(pattern, lambda found: instead[found[0]], plain) if instead else plain
+        replacements |= {row[0]: row[column] for row in variation.rows}
+    longest_first = sorted(replacements, key=len, reverse=True)
+    pattern = "|".join(_whole_word(old).pattern for old in longest_first)
+    return re.sub(pattern, lambda found: replacements[found[0]], plain) if replacements else plain
 
 
 def _column(variant: str, assignment: str, variation: Variation) -> int:
-    told = f"{variant}\0{assignment}\0{variation.name}".encode()
-    return 1 + int.from_bytes(hashlib.sha256(told).digest()[:8], "big") % (variation.columns - 1)
+    key = f"{variant}\0{assignment}\0{variation.name}".encode()
+    return 1 + int.from_bytes(hashlib.sha256(key).digest()[:8], "big") % (variation.columns - 1)
 
 
-def _standing(text: str) -> re.Pattern[str]:
-    """The text where it stands by itself, and not as a part of a longer number or word."""
+def _whole_word(text: str) -> re.Pattern[str]:
+    """Return a pattern that finds the text, but not as a part of a longer number or word."""
     before = r"(?<![\w.])" if text[0].isalnum() else ""
     after = r"(?!\w|\.\d)" if text[-1].isalnum() else ""
     return re.compile(before + re.escape(text) + after)

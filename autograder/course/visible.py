@@ -1,18 +1,18 @@
-"""Text of students, shown so that it can neither command a terminal nor mislead its reader."""
+"""Make students' text safe to show: it cannot control a terminal or mislead its reader."""
 
 from __future__ import annotations
 
 import unicodedata
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Kinds of characters that show nothing themselves: controls, directions of writing, no width, line ends."""
+"""Unicode categories of invisible characters: controls, writing directions, zero widths, line ends."""
 
 
 def visible(text: str) -> str:
-    r"""Return the text with each character that shows nothing written as its escape.
+    r"""Return the text with an escape sequence in place of each invisible character.
 
-    Such characters erase lines of a terminal, colour them, turn the direction of writing or hide. Line feeds
-    and tabs stay as they are.
+    Such characters can erase or colour lines of a terminal, reverse the writing direction or hide text. Line
+    feeds and tabs are kept.
 
     >>> print(visible("x = 1  # \x1b[2K\rada"))
     x = 1  # \x1b[2K\rada
@@ -21,7 +21,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the visible text on one line, so that it cannot pass for a line of somebody else.
+    r"""Return the visible text on one line, so that it cannot imitate a line about another student.
 
     >>> print(one_line("no\nada: 17 of 17"))
     no\nada: 17 of 17

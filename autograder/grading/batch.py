@@ -20,7 +20,7 @@ import nbformat
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
-from autograder.course.files import FULL, Files, only_one, read_seed, require_writable, write_atomically
+from autograder.course.files import FULL, Files, hold_lock, read_seed, require_writable, write_atomically
 from autograder.course.layout import Course
 from autograder.course.remark import Remark
 from autograder.course.student_ids import is_valid
@@ -152,7 +152,7 @@ def grade(
     releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
     course.make_private()
     tier = tier_of(executor, allow_unsafe)
-    with only_one(course.state / "lock", "autograder grade"):
+    with hold_lock(course.state / "lock", "autograder grade"):
         seed = secret_seed(course) if seed is None else seed
         batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
         _Run(course, releases, found, limits, seed, force, batch).all(executor, workers, progress)

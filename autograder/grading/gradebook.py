@@ -66,7 +66,7 @@ def exists(course: Course) -> bool:
     Raises:
         BadInputError: something else is in its place.
     """
-    path, name = course.db_file, databases.called(course.db_url)
+    path, name = course.db_file, databases.describe(course.db_url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         return False
     away = "Move it away, or name another" if path else "Name another database"
@@ -113,7 +113,7 @@ def exists(course: Course) -> bool:
 
 def cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
     """What to tell of a gradebook that cannot be read: one that is only busy must not be moved away."""
-    path, why, name = course.db_file, _why(error), databases.called(course.db_url)
+    path, why, name = course.db_file, _why(error), databases.describe(course.db_url)
     if any(word in why for word in _HELD):
         return BadInputError(
             f"{name} is held by another program ({why}), perhaps formgrader or another command of nbgrader. "

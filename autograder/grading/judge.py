@@ -53,7 +53,7 @@ found for another is forgotten."""
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     explain_once()
-    huge_pages.settle()
+    huge_pages.prepare_forks()
     wire.send(control, {"ready": os.getpid()})
     handed_in: Counter[str] = Counter()
     while True:
@@ -70,7 +70,7 @@ def main() -> None:
             examination.cache_clear()
             for name in _asked_for(asked):
                 examination(name, task["seed"]).oracle.prepare()
-            huge_pages.settle()
+            huge_pages.prepare_forks()
         if handed_in[asked] >= A_CLASS:
             for name, mistake, criterion in task["made_before"]:
                 if _is_of(asked, name):
@@ -106,7 +106,7 @@ def _import_what_is_needed(asked: str, torch: bool) -> None:
             exercises.find(name)
         if torch:
             importlib.import_module("torch")
-    huge_pages.settle()
+    huge_pages.prepare_forks()
     gc.enable()
 
 
@@ -291,7 +291,9 @@ def judge_exercise(
         note = "Your code is nested more deeply than can be read. Write it with fewer brackets or branches."
         return Report.without_points(exercise, "stopped", note)
     if found:
-        return Report.without_points(exercise, "forbidden", forbidden_calls.told(found), forbidden=found)
+        return Report.without_points(
+            exercise, "forbidden", forbidden_calls.describe_violation(found), forbidden=found
+        )
     report = examination(exercise.name, seed).report_on(
         session.candidate(exercise.function_name, calls), shrinking
     )

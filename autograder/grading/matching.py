@@ -317,7 +317,7 @@ def _likeness(released: str, submitted: str) -> float:
 def _names(cell: Cell) -> set[str]:
     """The names that a code cell defines at its top level."""
     try:
-        return set().union(*map(forbidden_calls.defined, forbidden_calls.statements(cell["source"])))
+        return set().union(*map(forbidden_calls.defined_names, forbidden_calls.statements(cell["source"])))
     except RecursionError:
         return set()
 

@@ -1,1 +1,1 @@
-"""Wheels of the packages, and what bundles are made of."""
+"""Build wheels of the course's packages, and collect the other parts of bundles."""

@@ -1,4 +1,4 @@
-"""The course's own packages as wheels, and the tested versions of what they need, for bundles."""
+"""Provide, for bundles, the course's packages as wheels and the tested versions of their dependencies."""
 
 from __future__ import annotations
 
@@ -16,108 +16,110 @@ from autograder.course.layout import Course
 from autograder.packages import wheels
 
 Needed = tuple[str, tuple[str, ...]]
-"""A package and which groups of its optional dependencies."""
+"""A package, with the needed groups of its optional dependencies."""
 
 REQUIREMENTS = "requirements.txt"
 FOR_CHECK = ("autograder/__init__.py", "autograder/student.py", "autograder/cage/", "autograder/exercises/")
-"""What `check` is made of, with what these import; all else in the grader's package is for who grades."""
+"""The files of the grader's package that `check` starts from; students also get the modules they import."""
 
 
 @cache
-def grader() -> Files:
-    """The whole grader, the reference and the widgets, as two wheels."""
-    return wheels.both()
+def grader_wheels() -> Files:
+    """Return the grader, the reference and the widgets as two wheels."""
+    return wheels.build_both()
 
 
 @cache
-def for_students() -> Files:
-    """The same without what grades."""
+def student_wheels() -> Files:
+    """Return the same two wheels without the modules that only grading needs."""
     sources = wheels.sources("autograder")
     kept = _imported(sources, [path for path in sources if path.startswith(FOR_CHECK)])
     theirs = {
         path: data for path, data in sources.items() if path in kept or not path.startswith("autograder/")
     }
-    return wheels.of("tfcore", wheels.sources("tfcore")) | wheels.of("autograder", theirs)
+    return wheels.build("tfcore", wheels.sources("tfcore")) | wheels.build("autograder", theirs)
 
 
 def _imported(sources: Files, first: list[str]) -> set[str]:
-    """The modules among the sources that these import, with those that they import in turn."""
-    found: set[str] = set()
+    """Return the paths in `first` with all modules of `sources` that they import, directly or indirectly."""
+    paths: set[str] = set()
     waiting = list(first)
     while waiting:
         path = waiting.pop()
-        if path in sources and path not in found:
-            found.add(path)
+        if path in sources and path not in paths:
+            paths.add(path)
             for node in ast.walk(ast.parse(sources[path])) if path.endswith(".py") else ():
                 if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     names = (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
                     waiting += [f"{name.replace('.', '/')}.py" for name in names]
-    return found
+    return paths
 
 
 def pinned(course: Course, needs: Iterable[str], extras: tuple[str, ...] = ()) -> str:
-    """The lines of requirements.txt that the course's packages and `needs` come to, with all that they need.
+    """Return the lines of requirements.txt for the dependencies of the course's packages and for `needs`.
+
+    The lines also cover all indirect dependencies.
 
     Args:
-        course: whose requirements.txt is read; the grader's own, if the course has none.
-        needs: names of packages beside those that the course's packages always need.
+        course: the course whose requirements.txt is read; if it has none, the grader's own file is read.
+        needs: names of further packages.
         extras: groups of the project's optional dependencies.
 
     Raises:
-        BadInputError: there is no requirements.txt, or a package that is needed is not in it.
+        BadInputError: requirements.txt is missing, or lacks a needed package.
     """
-    lines = _tested(course)
+    lines = _tested_lines(course)
     waiting: list[Needed] = [(canonicalize_name(name), ()) for name in needs]
-    waiting += _named(wheels.needs(extras), ())
+    waiting += _active(wheels.requirements(extras), ())
     if missing := sorted({name for name, _ in waiting} - lines.keys()):
-        raise BadInputError(f"{REQUIREMENTS} names no version of {', '.join(missing)}. Add what was tested.")
+        raise BadInputError(f"{REQUIREMENTS} lacks {', '.join(missing)}. Add the tested version.")
     reached: set[Needed] = set()
     while waiting:
-        if (one := waiting.pop()) not in reached:
-            reached.add(one)
-            waiting += _required(*one)
+        if (needed := waiting.pop()) not in reached:
+            reached.add(needed)
+            waiting += _required(*needed)
     return "".join(f"{lines[name]}\n" for name in sorted({name for name, _ in reached} & lines.keys()))
 
 
 def pins(course: Course, names: Iterable[str]) -> list[str]:
-    """These packages alone, each with its tested version.
+    """Return these packages, without their dependencies, each with its tested version.
 
     Raises:
-        BadInputError: there is no requirements.txt, or one of them is not in it.
+        BadInputError: requirements.txt is missing, or lacks one of the packages.
     """
-    lines, wanted = _tested(course), [canonicalize_name(name) for name in names]
+    lines, wanted = _tested_lines(course), [canonicalize_name(name) for name in names]
     if missing := sorted(set(wanted) - lines.keys()):
-        raise BadInputError(f"{REQUIREMENTS} names no version of {', '.join(missing)}. Add what was tested.")
+        raise BadInputError(f"{REQUIREMENTS} lacks {', '.join(missing)}. Add the tested version.")
     return [lines[name].split()[0].rstrip(";") for name in wanted]
 
 
-def _tested(course: Course) -> dict[str, str]:
-    """The lines of requirements.txt, by the name of their package; some have one for each of two Pythons."""
+def _tested_lines(course: Course) -> dict[str, str]:
+    """Return the lines of requirements.txt by package; some packages have a line for each of two Pythons."""
     for path in (course.root / REQUIREMENTS, wheels.resources()[REQUIREMENTS]):
         if path.is_file():
-            found: dict[str, str] = {}
+            lines: dict[str, str] = {}
             for line in (line.split("#")[0].strip() for line in path.read_text().splitlines()):
                 if "==" in line:
                     name = canonicalize_name(line.split("==")[0])
-                    found[name] = f"{found[name]}\n{line}" if name in found else line
-            return found
+                    lines[name] = f"{lines[name]}\n{line}" if name in lines else line
+            return lines
     raise BadInputError(
-        f"{course.root} has no {REQUIREMENTS}, which says what was tested. Copy it from the course's source."
+        f"{course.root} lacks {REQUIREMENTS}, the list of tested versions. Copy it from the course's source."
     )
 
 
 @cache
 def _required(name: str, extras: tuple[str, ...]) -> list[Needed]:
-    """The packages that a package asks for on any machine; none where it is not installed here."""
+    """Return the packages that a package requires on any machine; none if it is not installed here."""
     try:
-        told = [Requirement(line) for line in metadata.requires(name) or ()]
+        requirements = [Requirement(line) for line in metadata.requires(name) or ()]
     except metadata.PackageNotFoundError:
         return []
-    return _named(told, extras)
+    return _active(requirements, extras)
 
 
-def _named(told: list[Requirement], extras: tuple[str, ...]) -> list[Needed]:
-    """Those of the requirements that hold always or for one of the extras."""
-    wanted = [one for one in told if not one.marker or "extra" not in str(one.marker)]
-    wanted += [one for one in told for extra in extras if f'extra == "{extra}"' in str(one.marker)]
-    return [(canonicalize_name(one.name), tuple(sorted(one.extras))) for one in wanted]
+def _active(requirements: list[Requirement], extras: tuple[str, ...]) -> list[Needed]:
+    """Return the requirements that hold always or for one of the extras."""
+    wanted = [r for r in requirements if not r.marker or "extra" not in str(r.marker)]
+    wanted += [r for r in requirements for extra in extras if f'extra == "{extra}"' in str(r.marker)]
+    return [(canonicalize_name(r.name), tuple(sorted(r.extras))) for r in wanted]

@@ -1,4 +1,4 @@
-"""A released notebook's first code: it installs the course in Google Colab, and does nothing elsewhere."""
+"""Write the first code cell of released notebooks: it installs the course in Colab, and only there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from autograder.course.layout import Course
 from autograder.packages.bundle_library import pins
 
 SETTINGS = "_config.yml"
-"""The book's settings; ``repository`` says where the course is published."""
+"""The book's settings; ``repository`` is the address where the course is published."""
 LACKING = ("jaxtyping", "wadler_lindig", "anywidget", "psygnal")
-"""What Colab does not have of all that a notebook needs. Its own torch and numpy are left as they are."""
+"""The packages that a notebook needs and Colab lacks; Colab keeps its own torch and numpy."""
 PLAIN = re.compile(r"[\w./:@~+-]+")
-"""An address or a branch that can stand in a command as it is."""
+"""An address or a branch that needs no quotes in a command."""
 CELL = """\
 # In Google Colab this installs the course. Anywhere else it does nothing.
 try:
@@ -26,7 +26,7 @@ except ImportError:
 
 
 def repository(course: Course) -> tuple[str, str] | None:
-    """The address and the branch at which the course is published; None where no settings say so.
+    """Return the address and the branch where the course is published, or None without settings.
 
     Raises:
         BadInputError: the settings cannot be read.
@@ -37,21 +37,21 @@ def repository(course: Course) -> tuple[str, str] | None:
     if not path.is_file():
         return None
     try:
-        told = yaml.safe_load(path.read_text("utf8"))["repository"]
-        url, branch = str(told["url"]).rstrip("/"), str(told["branch"])
+        published = yaml.safe_load(path.read_text("utf8"))["repository"]
+        url, branch = str(published["url"]).rstrip("/"), str(published["branch"])
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise BadInputError(
             f"{path} does not say where the course is published. Expected `repository:` with `url` and "
             f"`branch` below it; reading it gave {error!r}."
         ) from error
-    for one in (url, branch):
-        if not PLAIN.fullmatch(one):
-            raise BadInputError(f"{path}: `repository` has {one!r}, which no address or branch can be.")
+    for text in (url, branch):
+        if not PLAIN.fullmatch(text):
+            raise BadInputError(f"{path}: {text!r} in `repository` is not a valid address or branch.")
     return url, branch
 
 
 def settings(course: Course) -> dict[str, bytes]:
-    """The file that tells another course where this one is published, by its name; none where none does."""
+    """Return the settings file that gives another course this course's address; empty without an address."""
     if (published := repository(course)) is None:
         return {}
     url, branch = published
@@ -59,7 +59,7 @@ def settings(course: Course) -> dict[str, bytes]:
 
 
 def first_cell(course: Course) -> dict[str, Any] | None:
-    """The cell, in the form that nbformat has for it; None where nobody knows what to install."""
+    """Return the first cell as nbformat stores it, or None if the course's address is unknown."""
     if (published := repository(course)) is None:
         return None
     url, branch = published
@@ -74,10 +74,10 @@ def first_cell(course: Course) -> dict[str, Any] | None:
     }
 
 
-def with_first_cell(notebook: dict[str, Any], cell: dict[str, Any] | None) -> dict[str, Any]:
-    """The notebook with that cell before all other code."""
+def insert_first_cell(notebook: dict[str, Any], cell: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the notebook with `cell` before all other code cells."""
     cells = notebook["cells"]
-    kinds = [one["cell_type"] for one in cells]
+    kinds = [each["cell_type"] for each in cells]
     if cell is None or "code" not in kinds:
         return notebook
     place = kinds.index("code")

@@ -1,7 +1,7 @@
-"""The course's packages as two wheels, ``tfcore`` and ``autograder``, for bundles and for `make wheels`.
+"""Build the course's packages as two wheels, ``tfcore`` and ``autograder``, for bundles and `make wheels`.
 
-The distributions are called after the project, since PyPI has an ``autograder`` of somebody else. The second
-needs the first at its own version; the first knows nothing of the second.
+The distributions are named after the project, since PyPI has another ``autograder``. The wheel ``autograder``
+depends on ``tfcore`` at the same version; ``tfcore`` does not depend on ``autograder``.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ PROJECT = "transformers-from-first-principles"
 PACKAGES = {"tfcore": ("tfcore",), "autograder": ("autograder", "tfwidgets")}
 """The packages in each wheel."""
 NOT_IN_WHEELS = ("book", "test")
-"""Optional dependencies that only the repository has; the wheel ``autograder`` has the others."""
+"""Groups of optional dependencies of the repository alone; the wheel ``autograder`` has the others."""
 LICENCES = ("LICENSE", "LICENSE-TEXT")
 GUIDES = ("instructor_guide.md", "student_guide.md", "how_to_use.md")
 BUNDLED = Path(__file__).parent / "bundled"
 ROOT = Path(__file__).parents[2]
-"""The repository, where this is not installed."""
+"""The repository, unless this module is installed from a wheel."""
 FROM_ROOT = {name: name for name in ("pyproject.toml", "requirements.txt", *LICENCES)} | {
     f"guides/{name}": f"book/{name}" for name in GUIDES
 }
-"""Files of the repository that bundles are made of, by their place in ``bundled``, where a wheel has them."""
+"""Files of the repository for bundles, by their path in ``bundled``, the folder for them in a wheel."""
 
 
-def packed(files: Files, comment: bytes = b"") -> bytes:
-    """A zip file that is the same each time: in order, without the time of day. Scripts can be run."""
+def pack_zip(files: Files, comment: bytes = b"") -> bytes:
+    """Return a reproducible zip file: its files are sorted and have a fixed time; scripts are executable."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.comment = comment
         for path, data in sorted(files.items()):
-            about = zipfile.ZipInfo(path, date_time=(1980, 1, 1, 0, 0, 0))
-            about.create_system = 3  # Unix, where permissions count
-            about.external_attr = (stat.S_IFREG | (0o755 if data.startswith(b"#!") else 0o644)) << 16
-            archive.writestr(about, data, zipfile.ZIP_DEFLATED, 9)
+            entry = zipfile.ZipInfo(path, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3  # Unix, where permissions count
+            entry.external_attr = (stat.S_IFREG | (0o755 if data.startswith(b"#!") else 0o644)) << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
     return out.getvalue()
 
 
 def sources(wheel: str) -> Files:
-    """The files of a wheel's packages, as they lie in site-packages."""
+    """Return the files of a wheel's packages, with their paths in site-packages."""
     _project()
     files: Files = {}
     for name in PACKAGES[wheel]:
@@ -79,13 +79,13 @@ def sources(wheel: str) -> Files:
 
 
 def resources() -> dict[str, Path]:
-    """The files that bundles are made of besides the packages, by their place in ``bundled``."""
+    """Return where the files of `FROM_ROOT` are on this machine, by their path in ``bundled``."""
     in_repository = (ROOT / "pyproject.toml").is_file()
     return {name: ROOT / place if in_repository else BUNDLED / name for name, place in FROM_ROOT.items()}
 
 
-def of(wheel: str, files: Files, with_commands: bool = False) -> Files:
-    """Build a wheel of the files with uv, without a network, and return it by its name.
+def build(wheel: str, files: Files, with_commands: bool = False) -> Files:
+    """Build a wheel from the files with uv, without a network, and return it by its file name.
 
     Raises:
         BadInputError: uv cannot build it.
@@ -105,7 +105,7 @@ def of(wheel: str, files: Files, with_commands: bool = False) -> Files:
 
 
 def _pyproject(wheel: str, with_commands: bool) -> str:
-    """Return the pyproject.toml of a wheel: ``<wheel>.toml`` with what the project's own says."""
+    """Return the pyproject.toml of a wheel: ``<wheel>.toml``, filled in from the project's pyproject.toml."""
     project = _project()
     optional = project["optional-dependencies"]
     facts = {
@@ -121,40 +121,41 @@ def _pyproject(wheel: str, with_commands: bool) -> str:
 
 
 def _table(values: dict[str, Any]) -> str:
-    """Return the lines of a TOML table; its strings and lists of strings look as in JSON."""
+    """Return the lines of a TOML table; its strings and lists of strings are written as in JSON."""
     return "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
 
 
 @cache
 def _project() -> dict[str, Any]:
-    """Return what pyproject.toml says of the project.
+    """Return the table `project` of pyproject.toml.
 
     Raises:
-        BadInputError: it is not here.
+        BadInputError: the file is missing.
     """
     path = resources()["pyproject.toml"]
     if not path.is_file():
         raise BadInputError(
-            f"{ROOT} is neither the repository nor installed from its two wheels, which say what they "
-            "need. Run this in the repository, or install those."
+            f"{ROOT} is neither the repository nor installed from its two wheels, which list their "
+            "dependencies. Run this in the repository, or install the two wheels."
         )
-    found: dict[str, Any] = tomllib.loads(path.read_text())["project"]
-    return found
+    project: dict[str, Any] = tomllib.loads(path.read_text())["project"]
+    return project
 
 
-def needs(extras: tuple[str, ...] = ()) -> list[Requirement]:
-    """Return what the course's packages need, with these groups of optional dependencies."""
+def requirements(extras: tuple[str, ...] = ()) -> list[Requirement]:
+    """Return the dependencies of the course's packages, with these groups of optional dependencies."""
     project = _project()
     optional = [line for extra in extras for line in project["optional-dependencies"][extra]]
     return [Requirement(line) for line in (*project["dependencies"], *optional)]
 
 
-def both() -> Files:
-    """Both wheels with all that their packages have, by name."""
-    return of("tfcore", sources("tfcore")) | of("autograder", sources("autograder"), with_commands=True)
+def build_both() -> Files:
+    """Build both wheels with all files of their packages, and return them by file name."""
+    tfcore_wheel = build("tfcore", sources("tfcore"))
+    return tfcore_wheel | build("autograder", sources("autograder"), with_commands=True)
 
 
 if __name__ == "__main__":
-    for wheel_name, content in both().items():
+    for wheel_name, content in build_both().items():
         write_atomically(Path(sys.argv[1], wheel_name), content)
         print(Path(sys.argv[1], wheel_name))

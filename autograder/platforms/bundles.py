@@ -19,8 +19,8 @@ from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import CONFIG, Course
 from autograder.exercises import UnknownExerciseError
 from autograder.packages import colab
-from autograder.packages.bundle_library import REQUIREMENTS, for_students, grader, pinned
-from autograder.packages.wheels import BUNDLED, GUIDES, packed, resources
+from autograder.packages.bundle_library import REQUIREMENTS, grader_wheels, pinned, student_wheels
+from autograder.packages.wheels import BUNDLED, GUIDES, pack_zip, resources
 from autograder.platforms import gradescope
 from autograder.release import audit, publish
 
@@ -69,7 +69,7 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
     released = {f"released/{assignment}/{name}.ipynb": data for name, data in notebooks.items()}
     unfinished = json.dumps(gradescope.not_graded(gradescope.UNFINISHED), indent=1).encode()
     files = scripts | released | {"unfinished.json": unfinished}
-    wheels = grader()
+    wheels = grader_wheels()
     requirements = _requirements(pinned(course, GRADING), wheels, index)
     return Bundle(f"gradescope-{assignment}", files | wheels | requirements)
 
@@ -80,7 +80,7 @@ def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle
     Raises:
         BadInputError: something in it is not for students.
     """
-    wheels = for_students()
+    wheels = student_wheels()
     files = _released(course, assignments) | wheels | {"README.md": (BUNDLED / "student.md").read_bytes()}
     files |= _requirements(pinned(course, NOTEBOOKS), wheels, index)
     for found in audit.leaks(course, audit.unpacked(files)):
@@ -90,7 +90,7 @@ def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle
 
 def for_colleagues(course: Course, assignments: list[str], index: str = "") -> Bundle:
     """What somebody else needs to teach the course: all but what belongs to this class and its teacher."""
-    wheels = grader()
+    wheels = grader_wheels()
     needs = pinned(course, NOTEBOOKS, extras=("grade",))
     files = _released(course, assignments) | wheels | _requirements(needs, wheels, index)
     files |= {"README.md": (BUNDLED / "instructor.md").read_bytes(), CONFIG: _public(course.root / CONFIG)}
@@ -161,7 +161,7 @@ def write(course: Course, bundles: list[Bundle], output: Path | None = None) -> 
         raise BadInputError(f"--output names one file, but this makes {len(bundles)} bundles. Leave it out.")
     if output and not output.parent.is_dir():
         raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
-    made = {output or course.root / FOLDER / f"{b.name}.zip": packed(b.files, COMMENT) for b in bundles}
+    made = {output or course.root / FOLDER / f"{b.name}.zip": pack_zip(b.files, COMMENT) for b in bundles}
     for path, data in made.items():
         _require_ours(path)
         require_writable(path.parent)

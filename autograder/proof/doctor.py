@@ -117,7 +117,7 @@ def _gradebook(course: Course | None) -> Finding:
         there = gradebook.exists(course)
     except BadInputError as error:
         return Finding("gradebook", "problem", str(error))
-    where = course.db_file.name if course.db_file else databases.called(course.db_url)
+    where = course.db_file.name if course.db_file else databases.describe(course.db_url)
     says = f"{where}, schema {gradebook.expected_revision()}"
     return Finding("gradebook", "ok", says if there else "none yet; the first grading makes it")
 

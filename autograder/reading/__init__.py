@@ -1,1 +1,1 @@
-"""What can be read off a submission's text: calls that do the exercise, and code that tampers."""
+"""Read a submission's source code: find forbidden calls, and code that tampers with the grader."""

@@ -1,8 +1,8 @@
-"""Finds, in the text of a submission, a call of the very function that the exercise asks for.
+"""Find calls of forbidden library functions in the source code of a submission.
 
-`autograder.cage.calling` sees such a call when it is made; this module sees it in the source, also when the
-library is not installed where the work is graded. Only what the exercise's function reaches is searched: a
-student may compare with the library in another cell.
+`autograder.cage.calling` notices such a call when it runs; this module finds it in the source, even if the
+library is not installed on the grading machine. Only code that the exercise's function can reach is
+searched, so students may compare their results with the library in another cell.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from typing import Any
 from autograder.cage.names import Forbidden
 
 LONGEST = 50
-"""Parts of a dotted name that are looked at; ``torch.nn.functional.softmax`` has four."""
+"""The most parts of a dotted name that are read; ``torch.nn.functional.softmax`` has four."""
 MOST_TO_READ = 50_000
-"""Characters of a cell times its magics, since IPython reads the cell again for each of them."""
+"""The most characters of a cell times its magics, since IPython reads the cell again for each magic."""
 
 
 def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str | None:
-    """The first forbidden call that `function` reaches, as a dotted name, or None.
+    """Return the first forbidden call that `function` reaches, as a dotted name, or None.
 
     Args:
-        sources: the submission's code, cell by cell; one that does not parse hides no other.
+        sources: the submission's code, cell by cell; cells that do not parse are skipped.
         function: the name of the exercise's function.
-        forbidden: what is forbidden, as in `autograder.cage.names.Forbidden`.
+        forbidden: the forbidden names, as in `autograder.cage.names.Forbidden`.
     """
     definitions, imports = _read(tuple(sources))
-    for name, own, dotted_names in _reached(definitions, function):
+    for name, local_names, dotted_names in _reached(definitions, function):
         if name in imports and name not in definitions and (hit := _hit(imports[name], forbidden)):
             return hit
         for dotted in dotted_names:
             root, _, rest = dotted.partition(".")
-            meant = own[root] if root in own else imports.get(root)
-            if meant and (hit := _hit(".".join(filter(None, [meant, rest])), forbidden)):
+            target = local_names[root] if root in local_names else imports.get(root)
+            if target and (hit := _hit(".".join(filter(None, [target, rest])), forbidden)):
                 return hit
     return None
 
 
 def uses(sources: list[str], function: str) -> set[str]:
-    """The names of the submission's own functions that `function` reaches, itself left out."""
+    """Return the names of the submission's own functions that `function` reaches, except `function`."""
     definitions, _ = _read(tuple(sources))
     return {name for name, _, _ in _reached(definitions, function) if name in definitions} - {function}
 
 
 @lru_cache(maxsize=2)
 def _read(sources: tuple[str, ...]) -> tuple[dict[str, list[ast.AST]], dict[str, str]]:
-    """What each top-level name is defined as, and what each imported name stands for."""
+    """Return the definitions of each top-level name, and the dotted name of each imported name."""
     definitions: dict[str, list[ast.AST]] = {}
     imports: dict[str, str] = {}
     for source in sources:
@@ -60,7 +60,10 @@ def _read(sources: tuple[str, ...]) -> tuple[dict[str, list[ast.AST]], dict[str,
 def _reached(
     definitions: dict[str, list[ast.AST]], function: str
 ) -> Iterator[tuple[str, dict[str, str | None], list[str]]]:
-    """Every top-level name that `function` reaches, with what its last definition binds and names."""
+    """Yield each top-level name that `function` reaches.
+
+    With each name comes its last definition: the names that it binds, and the dotted names that it mentions.
+    """
     seen: set[str] = set()
     read: set[int] = set()
     waiting = [function]
@@ -69,27 +72,28 @@ def _reached(
         if name in seen:
             continue
         seen.add(name)
-        own: dict[str, str | None] = {}
+        local_names: dict[str, str | None] = {}
         dotted_names: list[str] = []
         for node in definitions.get(name, ())[-1:]:
             if id(node) in read:  # a = b = f
                 continue
             read.add(id(node))
-            own = bound(node)
+            local_names = bound_names(node)
             dotted_names = list(_names(node) if name == function else _callables(node))
-        yield name, own, dotted_names
-        waiting += [root for dotted in dotted_names if (root := dotted.partition(".")[0]) not in own]
+        yield name, local_names, dotted_names
+        waiting += [root for dotted in dotted_names if (root := dotted.partition(".")[0]) not in local_names]
 
 
-def told(found: str, written: str | None = None) -> str:
-    """The sentence for the student.
+def describe_violation(found: str, written: str | None = None) -> str:
+    """Return the sentence about a forbidden call for the student.
 
     Args:
-        found: the call that was seen.
-        written: what the student's source has in its place, if that is known.
+        found: the dotted name of the forbidden call.
+        written: the name in the student's own source, if it is known.
     """
     if found.endswith(".<module>"):
-        return f"Your code imports `{found.split('.')[0]}`, which holds what this exercise asks you to write."
+        module = found.split(".")[0]
+        return f"Your code imports `{module}`, which has the function that this exercise asks you to write."
     if written and written.split(".")[-1] != found.split(".")[-1]:
         return f"`{written}` calls `{found}`, which this exercise asks you to write. Write it yourself."
     return f"`{written or found}` is what this exercise asks you to write. Write it yourself."
@@ -97,7 +101,7 @@ def told(found: str, written: str | None = None) -> str:
 
 @lru_cache(maxsize=256)
 def statements(source: str) -> list[ast.stmt]:
-    """The statements of a cell as IPython reads it, those in its magics too; none if it does not parse."""
+    """Return the statements of a cell, also those in its magics; none if the cell does not parse."""
     try:
         return ast.parse(source).body
     except (ValueError, RecursionError, MemoryError):
@@ -107,14 +111,14 @@ def statements(source: str) -> list[ast.stmt]:
     if is_long_to_read(source):
         return []
     try:
-        found = ast.parse(_transformer().transform_cell(source)).body
+        nodes = ast.parse(_transformer().transform_cell(source)).body
     except Exception:  # IPython's own reader may raise any
         return []
-    return [*found, *(inner for text in _given_to_magics(found) for inner in statements(text))]
+    return [*nodes, *(inner for text in _code_in_magics(nodes) for inner in statements(text))]
 
 
 def is_long_to_read(source: str) -> bool:
-    """Whether a cell with magics would take long to read."""
+    """Return whether a cell with magics takes IPython too long to read."""
     return len(source) * sum(map(source.count, "%!?")) > MOST_TO_READ
 
 
@@ -125,15 +129,15 @@ def _transformer() -> Any:
     return TransformerManager()
 
 
-def _given_to_magics(found: list[ast.stmt]) -> Iterator[str]:
-    """The code in ``%time f(x)`` and below ``%%time``, which IPython hands on as text."""
-    for node in (inner for statement in found for inner in ast.walk(statement)):
+def _code_in_magics(cell_statements: list[ast.stmt]) -> Iterator[str]:
+    """Yield the code in ``%time f(x)`` and below ``%%time``, which IPython passes to the magic as a text."""
+    for node in (inner for statement in cell_statements for inner in ast.walk(statement)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "_magic" in node.func.attr:
             yield from (str(a.value) for a in node.args[1:] if isinstance(a, ast.Constant) and a.value)
 
 
-def defined(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement of a cell defines or adds to."""
+def defined_names(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement of a cell defines or changes."""
     definitions: dict[str, list[ast.AST]] = {}
     _collect(statement, definitions, {})
     return set(definitions)
@@ -141,13 +145,13 @@ def defined(statement: ast.stmt) -> set[str]:
 
 def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports: dict[str, str]) -> None:
     if isinstance(statement, ast.Import | ast.ImportFrom):
-        for name, dotted in imported(statement).items():
+        for name, dotted in imported_names(statement).items():
             imports[name] = dotted
             definitions.pop(name, None)
     elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
         definitions.setdefault(statement.name, []).append(statement)
         return
-    for target, value in _given_names(statement):
+    for target, value in _bindings(statement):
         for bound in ast.walk(target):
             if isinstance(bound, ast.Name):
                 definitions.setdefault(bound.id, []).append(value)
@@ -157,8 +161,8 @@ def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports
                 _collect(inner, definitions, imports)
 
 
-def _given_names(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a statement gives names to, and what they then stand for: ``for f in [g]`` as ``f = g``."""
+def _bindings(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets that a statement binds with their values; ``for f in [g]`` counts as ``f = g``."""
     if isinstance(statement, ast.Assign):
         yield from ((target, statement.value) for target in statement.targets)
     elif isinstance(statement, ast.AnnAssign) and statement.value:
@@ -173,8 +177,8 @@ def _given_names(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield from ((inner.target, inner.value) for inner in walrus)
 
 
-def imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """The names that an import binds, each with the dotted name it stands for."""
+def imported_names(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """Return the names that an import binds, each with its dotted name."""
     if isinstance(node, ast.Import):
         return {
             a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
@@ -182,26 +186,26 @@ def imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
 
 
-def bound(node: ast.AST) -> dict[str, str | None]:
-    """Return the names that a function binds itself; for an import, with the dotted name it stands for."""
-    found: dict[str, str | None] = {}
+def bound_names(node: ast.AST) -> dict[str, str | None]:
+    """Return the names that a function binds itself; an imported name comes with its dotted name."""
+    names: dict[str, str | None] = {}
     for inner in ast.walk(node):
         if isinstance(inner, ast.arg):
-            found[inner.arg] = None
+            names[inner.arg] = None
         elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
-            found[inner.id] = None
+            names[inner.id] = None
         elif isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner is not node:
-            found[inner.name] = None
+            names[inner.name] = None
     for inner in ast.walk(node):
         if isinstance(inner, ast.Import | ast.ImportFrom):
-            found |= imported(inner)
-    return found
+            names |= imported_names(inner)
+    return names
 
 
 def _callables(node: ast.AST) -> Iterator[str]:
-    """The names that a definition may call later: all of a function's, none of a value that was computed.
+    """Yield the names that a definition may call later: all names in a function, none in a computed value.
 
-    ``e = f(x)`` holds a number, ``g = f``, ``g = partial(f)`` and ``g = {"f": f}`` hold code.
+    ``e = f(x)`` is a number, but ``g = f``, ``g = partial(f)`` and ``g = {"f": f}`` keep code.
     """
     if isinstance(node, ast.Call):
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
@@ -223,7 +227,7 @@ def _is_dotted(node: ast.AST) -> bool:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Every dotted name inside a node, the longest forms: ``torch.nn.functional.softmax``."""
+    """Yield every dotted name inside a node in its full length: ``torch.nn.functional.softmax``."""
     for inner in ast.walk(node):
         parts: list[str] = []
         step: ast.AST = inner
@@ -242,5 +246,6 @@ def _is_getattr(call: ast.Call) -> bool:
 
 
 def _hit(dotted: str, forbidden: tuple[str, ...]) -> str | None:
+    """Return the dotted name if it is forbidden, else None."""
     module, _, last = dotted.rpartition(".")
     return dotted if Forbidden(forbidden).have(module or dotted, last if module else "") else None

@@ -1,8 +1,7 @@
-"""Finds, in the text of a submission, code that touches the grader's own machinery.
+"""Find source code of a submission that touches the grader's own machinery.
 
-The cage, the watch over forbidden calls and the meters run in the process of the submission, which can
-rewrite them. Where the text shows code that takes hold of them, the teacher gets a remark. No points depend
-on it.
+The cage, the watch over forbidden calls and the meters run in the submission's process, so its code can
+rewrite them. The teacher gets a remark about code that touches them. No points depend on it.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ MACHINERY = {
     CONNECTION: r"""
         ^os\.(closerange|dup2?|fstat|read|write) | ^socket\.(fromfd|socket\(fileno=\))""",
 }
-"""What touches the machinery, and how it is named: ``^`` begins the name of a module, a dot stands after
-anything, and `` =`` follows what is given another value."""
+"""The end of a remark, with the names that cause it. ``^`` begins the name of a module, a dot begins an
+attribute of any object, and `` =`` ends a name that the code assigns to."""
 
 _HITS = {why: re.compile(rf"(?:{names})(?!\w)", re.VERBOSE) for why, names in MACHINERY.items()}
 _ANY = re.compile("|".join(f"(?:{names})" for names in MACHINERY.values()), re.VERBOSE)
 _DOTTED = re.compile(r"\w+(\.\w+)+")
-_OPENS_ITS_OWN = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
-"""Code with one of these has descriptors of its own to read, write and copy."""
+_OPENS_DESCRIPTORS = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
+"""Code that opens file descriptors itself, and may then read, write and copy them."""
 IMPORTERS = ("__import__", "import_module")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell as it was run.
+    """A cell of the notebook that was run.
 
     Args:
-        source: its code.
-        number: its place in the notebook, from 1.
-        answers: the exercise whose answer it is, or nothing.
+        source: the code of the cell.
+        number: the place of the cell in the notebook, counted from 1.
+        answers: the exercise that the cell answers, or an empty text.
     """
 
     source: str
@@ -61,50 +60,53 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        return f"the answer to {self.answers}" if self.answers else "a cell of its own"
+        return f"the answer to {self.answers}" if self.answers else "outside the answers"
 
 
 def remarks(cells: Sequence[Cell], functions: Sequence[str], given: Container[str] = ()) -> list[Remark]:
-    """Return a remark for each name by which code touches the grader's machinery, once for each exercise.
+    """Return a remark for each name of the grader's machinery in the code, once for each exercise.
 
     Args:
-        cells: the code of a submission, in the order in which it ran.
+        cells: the cells of a submission, in the order in which they ran.
         functions: the names of the exercises' functions.
-        given: the sources that were handed out; these are not searched.
+        given: the sources of released cells, which are not searched.
     """
     sources = [cell.source for cell in cells]
     imports = _imports(sources)
-    found: dict[tuple[str, str], Remark] = {}
+    remarks_by_name: dict[tuple[str, str], Remark] = {}
     reached: dict[str, set[str]] = {}
     for cell in cells:
         for touched in () if cell.source in given else _touches(cell.source, imports):
             reached = reached or {name: {name} | forbidden_calls.uses(sources, name) for name in functions}
             reaching = [name for name in functions if reached[name] & touched.definitions]
             exercise = " and ".join(reaching) or cell.answers
-            if (touched.name, exercise) not in found:
+            if (touched.name, exercise) not in remarks_by_name:
                 number, line = _line(cell.source, touched)
                 place = f"Cell {cell.number}, {cell.kind}, line {number}"
                 remark = Remark(f"`{touched.name}` {touched.why}", "machinery", exercise, place, line)
-                found[touched.name, exercise] = remark
-    return list(found.values())
+                remarks_by_name[touched.name, exercise] = remark
+    return list(remarks_by_name.values())
 
 
 def _imports(sources: list[str]) -> dict[str, str]:
-    """Return what each name stands for that some cell imports and no cell gives another value."""
+    """Return the imported names with their dotted names, without names that some cell assigns to."""
     nodes = [
-        node for source in sources for one in forbidden_calls.statements(source) for node in ast.walk(one)
+        node
+        for source in sources
+        for statement in forbidden_calls.statements(source)
+        for node in ast.walk(statement)
     ]
     imports: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            imports |= forbidden_calls.imported(node)
+            imports |= forbidden_calls.imported_names(node)
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and _is_stored(node)}
     return {name: dotted for name, dotted in imports.items() if name not in stored}
 
 
 @dataclass(frozen=True)
 class _Touched:
-    """A name that touches the machinery, why, its line, and what the statement around it defines."""
+    """A name of the machinery in the code: the reason, its line, and the names that its statement defines."""
 
     name: str
     why: str
@@ -114,10 +116,12 @@ class _Touched:
 
 def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
     statements = forbidden_calls.statements(source)
-    spelled = [(one, text, number) for one in statements for text, number in _names(one, imports)]
-    looks_at_modules = any(text.startswith("sys.modules") for _, text, _ in spelled)
-    for statement, text, number in spelled:
-        text = "cage" if text == ".cage" and looks_at_modules else text
+    names_used = [
+        (statement, text, number) for statement in statements for text, number in _names(statement, imports)
+    ]
+    uses_modules = any(text.startswith("sys.modules") for _, text, _ in names_used)
+    for statement, text, number in names_used:
+        text = "cage" if text == ".cage" and uses_modules else text
         if not _ANY.search(text):
             continue
         for why, names in _HITS.items():
@@ -125,13 +129,13 @@ def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
             if (
                 hit
                 and not (text[0] == "." and text[-1] == "=" != hit[0][-1])
-                and not (why == CONNECTION and _OPENS_ITS_OWN.search(source))
+                and not (why == CONNECTION and _OPENS_DESCRIPTORS.search(source))
             ):
-                yield _Touched(hit[0].lstrip("."), why, number, forbidden_calls.defined(statement))
+                yield _Touched(hit[0].lstrip("."), why, number, forbidden_calls.defined_names(statement))
 
 
 def _line(source: str, touched: _Touched) -> tuple[int, str]:
-    """Return the line of a name and its number, which is another where IPython has moved the code."""
+    """Return the number and the text of a name's line; IPython may have moved the code to another line."""
     lines = source.splitlines()
     number = min(touched.number, len(lines))
     word = re.findall(r"\w+", touched.name)[-1]
@@ -141,12 +145,16 @@ def _line(source: str, touched: _Touched) -> tuple[int, str]:
 
 
 def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, int]]:
-    """Yield every dotted name that a statement uses, assigns to or asks for by a text, with its line."""
-    known = {name: dotted for name, dotted in (imports | forbidden_calls.bound(statement)).items() if dotted}
+    """Yield every dotted name that a statement uses, assigns to or spells in a string, with its line."""
+    known = {
+        name: dotted for name, dotted in (imports | forbidden_calls.bound_names(statement)).items() if dotted
+    }
     for node in ast.walk(statement):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            whole = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            yield from ((name, node.lineno) for name in (*whole, *forbidden_calls.imported(node).values()))
+            whole = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            yield from (
+                (name, node.lineno) for name in (*whole, *forbidden_calls.imported_names(node).values())
+            )
         elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in known):
             assigned = " =" if isinstance(node, ast.Attribute) and _is_stored(node) else ""
             yield _resolved(node, known) + assigned, node.lineno
@@ -157,7 +165,7 @@ def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, 
 
 
 def _asked(text: str) -> str:
-    """Return the name that a text spells: of a module, or of anything's attribute."""
+    """Return a string as a dotted name of a module, or as the attribute of some object: ``.f_back``."""
     return text if _DOTTED.fullmatch(text) else f".{text}"
 
 
@@ -166,7 +174,7 @@ def _is_stored(node: ast.Attribute | ast.Name) -> bool:
 
 
 def _called(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
-    """Yield what a call asks of a module, or sets there, by a text; and that it names a descriptor."""
+    """Yield the names that a call reads or sets by a string, and a mark where it passes ``fileno``."""
     function = _resolved(call.func, imports)
     if _name(call.func) in IMPORTERS:
         yield _resolved(call, imports)
@@ -181,7 +189,10 @@ def _called(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
 
 
 def _resolved(node: ast.expr, imports: dict[str, str]) -> str:
-    """Return ``sys.modules`` for ``s.modules`` where `s` is that module; other names get a dot in front."""
+    """Return the full dotted name, such as ``sys.modules`` for ``s.modules`` after ``import sys as s``.
+
+    A name that is not imported gets a dot in front.
+    """
     parts: list[str] = []
     while isinstance(node, ast.Attribute) and len(parts) < forbidden_calls.LONGEST:
         parts.append(node.attr)
@@ -195,14 +206,14 @@ def _resolved(node: ast.expr, imports: dict[str, str]) -> str:
 
 
 def _name(function: ast.expr) -> str:
-    """Return the last part of the name of what is called."""
+    """Return the last part of the name of a called function."""
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
 
 
 def _text(node: ast.AST) -> str | None:
-    """Return the text that a node spells out, also piece by piece: ``"set" + "profile"``."""
+    """Return the string that a node spells, also in pieces such as ``"set" + "profile"``, or None."""
     pieces: list[str] = []
     waiting = [node]
     while waiting and len(pieces) < forbidden_calls.LONGEST:

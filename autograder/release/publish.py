@@ -133,9 +133,9 @@ def _finished(data: bytes, assignment: str, variant: str | None, first: dict[str
     notebook = json.loads(data)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
-            text = variants.varied(source(cell), f"{assignment} {cell['id']}", variant)
+            text = variants.apply_variant(source(cell), f"{assignment} {cell['id']}", variant)
             cell["source"] = text.splitlines(keepends=True)
-    return declared_cells.as_bytes(colab.with_first_cell(notebook, first))
+    return declared_cells.as_bytes(colab.insert_first_cell(notebook, first))
 
 
 def give_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
@@ -170,7 +170,7 @@ def answers(course: Course, assignment: str, variant: str | None = None) -> str:
             marks = cell.get("metadata", {}).get("nbgrader", {})
             if cell["cell_type"] == "markdown" and marks.get("solution"):
                 where = f"{assignment} {cell.get('id') or marks['grade_id']}"
-                told += [f"## {marks['grade_id']}", variants.varied(source(cell), where, variant)]
+                told += [f"## {marks['grade_id']}", variants.apply_variant(source(cell), where, variant)]
     return "\n\n".join(told) + "\n"
 
 

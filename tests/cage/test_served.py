@@ -152,7 +152,7 @@ ERRORS = {
     "setting an attribute": ("setattr(model, 'scale', 3)", "AttributeError", "cannot be changed"),
     "changing what a cache says": ("setattr(model.new_cache(1), 'length', 0)", "AttributeError", "changed"),
     "an index into a model": ("model[0]", "TypeError", "not subscriptable"),
-    "an answer too large to travel": ("model.heavy(80)", "RuntimeError", "too large to travel"),
+    "an answer too large to travel": ("model.heavy(80)", "RuntimeError", "too large to send"),
 }
 
 

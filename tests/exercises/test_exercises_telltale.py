@@ -113,7 +113,7 @@ def other(x):
 def test_a_remark_says_which_exercise_reaches_the_code_and_where_it_is():
     (one,) = remarks("x = 1", HELPERS, functions=["softmax", "lookup", "other"])
     assert (one.exercise, one.line) == ("softmax and lookup", "sys.setprofile(None)")
-    assert one.place == "Cell 2, a cell of its own, line 3"
+    assert one.place == "Cell 2, outside the answers, line 3"
     assert "setprofile" in HELPERS.splitlines()[2]
 
 
@@ -122,7 +122,7 @@ def test_code_that_no_function_reaches_belongs_to_the_answer_around_it_or_to_no_
     (one,) = remarks(source, functions=["softmax"], answers="softmax")
     assert (one.exercise, one.place) == ("softmax", "Cell 1, the answer to softmax, line 3")
     (one,) = remarks(source, functions=["softmax"])
-    assert (one.exercise, one.place) == ("", "Cell 1, a cell of its own, line 3")
+    assert (one.exercise, one.place) == ("", "Cell 1, outside the answers, line 3")
 
 
 def test_each_name_gives_one_remark_for_each_exercise():
@@ -137,7 +137,7 @@ def test_each_name_gives_one_remark_for_each_exercise():
 
 def test_the_line_is_found_where_ipython_moves_the_code():
     (one,) = remarks("%%time\nx = 1\ny = 2\ns.setprofile(f)")
-    assert (one.place, one.line) == ("Cell 1, a cell of its own, line 4", "s.setprofile(f)")
+    assert (one.place, one.line) == ("Cell 1, outside the answers, line 4", "s.setprofile(f)")
 
 
 def test_what_was_handed_out_gives_no_remark():

@@ -52,7 +52,7 @@ def test_no_such_assignment(handed_in, args):
 
 @pytest.mark.parametrize("args", [("release",), (*GRADE, "submitted"), ("feedback",), ("verify",)])
 def test_no_course(tmp_path, args):
-    refuses(tmp_path, *args, says=["is no course", "nbgrader_config.py", "--course"])
+    refuses(tmp_path, *args, says=["is not a course", "nbgrader_config.py", "--course"])
 
 
 def test_no_solutions(course):
@@ -423,9 +423,9 @@ def test_export_into_a_file_for_a_folder(few):
 
 
 def test_two_runs_at_once(handed_in):
-    from autograder.course.files import only_one
+    from autograder.course.files import hold_lock
 
-    with only_one(handed_in / ".autograder" / "lock", "autograder grade"):
+    with hold_lock(handed_in / ".autograder" / "lock", "autograder grade"):
         refuses(handed_in, *GRADE, handed_in / "submitted", says=["already running"])
 
 

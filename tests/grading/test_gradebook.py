@@ -245,7 +245,7 @@ def test_code_that_touches_the_grader_is_shown_to_a_teacher_and_costs_nothing(co
     assert one.score == one.max_score == 17
     (remark,) = [remark for remark in one.remarks if remark.kind == "machinery"]
     assert (remark.exercise, remark.line) == ("", "sys.setprofile(None)")
-    assert remark.place == "Cell 2, a cell of its own, line 2"
+    assert remark.place == "Cell 2, outside the answers, line 2"
     assert row(course, "ada").needs_manual_grade == ("explain_the_picture",)
     assert row(course, "ada").total == 17
 

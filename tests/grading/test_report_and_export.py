@@ -182,7 +182,7 @@ def test_a_remark_says_whose_code_it_is_about_in_which_exercise_and_where(few, s
     said = {
         "kind": "machinery",
         "exercise": "softmax",
-        "place": "Cell 3, a cell of its own, line 4",
+        "place": "Cell 3, outside the answers, line 4",
         "line": "threading.setprofile(None)  # <script>1</script>",
     }
     hand_in(few, "eve", reaching(students["style-01"][0]))

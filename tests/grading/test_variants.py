@@ -6,7 +6,7 @@ import pytest
 from scratch import ASSIGNMENT, in_process, tree
 
 from autograder.course.errors import BadInputError
-from autograder.course.variants import read, varied
+from autograder.course.variants import apply_variant, read
 
 CELL = """For $d_k = 64$ the variance is 320, and 64.5 is another number, as is 164.
 
@@ -19,11 +19,11 @@ SEEDS = [f"student-{n}" for n in range(40)]
 
 
 def test_without_a_variant_the_cell_stands_as_it_is():
-    assert varied(CELL, WHERE, None) == CELL.partition("\n\n<!--")[0]
+    assert apply_variant(CELL, WHERE, None) == CELL.partition("\n\n<!--")[0]
 
 
 def test_numbers_are_replaced_together_and_only_where_they_stand_alone():
-    told = {varied(CELL, WHERE, seed) for seed in SEEDS}
+    told = {apply_variant(CELL, WHERE, seed) for seed in SEEDS}
     assert told == {
         "For $d_k = 100$ the variance is 500, and 64.5 is another number, as is 164.",
         "For $d_k = 144$ the variance is 720, and 64.5 is another number, as is 164.",
@@ -35,16 +35,16 @@ def test_the_same_name_varies_alike_in_every_cell_and_another_by_itself():
     other = "(d) 1\n<!-- varies question-d\n1 | 2 | 3\n-->"
     pairs = set()
     for seed in SEEDS:
-        question = varied(CELL, WHERE, seed)
-        answer = varied(scheme, "ch03_scaling scheme", seed)
+        question = apply_variant(CELL, WHERE, seed)
+        answer = apply_variant(scheme, "ch03_scaling scheme", seed)
         assert answer.split()[1] in question
-        pairs.add((answer, varied(other, WHERE, seed)))
+        pairs.add((answer, apply_variant(other, WHERE, seed)))
     assert len(pairs) > 3
 
 
 def test_two_rows_may_change_places():
     text = "1 and 2\n<!-- varies a\n1 | 2\n2 | 1\n-->"
-    assert {varied(text, WHERE, seed) for seed in SEEDS} == {"2 and 1"}
+    assert {apply_variant(text, WHERE, seed) for seed in SEEDS} == {"2 and 1"}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_two_rows_may_change_places():
         ("64\n<!-- varies a\n64\n-->", "rows such as"),
         ("64\n<!-- varies a\n-->", "rows such as"),
         ("64 1\n<!-- varies a\n64 | 100\n1 | 2 | 3\n-->", "has 3 columns, the first 2"),
-        ("640\n<!-- varies a\n64 | 100\n-->", "does not stand in the cell"),
+        ("640\n<!-- varies a\n64 | 100\n-->", "is not in the cell"),
         ("64\n<!-- varies a\n64 | 100", "does not end"),
     ],
 )
