@@ -140,7 +140,7 @@ def _module(frame: types.FrameType) -> str:
     return name if type(name) is str else ""
 
 
-def _by_torch(frame: types.FrameType) -> bool:
+def _called_by_torch(frame: types.FrameType) -> bool:
     """Return whether torch itself or the grader called the function of this frame."""
     caller = frame.f_back
     while caller and _module(caller) == "contextlib":
@@ -151,7 +151,7 @@ def _by_torch(frame: types.FrameType) -> bool:
 
 def _operator(frame: types.FrameType, forbidden: Forbidden) -> str | None:
     """Return the operator that a student's line calls through ``torch.ops``, if it is forbidden."""
-    if _by_torch(frame):
+    if _called_by_torch(frame):
         return None
     from torch._ops import OpOverload, OpOverloadPacket
 
@@ -184,7 +184,7 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
                 return
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, forbidden) or name
-            if module in MODES and name.startswith(REMOVERS) and not _by_torch(frame):
+            if module in MODES and name.startswith(REMOVERS) and not _called_by_torch(frame):
                 seen.append(f"{module}.{name}")  # the call removes the modes of `_watching_torch`
         elif event == "c_call":
             name, module = getattr(arg, "__name__", ""), getattr(arg, "__module__", None)

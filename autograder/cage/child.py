@@ -122,7 +122,7 @@ def serve(sock: socket.socket, shell: InteractiveShell) -> None:
     """Answer orders until the judge closes the wire."""
     global _judge
     _judge = sock
-    remote_objects.far = _ask
+    remote_objects.send_request = _ask
     for which in CLOCKS:
         signal.signal(which, _time_up)
     operations: dict[str, Callable[..., dict[str, Any]]] = {"run": _run, "call": _call}
@@ -200,7 +200,7 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
             shown.append({"output_type": "stream", "name": name, "text": stream.text()})
     for output in pub.outputs[:OUTPUTS_CAP]:
         data = {kind: value for kind, value in output["data"].items() if kind in SHOWN}
-        shown.append({"output_type": "display_data", "data": _cut(data), "metadata": {}})
+        shown.append({"output_type": "display_data", "data": _cut_data(data), "metadata": {}})
     return {
         "error": type(error).__name__ if error else None,
         "message": calling.describe_error(error) if error else "",
@@ -238,14 +238,16 @@ def _code_after_failed_import(
         statements = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    for one, after in itertools.pairwise(statements):
-        if one.lineno <= place.tb_lineno <= (one.end_lineno or 0):
-            missing = isinstance(one, ast.Import | ast.ImportFrom) or "get_ipython().run_" in ast.unparse(one)
-            return _from(text, after) if missing else None
+    for statement, after in itertools.pairwise(statements):
+        if statement.lineno <= place.tb_lineno <= (statement.end_lineno or 0):
+            missing = isinstance(
+                statement, ast.Import | ast.ImportFrom
+            ) or "get_ipython().run_" in ast.unparse(statement)
+            return _text_from(text, after) if missing else None
     return None
 
 
-def _from(text: str, statement: ast.stmt) -> str:
+def _text_from(text: str, statement: ast.stmt) -> str:
     """Return the text from a statement on, with its decorators."""
     first = min([statement, *getattr(statement, "decorator_list", ())], key=lambda node: node.lineno)
     start = 0 if first is not statement else statement.col_offset
@@ -253,7 +255,7 @@ def _from(text: str, statement: ast.stmt) -> str:
     return "".join([lines[0].encode()[start:].decode(), *lines[1:]])
 
 
-def _cut(data: dict[str, Any]) -> dict[str, Any]:
+def _cut_data(data: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for kind, value in data.items():
         if kind == "text/plain":
@@ -279,10 +281,10 @@ def _call(
     if not callable(function):
         return {"error": "Undefined", "message": f"no function is called {name}"}
     with _limited(limit):
-        return calling.call(function, args, kwargs, forbidden, probe, metered, _packed)
+        return calling.call(function, args, kwargs, forbidden, probe, metered, _pack_result)
 
 
-def _packed(value: Any) -> wire.Packed:
+def _pack_result(value: Any) -> wire.Packed:
     try:
         return wire.Packed(value)
     except wire.WireError as error:

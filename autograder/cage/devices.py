@@ -71,12 +71,12 @@ class Elsewhere(TorchFunctionMode):
         """Return why a stranger is on the cpu, in words; empty for a tensor on the card."""
         return self._reasons[id(tensor)] if self._strangers.get(id(tensor)) is tensor else ""
 
-    def move(self, module: torch.nn.Module) -> None:
+    def move_to_card(self, module: torch.nn.Module) -> None:
         """Move the parameters and buffers of a module to the card."""
         for tensor in (*module.parameters(), *module.buffers()):
             self._strangers.pop(id(tensor), None)
 
-    def bring(self, tensors: Iterable[torch.Tensor]) -> None:
+    def move_to_cpu(self, tensors: Iterable[torch.Tensor]) -> None:
         """Move tensors to the cpu."""
         for tensor in tensors:
             self._record(tensor, HANDED)
@@ -91,16 +91,16 @@ class Elsewhere(TorchFunctionMode):
             return self._record(func(*args, **kwargs), MADE if name in BORN else "")
         if func in QUESTIONS:
             return QUESTIONS[func][bool(self.reason(args[0]))]
-        met = list(tensors_among((*args, *kwargs.values())))
-        if name in TO_NUMPY and not self.reason(met[0]):
+        operands = list(tensors_among((*args, *kwargs.values())))
+        if name in TO_NUMPY and not self.reason(operands[0]):
             raise NoNumpy(f"`.{name}` raises a TypeError there; stay in torch")
         reason = self._named_device(name, args, kwargs)
         if reason is None:
-            reason = self._operand_device(func, name, met, args)
+            reason = self._operand_device(func, name, operands, args)
         if name == "cuda":
             func, args, kwargs = torch.Tensor.cpu, args[:1], {}
         result = func(*mapped(_real, args), **mapped(_real, kwargs))
-        if any(result is tensor and bool(self.reason(tensor)) != bool(reason) for tensor in met):
+        if any(result is tensor and bool(self.reason(tensor)) != bool(reason) for tensor in operands):
             result = result.clone()  # a copy counts as the moved tensor
         return self._record(result, reason)
 
@@ -117,7 +117,9 @@ class Elsewhere(TorchFunctionMode):
                 return (BROUGHT if moves else MADE) if on_cpu else ""
         return None
 
-    def _operand_device(self, func: Any, name: str, met: list[torch.Tensor], args: tuple[Any, ...]) -> str:
+    def _operand_device(
+        self, func: Any, name: str, operands: list[torch.Tensor], args: tuple[Any, ...]
+    ) -> str:
         """Return why a result is on the cpu, given the devices of its operands; empty for the card.
 
         Raises:
@@ -125,15 +127,15 @@ class Elsewhere(TorchFunctionMode):
         """
         if func in _device_constructors() or func is torch.normal:
             return self.reason(args[0]) if args and isinstance(args[0], torch.Tensor) else MADE
-        if not met or name in MEETS_ANY:
-            return self.reason(met[0]) if met else ""
-        strange = [tensor for tensor in met if self.reason(tensor)]
-        if len(strange) == len(met):
-            return self.reason(met[0])
-        wide = [tensor for tensor in strange if tensor.dim()]
-        reads_indices = name == "__getitem__" and not self.reason(met[0])
-        if wide and not reads_indices:
-            shape, reason = tuple(wide[0].shape), self.reason(wide[0])
+        if not operands or name in MEETS_ANY:
+            return self.reason(operands[0]) if operands else ""
+        strangers = [tensor for tensor in operands if self.reason(tensor)]
+        if len(strangers) == len(operands):
+            return self.reason(operands[0])
+        strange_arrays = [tensor for tensor in strangers if tensor.dim()]
+        reads_indices = name == "__getitem__" and not self.reason(operands[0])
+        if strange_arrays and not reads_indices:
+            shape, reason = tuple(strange_arrays[0].shape), self.reason(strange_arrays[0])
             raise Meeting(f"`{name}` meets a tensor of shape {shape} that is on the cpu, {reason}")
         return ""
 
@@ -155,14 +157,14 @@ def guard_served(mode: Elsewhere, values: Any) -> Any:
 
 
 def _guard(mode: Elsewhere, lent: Served) -> Served:
-    asked = vars(lent)["_ask"]
+    ask_unguarded = vars(lent)["_ask"]
 
     def ask(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         for tensor in tensors_among((*args, *kwargs.values())):
             if reason := mode.reason(tensor):
                 shape = tuple(tensor.shape)
                 raise Meeting(f"the model is given a tensor of shape {shape} that is on the cpu, {reason}")
-        return guard_served(mode, asked(handle, attribute, args, kwargs))
+        return guard_served(mode, ask_unguarded(handle, attribute, args, kwargs))
 
     return Served(vars(lent)["_handle"], ask)
 

@@ -75,7 +75,7 @@ def _allow(rules: int, path: str, access: int) -> None:
         os.close(descriptor)
 
 
-def step_behind(rules: int) -> None:
+def restrict_self(rules: int) -> None:
     """Apply the rules to this process and to all processes that it starts, until they end."""
     _checked(_libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _checked(_libc.syscall(RESTRICT_SELF, rules, 0))

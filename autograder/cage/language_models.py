@@ -15,52 +15,56 @@ from torch import Tensor, nn
 
 from .probes import NONE
 
-Made = Callable[..., Any]
+ModelClass = Callable[..., Any]
 Init = dict[str, int]
 
 
-def first(made: Made, init: Init) -> dict[str, Tensor]:
+def first(model_class: ModelClass, init: Init) -> dict[str, Tensor]:
     """Return the parameters of a new model, by their names."""
-    return {name: p.detach() for name, p in _build(made, init).named_parameters()}
+    return {name: p.detach() for name, p in _build(model_class, init).named_parameters()}
 
 
 @torch.no_grad()
 def said(
-    made: Made, init: Init, parameters: dict[str, Tensor], texts: list[Tensor], in_use: bool
+    model_class: ModelClass, init: Init, parameters: dict[str, Tensor], texts: list[Tensor], in_use: bool
 ) -> list[Any]:
     """Return the outputs of a new model for each of the texts, called one after another.
 
     Args:
-        made: the class of the model.
+        model_class: the class of the model.
         init: the arguments of the class.
         parameters: the parameters to set, by name; all others keep their first values.
         texts: the inputs of the model, tokens (B, T).
         in_use: whether the model is called after ``.eval()``.
     """
-    model = _build(made, init, parameters)
+    model = _build(model_class, init, parameters)
     model.train(not in_use)
     return [_copy(model(tokens)) for tokens in texts]
 
 
-def slopes(made: Made, init: Init, parameters: dict[str, Tensor], tokens: Tensor) -> dict[str, Any]:
+def slopes(
+    model_class: ModelClass, init: Init, parameters: dict[str, Tensor], tokens: Tensor
+) -> dict[str, Any]:
     """Return the gradient of the loss at each parameter, or `NONE` for a parameter without a gradient."""
-    model = _build(made, init, parameters)
+    model = _build(model_class, init, parameters)
     loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()
     return {name: NONE if p.grad is None else p.grad for name, p in model.named_parameters()}
 
 
-def trained(made: Made, init: Init, batches: list[Tensor], lr: float, examiner: Callable[..., Any]) -> None:
+def trained(
+    model_class: ModelClass, init: Init, batches: list[Tensor], lr: float, examiner: Callable[..., Any]
+) -> None:
     """Train a model to predict the next token, and let the examiner test it.
 
     Args:
-        made: the class of the model.
+        model_class: the class of the model.
         init: the arguments of the class.
         batches: tokens (B, T) for one step of Adam each; 0 is padding, which is not learned.
         lr: the learning rate.
         examiner: a function that first returns tokens (B, T). It is then called with the logits
             (B, vocab_size) at their last place, and returns further tokens, or None at the end.
     """
-    model = _build(made, init)
+    model = _build(model_class, init)
     _train(model, batches, lr)
     with torch.no_grad():
         tokens = examiner()
@@ -76,10 +80,10 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=0)
 
 
-def _build(made: Made, init: Init, parameters: dict[str, Tensor] | None = None) -> nn.Module:
+def _build(model_class: ModelClass, init: Init, parameters: dict[str, Tensor] | None = None) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        model = made(**init)
+        model = model_class(**init)
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected an nn.Module, got a {type(model).__name__}")
     model_parameters = dict(model.named_parameters())

@@ -61,11 +61,11 @@ def gradients(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
     with torch.enable_grad():  # even if the notebook has switched gradients off
         given = [watched(str(place), value) for place, value in enumerate(args)]
         named = {name: watched(name, value) for name, value in kwargs.items()}
-        return _pulled_back(function(*given, **named), inputs)
+        return _weighted_gradients(function(*given, **named), inputs)
 
 
 def module(
-    made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
+    make: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> Any:
     """Build a module with `init`, set its parameters, call it and return the result.
 
@@ -75,43 +75,43 @@ def module(
     Raises:
         Unfit: the same call gives different results.
     """
-    built = build(made, init, parameters)
-    built(*_others(args), **_others(kwargs))
+    built = build(make, init, parameters)
+    built(*_other_numbers(args), **_other_numbers(kwargs))
     first_copy, second_copy = (tensors.private_copy((args, kwargs)) for _ in range(2))
     result = tensors.private_copy(built(*args, **kwargs))
-    if not _alike(result, built.eval()(*first_copy[0], **first_copy[1])):
+    if not _close(result, built.eval()(*first_copy[0], **first_copy[1])):
         raise Unfit(
             "after `.eval()` your module gives other numbers than before, for the same inputs"
-            if _alike(result, built.train()(*second_copy[0], **second_copy[1]))
+            if _close(result, built.train()(*second_copy[0], **second_copy[1]))
             else "the same call gives another result each time"
         )
     return result
 
 
 def module_gradients(
-    made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
+    make: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> dict[str, Any]:
     """Return the gradients as in `gradients`, and also those at the module's parameters, by their names."""
     import torch
 
     with torch.enable_grad():
-        built = build(made, init, parameters)
+        built = build(make, init, parameters)
         inputs = {str(i): x.requires_grad_() for i, x in enumerate(args) if _differentiable(x)}
         inputs |= {name: x.requires_grad_() for name, x in kwargs.items() if _differentiable(x)}
         result = built(
             *[x * 1 if _differentiable(x) else x for x in args],
             **{name: x * 1 if _differentiable(x) else x for name, x in kwargs.items()},
         )
-        own = dict(built.named_parameters())
-        return _pulled_back(result, inputs | {name: own[name] for name in parameters})
+        by_name = dict(built.named_parameters())
+        return _weighted_gradients(result, inputs | {name: by_name[name] for name in parameters})
 
 
-def parameters(made: Candidate, init: dict[str, Any]) -> dict[str, Any]:
+def parameters(make: Candidate, init: dict[str, Any]) -> dict[str, Any]:
     """Return the shapes of a new module's parameters, by their names."""
-    return {name: list(value.shape) for name, value in build(made, init, {}).named_parameters()}
+    return {name: list(value.shape) for name, value in build(make, init, {}).named_parameters()}
 
 
-def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> list[Any]:
+def steps(make: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -> list[Any]:
     """Build an object with `init` and use it: each move is a method with its arguments, or an attribute.
 
     A second object takes the same steps with other numbers at the same time, as the caches of two layers do,
@@ -122,15 +122,15 @@ def steps(made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -
     """
     results: list[Any] = []
     with unobserved():
-        second = _moved(made(**init), _others(moves))
-    for result in _moved(made(**init), moves):
+        second = _use(make(**init), _other_numbers(moves))
+    for result in _use(make(**init), moves):
         with unobserved():
             results.append(tensors.private_copy(result))
             next(second)
     return results
 
 
-def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
+def _use(target: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
     """Yield the result of each move, and overwrite the tensors among its arguments.
 
     Later results then show whether the object keeps its caller's memory. At the end the tensors get back the
@@ -140,7 +140,7 @@ def _moved(made_object: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
     try:
         for name, *given in moves:
             try:
-                attribute = getattr(made_object, name)
+                attribute = getattr(target, name)
                 result = tensors.to_plain_types(attribute(*given) if given else attribute)
                 yield RETURNED if isinstance(result, dict) and "raised" in result else result
             except ValueError as error:
@@ -202,39 +202,39 @@ def visits(function: Candidate, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"visits": seen.counts, "together": seen.together, "largest": seen.largest}
 
 
-def asked(made: Candidate, init: dict[str, int], question: str, *given: Any) -> Any:
+def asked(make: Candidate, init: dict[str, int], question: str, *given: Any) -> Any:
     """Return raw numbers of a language model; see `autograder.cage.language_models`."""
     from . import language_models
 
-    return language_models.ASKED[question](made, init, *given)
+    return language_models.ASKED[question](make, init, *given)
 
 
-def trained(made: Candidate, *lesson: Any) -> None:
+def trained(make: Candidate, *lesson: Any) -> None:
     """Train a language model and let it be examined; see `autograder.cage.language_models`."""
     from . import language_models
 
-    language_models.trained(made, *lesson)
+    language_models.trained(make, *lesson)
 
 
 def module_elsewhere(
-    made: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
+    make: Candidate, init: dict[str, Any], parameters: dict[str, Any], *args: Any, **kwargs: Any
 ) -> str:
     """Return the fault as in `elsewhere`, for a module: only its parameters and buffers are moved there."""
     from . import devices
 
     with devices.Elsewhere() as mode:
-        built = build(made, init, parameters)
-        mode.move(built)
+        built = build(make, init, parameters)
+        mode.move_to_card(built)
         return _clash(mode, lambda: built(*args, **kwargs))
 
 
 def steps_elsewhere(
-    made: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]], handed: str = "cuda"
+    make: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]], handed: str = "cuda"
 ) -> str:
     """Return the fault as in `elsewhere`, for an object that is used step by step.
 
     Args:
-        made: the class of the object.
+        make: the class of the object.
         init: the arguments of the class; a "device" among them becomes a graphics card.
         moves: the methods with their arguments, and the attributes; see `steps`.
         handed: the device of the tensors among the arguments, "cuda" or "cpu".
@@ -244,8 +244,8 @@ def steps_elsewhere(
     device = {"device": devices.CARD} if "device" in init else {}
     with devices.Elsewhere() as mode:
         if handed == "cpu":
-            mode.bring(tensors.arrays(moves))
-        return _clash(mode, lambda: list(_moved(made(**init | device), moves)))
+            mode.move_to_cpu(tensors.arrays(moves))
+        return _clash(mode, lambda: list(_use(make(**init | device), moves)))
 
 
 PROBES: dict[str, Callable[..., Any]] = {
@@ -268,7 +268,7 @@ PROBES: dict[str, Callable[..., Any]] = {
 }
 
 
-def build(made: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> Any:
+def build(make: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> Any:
     """Build a module and set its parameters.
 
     Raises:
@@ -276,23 +276,23 @@ def build(made: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> 
     """
     import torch
 
-    built = made(**init)
+    built = make(**init)
     if not isinstance(built, torch.nn.Module):
         raise Unfit(f"expected an nn.Module, got a {type(built).__name__}: write `class ...(nn.Module)`")
     if not parameters:
         return built
-    own = dict(built.named_parameters())
-    if missing := [name for name in parameters if name not in own]:
-        raise Unfit(f"there is no parameter `{missing[0]}`. Your module has {_listed(own)}")
-    if extra := [name for name in own if name not in parameters]:
+    by_name = dict(built.named_parameters())
+    if missing := [name for name in parameters if name not in by_name]:
+        raise Unfit(f"there is no parameter `{missing[0]}`. Your module has {_listed(by_name)}")
+    if extra := [name for name in by_name if name not in parameters]:
         raise Unfit(f"your module has an extra parameter `{extra[0]}`. Expected: {_listed(parameters)}")
     built.to(next(iter(parameters.values())).dtype)
     with torch.no_grad():
         for name, value in parameters.items():
-            if own[name].shape != value.shape:
-                got, asked = tuple(own[name].shape), tuple(value.shape)
-                raise Unfit(f"the parameter `{name}` has shape {got}; expected {asked}")
-            own[name].copy_(value)
+            if by_name[name].shape != value.shape:
+                got, wanted = tuple(by_name[name].shape), tuple(value.shape)
+                raise Unfit(f"the parameter `{name}` has shape {got}; expected {wanted}")
+            by_name[name].copy_(value)
     return built
 
 
@@ -306,12 +306,12 @@ def kind(error: BaseException) -> str:
     return "ValueError" if isinstance(error, ValueError) else type(error).__name__
 
 
-def _others(values: Any) -> Any:
+def _other_numbers(values: Any) -> Any:
     """Return the same structure with other numbers: floating tensors are negated."""
     return tensors.mapped(lambda leaf: -leaf if _differentiable(leaf) else leaf, values)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _close(one: Any, other: Any) -> bool:
     pairs = zip(tensors.arrays(one), tensors.arrays(other), strict=False)
     numbers = [(tensors.numbers(a), tensors.numbers(b)) for a, b in pairs]
     return all(a.shape == b.shape and np.allclose(a, b, 1e-2, 1e-4, equal_nan=True) for a, b in numbers)
@@ -321,7 +321,7 @@ def _differentiable(value: Any) -> bool:
     return bool(tensors.is_tensor(value) and value.is_floating_point())
 
 
-def _pulled_back(result: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+def _weighted_gradients(result: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the gradients at `inputs` of a sum of all results, with a different weight for each number."""
     import torch
 

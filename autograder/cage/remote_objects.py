@@ -33,7 +33,7 @@ Ask = Callable[[int, str, list[Any], dict[str, Any]], Any]
 _handles = itertools.count()
 
 
-def far(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def send_request(handle: int, attribute: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Send a request to the host over the wire; the child replaces this function by its own."""
     raise AttributeError("the process of this submission has ended")
 
@@ -84,7 +84,7 @@ class Served:
     @classmethod
     def arrived(cls, handle: int) -> Served:
         """Return the proxy of an object on the other side of the wire."""
-        return cls(handle, lambda *request: far(*request))
+        return cls(handle, lambda *request: send_request(*request))
 
     def travels_as(self) -> dict[str, Any]:
         """Return the form of the proxy on the wire."""
@@ -105,7 +105,7 @@ class Host:
         self.asked: list[tuple[str, list[Any]]] = []
         self._room = MAX_BYTES
 
-    def stand_in(self, thing: Any) -> Served:
+    def make_proxy(self, thing: Any) -> Served:
         """Return a proxy of an object; without a wire, the proxy sends its requests directly to this host."""
         handle = next(_handles)
         self.objects[handle] = thing
@@ -165,7 +165,8 @@ class Host:
         if _bytes(value) > MAX_BYTES:
             raise RuntimeError("the answer is too large to send")
         return tensors.mapped(
-            lambda leaf: self.stand_in(leaf) if hasattr(leaf, "serves") else leaf, tensors.private_copy(value)
+            lambda leaf: self.make_proxy(leaf) if hasattr(leaf, "serves") else leaf,
+            tensors.private_copy(value),
         )
 
 

@@ -17,8 +17,8 @@ def is_full(folder: Path) -> bool:
     waiting, entries, total = [str(folder)], 0, 0
     while waiting:
         try:
-            with os.scandir(waiting.pop()) as found:
-                for entry in found:
+            with os.scandir(waiting.pop()) as listing:
+                for entry in listing:
                     entries += 1
                     total += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entries > MOST_ENTRIES or total > MOST_BYTES:
@@ -34,8 +34,8 @@ def is_full(folder: Path) -> bool:
 
 def empty(home: Path) -> None:
     """Remove everything in a folder, also unreadable folders; the folder stays, since walls refer to it."""
-    with os.scandir(home) as found:
-        for entry in found:
+    with os.scandir(home) as listing:
+        for entry in listing:
             if entry.is_dir(follow_symlinks=False):
                 remove(Path(entry.path))
             else:

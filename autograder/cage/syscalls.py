@@ -78,7 +78,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def step_behind(filter_program: bytes) -> None:
+def apply(filter_program: bytes) -> None:
     """Apply the filter to this process until it ends."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
     kernel_program = _Program(len(filter_program) // 8, filter_program)

@@ -46,9 +46,9 @@ class Walls:
         if self.rules is not None or self.filter_program is not None:
             _drop_capabilities()
         if self.rules is not None:
-            landlock.step_behind(self.rules)
+            landlock.restrict_self(self.rules)
         if self.filter_program is not None:
-            syscalls.step_behind(self.filter_program)
+            syscalls.apply(self.filter_program)
         os.closerange(3, keep)
         os.closerange(keep + 1, MOST_DESCRIPTORS)
 

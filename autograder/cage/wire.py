@@ -88,12 +88,12 @@ def receive(sock: socket.socket, deadline: float | None = None) -> Any:
         TooLate: the deadline has passed.
         WireError: the frame breaks a rule.
     """
-    length, payload = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
+    length, payload = _LENGTHS.unpack(_receive_exactly(sock, _LENGTHS.size, deadline))
     if length > MAX_HEADER:
         raise WireError(f"a header of {length} bytes; at most {MAX_HEADER} are accepted")
     if payload > MAX_PAYLOAD:
         raise WireError(f"arrays of {payload} bytes; at most {MAX_PAYLOAD} are accepted")
-    data = _exactly(sock, length + payload, deadline)
+    data = _receive_exactly(sock, length + payload, deadline)
     try:
         header = json_from_bytes(data[:length])
     except (ValueError, RecursionError) as error:
@@ -131,7 +131,7 @@ def json_from_bytes(data: bytes | bytearray) -> Any:
     return value
 
 
-def _exactly(sock: socket.socket, count: int, deadline: float | None) -> bytearray:
+def _receive_exactly(sock: socket.socket, count: int, deadline: float | None) -> bytearray:
     data = bytearray()
     while len(data) < count:
         if deadline is not None:
@@ -176,7 +176,7 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
     if isinstance(value, dict):
         return {"$": "dict", "items": [[str(k), _pack(v, buffers, depth + 1)] for k, v in value.items()]}
     if isinstance(value, set | frozenset):
-        return {"$": "set", "items": [_pack(_plain(v), buffers, depth + 1) for v in value]}
+        return {"$": "set", "items": [_pack(_with_python_numbers(v), buffers, depth + 1) for v in value]}
     if tensors.is_tensor(value) and (packed := _pack_tensor(value, buffers)):
         return packed
     if type(value).__name__ == "dtype" and str(value) in TORCH_DTYPES:
@@ -190,7 +190,7 @@ def _pack(value: Any, buffers: list[bytes], depth: int) -> Any:
     return {"$": "foreign", "text": _name_of(value)}
 
 
-def _plain(member: Any) -> Any:
+def _with_python_numbers(member: Any) -> Any:
     """Return a member of a set with Python's numbers for numpy's, which would arrive as unhashable arrays."""
     return tensors.mapped(lambda leaf: leaf.item() if isinstance(leaf, np.generic) else leaf, member)
 
@@ -259,21 +259,21 @@ def _unpack(value: Any, buffers: _Buffers, depth: int) -> Any:
     raise WireError("an object of an unknown kind")
 
 
-def _array(told: dict[str, Any], buffers: _Buffers) -> np.ndarray:
-    dtype, shape = told["dtype"], told["shape"]
+def _array(packed: dict[str, Any], buffers: _Buffers) -> np.ndarray:
+    dtype, shape = packed["dtype"], packed["shape"]
     if dtype not in DTYPES or not isinstance(shape, list) or len(shape) > 16:
         raise WireError("an array of a dtype or shape that cannot be sent")
     if not all(type(n) is int and 0 <= n <= MAX_PAYLOAD for n in shape):
         raise WireError("an array whose shape has an invalid size")
     array = buffers.array(dtype, shape)
-    return tensors.strided(array) if told.get("layout") == "strided" else array
+    return tensors.strided(array) if packed.get("layout") == "strided" else array
 
 
-def _tensor(told: dict[str, Any], buffers: _Buffers) -> Any:
+def _tensor(packed: dict[str, Any], buffers: _Buffers) -> Any:
     import torch
 
-    half = told["dtype"] == "bfloat16"
-    array = _array({**told, "dtype": "int16"} if half else told, buffers)
+    half = packed["dtype"] == "bfloat16"
+    array = _array({**packed, "dtype": "int16"} if half else packed, buffers)
     plain = torch.from_numpy(array)
     return torch._C.TensorBase.view(plain, torch.bfloat16) if half else plain
 

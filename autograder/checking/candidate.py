@@ -27,7 +27,7 @@ def local(function: Function, forbidden: tuple[str, ...] = ()) -> Candidate:
         def real_value(value: Any) -> Any:
             if isinstance(value, Seed):
                 return wire.generator(value.value, value.library)
-            return host.stand_in(value.make()) if isinstance(value, Lent) else value
+            return host.make_proxy(value.make()) if isinstance(value, Lent) else value
 
         args = tensors.mapped(real_value, tensors.private_copy(list(case.args)))
         kwargs = tensors.mapped(real_value, tensors.private_copy(case.kwargs))

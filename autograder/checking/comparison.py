@@ -69,7 +69,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     if isinstance(expected, set):
         return _sets_differ(got, expected)
     if is_tensor(expected):
-        if why := _not_such_a_tensor(got, expected):
+        if why := _tensor_mismatch(got, expected):
             return why
     elif not isinstance(expected, (np.ndarray, *Scalar)):
         alike = got is expected or (type(got) is type(expected) and got == expected)
@@ -113,10 +113,10 @@ def _identical(got: Any, expected: Any) -> bool:
     return alike and bool((got == expected).all())
 
 
-def _distinguishable(one: float, other: float) -> tuple[str, str]:
+def _distinguishable(first: float, second: float) -> tuple[str, str]:
     """Return two numbers as text, with enough digits to show that they differ."""
-    digits = next((n for n in range(6, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
-    return f"{one:.{digits}g}", f"{other:.{digits}g}"
+    digits = next((n for n in range(6, 17) if f"{first:.{n}g}" != f"{second:.{n}g}"), 17)
+    return f"{first:.{digits}g}", f"{second:.{digits}g}"
 
 
 def _steps_differ(got: Any, expected: list[Any], tolerance: float) -> str | None:
@@ -141,16 +141,16 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
         return f"your code raised a {got['raised']}"
     for here, there, complaint in ((expected, got, "is missing"), (got, expected, "should not be there")):
         if unmatched := [name for name in here if name not in there]:
-            return f"{_named(unmatched[0])} {complaint}"
+            return f"{_quoted(unmatched[0])} {complaint}"
     for name in sorted(expected, key=lambda name: not (_is_none(got[name]) or _is_none(expected[name]))):
         part, target = got[name], expected[name]
         if _is_none(part) or _is_none(target):
             if _is_none(part) and is_tensor(target) and bool(target.any()):
-                return f"no gradient reaches {_named(name)}: it has no part in the result, or the way is cut"
+                return f"no gradient reaches {_quoted(name)}: it has no part in the result, or the way is cut"
             if _is_none(target) and is_tensor(part) and bool(part.any()):
-                return f"a gradient reaches {_named(name)}, which has no part in the result"
+                return f"a gradient reaches {_quoted(name)}, which has no part in the result"
         elif why := differs(part, target, tolerance):
-            return f"in {_named(name)}: {why}"
+            return f"in {_quoted(name)}: {why}"
     return None
 
 
@@ -168,11 +168,11 @@ def _is_none(value: Any) -> bool:
     return isinstance(value, str) and value == NONE
 
 
-def _named(part: str) -> str:
+def _quoted(part: str) -> str:
     return f"argument {part}" if part[:1].isdigit() else f"`{part}`"
 
 
-def _not_such_a_tensor(got: Any, expected: Any) -> str | None:
+def _tensor_mismatch(got: Any, expected: Any) -> str | None:
     """Return why a value is not a tensor with the expected dtype and device, or None if it is one."""
     if not is_tensor(got):
         array = isinstance(got, np.ndarray | np.generic)
@@ -283,11 +283,11 @@ def describe(value: Any) -> str:
 
     The numbers of an array inside a list or a tuple are left out.
     """
-    text = _described(value, 12, 3)
+    text = _describe(value, 12, 3)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 
-def _described(value: Any, most: int, depth: int) -> str:
+def _describe(value: Any, most: int, depth: int) -> str:
     if is_tensor(value):
         small = value.numel() <= most and value.device.type != "meta"
         plain = np.array2string(tensors.numbers(value), precision=4, separator=", ") if small else ""
@@ -300,7 +300,7 @@ def _described(value: Any, most: int, depth: int) -> str:
     if isinstance(value, tuple | list):
         kind = type(value).__name__
         short = len(value) <= 4 and depth > 0
-        inside = ", ".join(_described(v, 0, depth - 1) for v in value) if short else "..."
+        inside = ", ".join(_describe(v, 0, depth - 1) for v in value) if short else "..."
         return f"a {kind} of {len(value)}: {inside}"
     if value is None:
         return "None (is a return missing?)"

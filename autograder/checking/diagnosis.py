@@ -58,7 +58,7 @@ class Bank:
     def __init__(self, oracle: Oracle, examined: list[Examined]) -> None:
         self.exercise = oracle.exercise
         self.examined = examined
-        self._outcome = oracle.mistaken
+        self._outcome = oracle.mistake_outcome
         self._named: dict[str, tuple[Answer, ...]] = {}
 
     def named(self, result: Examined) -> tuple[Answer, ...]:
@@ -87,12 +87,12 @@ class Bank:
         else:
             compared = [result for result in self.examined if not result.long]
             compared += [result for result in failed if result.criterion.observes != "cost"]
-        met = [result for result in self.examined if not (result.failed or result.long)]
-        met = [result for result in met if result is core or result.criterion.observes == "value"]
+        passed = [result for result in self.examined if not (result.failed or result.long)]
+        passed = [result for result in passed if result is core or result.criterion.observes == "value"]
         return (
             all(all(self._agreement(mistake, result)) for result in compared)
             and all(self._fails(mistake, result) for result in failed)
-            and not any(self._fails(mistake, result) for result in met)
+            and not any(self._fails(mistake, result) for result in passed)
         )
 
     def _most_alike(self, matches: list[Answer]) -> list[Answer]:

@@ -42,7 +42,7 @@ class SmallestCases:
             trials = [
                 Trial(
                     case,
-                    self.oracle.mistaken(mistake, criterion, case),
+                    self.oracle.mistake_outcome(mistake, criterion, case),
                     self.oracle.expected(criterion, case),
                     call,
                 )

@@ -67,7 +67,7 @@ class Oracle:
                     return law, sentence
         return None, None
 
-    def mistaken(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
+    def mistake_outcome(self, mistake: Answer, criterion: Criterion, case: Case) -> Outcome:
         """Return the outcome of a mistake of the bank in a case."""
         key = (mistake.name, *call_key(criterion, case))
         if key not in self._mistaken:
@@ -81,7 +81,7 @@ class Oracle:
                 self.expected(criterion, case)
                 if criterion.observes != "cost" and case.probe != "trained":
                     for mistake in self.exercise.misconceptions:
-                        self.mistaken(mistake, criterion, case)
+                        self.mistake_outcome(mistake, criterion, case)
 
     def remember(self, mistake: Answer, called: dict[tuple[str, int], Outcome]) -> None:
         """Store the outcomes of a mistake that was examined as an answer, so that it is not called again."""
@@ -122,10 +122,10 @@ def in_float64(function: Function) -> Candidate:
     return widened
 
 
-def ask_safely(asked: Callable[[Any], Any], of: Any) -> Any:
-    """Return `asked(of)`, or None if it raises any error."""
+def ask_safely(question: Callable[[Any], Any], subject: Any) -> Any:
+    """Return `question(subject)`, or None if it raises any error."""
     try:
         with np.errstate(all="ignore"):
-            return asked(of)
+            return question(subject)
     except Exception:
         return None

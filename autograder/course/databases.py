@@ -44,7 +44,7 @@ def complete_address(given: str, root: Path) -> str:
     return server.render_as_string(hide_password=False)
 
 
-def file_of(url: str) -> Path | None:
+def sqlite_file(url: str) -> Path | None:
     """Return the file that an address names, or None if it names a server."""
     parsed = make_url(url)
     return Path(str(parsed.database)) if parsed.drivername == "sqlite" else None

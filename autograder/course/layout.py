@@ -105,7 +105,7 @@ class Course:
         """The gradebook's file, or None if the gradebook is on a server."""
         from autograder.course import databases
 
-        return databases.file_of(self.db_url)
+        return databases.sqlite_file(self.db_url)
 
     @cached_property
     def assignments(self) -> tuple[str, ...]:

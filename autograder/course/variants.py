@@ -50,7 +50,7 @@ def read(text: str, where: str) -> tuple[str, list[Variation]]:
         raise BadInputError(
             f"{where}: a comment that begins with 'varies' does not end with '-->' on a line."
         )
-    found = []
+    variations = []
     for match in _BLOCK.finditer(text):
         lines = [line for line in match["rows"].splitlines() if line.strip()]
         rows = tuple(tuple(part.strip() for part in line.split(" | ")) for line in lines)
@@ -64,8 +64,8 @@ def read(text: str, where: str) -> tuple[str, list[Variation]]:
                 )
             if not _whole_word(row[0]).search(plain):
                 raise BadInputError(f"{where}: '{row[0]}' may vary, but it is not in the cell.")
-        found.append(Variation(name, rows))
-    return plain, found
+        variations.append(Variation(name, rows))
+    return plain, variations
 
 
 def apply_variant(text: str, where: str, variant: str | None) -> str:
@@ -85,7 +85,7 @@ def apply_variant(text: str, where: str, variant: str | None) -> str:
         replacements |= {row[0]: row[column] for row in variation.rows}
     longest_first = sorted(replacements, key=len, reverse=True)
     pattern = "|".join(_whole_word(old).pattern for old in longest_first)
-    return re.sub(pattern, lambda found: replacements[found[0]], plain) if replacements else plain
+    return re.sub(pattern, lambda match: replacements[match[0]], plain) if replacements else plain
 
 
 def _column(variant: str, assignment: str, variation: Variation) -> int:

@@ -71,7 +71,7 @@ class Session:
             host = Host()
 
             def lent(value: Any) -> Any:
-                return host.stand_in(value.make()) if isinstance(value, Lent) else value
+                return host.make_proxy(value.make()) if isinstance(value, Lent) else value
 
             order = {
                 "op": "call",

@@ -33,14 +33,16 @@ def grader_wheels() -> Files:
 def student_wheels() -> Files:
     """Return the same two wheels without the modules that only grading needs."""
     sources = wheels.sources("autograder")
-    kept = _imported(sources, [path for path in sources if path.startswith(FOR_CHECK)])
-    theirs = {
-        path: data for path, data in sources.items() if path in kept or not path.startswith("autograder/")
+    needed_paths = _with_imports(sources, [path for path in sources if path.startswith(FOR_CHECK)])
+    student_files = {
+        path: data
+        for path, data in sources.items()
+        if path in needed_paths or not path.startswith("autograder/")
     }
-    return wheels.build("tfcore", wheels.sources("tfcore")) | wheels.build("autograder", theirs)
+    return wheels.build("tfcore", wheels.sources("tfcore")) | wheels.build("autograder", student_files)
 
 
-def _imported(sources: Files, first: list[str]) -> set[str]:
+def _with_imports(sources: Files, first: list[str]) -> set[str]:
     """Return the paths in `first` with all modules of `sources` that they import, directly or indirectly."""
     paths: set[str] = set()
     waiting = list(first)

@@ -62,10 +62,10 @@ def sources(wheel: str) -> Files:
     _project()
     files: Files = {}
     for name in PACKAGES[wheel]:
-        found = find_spec(name)
-        if found is None or found.origin is None:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
             raise BadInputError(f"the package {name} is not installed. Run: make setup")
-        folder = Path(found.origin).parent
+        folder = Path(spec.origin).parent
         files |= {
             f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes()
             for path in folder.rglob("*")
@@ -97,11 +97,11 @@ def build(wheel: str, files: Files, with_commands: bool = False) -> Files:
             write_atomically(Path(folder, path), data, 0o777 if data.startswith(b"#!") else 0o666)
         options = ["--wheel", "--offline", "--no-config", "--no-cache", "--python", sys.executable]
         command = [find_uv_bin(), "build", *options, "--out-dir", "dist", "."]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            raise BadInputError(f"uv cannot build the wheel {wheel}: {done.stderr.strip()}")
-        (made,) = Path(folder, "dist").glob("*.whl")
-        return {made.name: made.read_bytes()}
+        process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if process.returncode:
+            raise BadInputError(f"uv cannot build the wheel {wheel}: {process.stderr.strip()}")
+        (wheel_file,) = Path(folder, "dist").glob("*.whl")
+        return {wheel_file.name: wheel_file.read_bytes()}
 
 
 def _pyproject(wheel: str, with_commands: bool) -> str:

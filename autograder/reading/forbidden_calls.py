@@ -29,7 +29,7 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
         forbidden: the forbidden names, as in `autograder.cage.names.Forbidden`.
     """
     definitions, imports = _read(tuple(sources))
-    for name, local_names, dotted_names in _reached(definitions, function):
+    for name, local_names, dotted_names in _reachable(definitions, function):
         if name in imports and name not in definitions and (hit := _hit(imports[name], forbidden)):
             return hit
         for dotted in dotted_names:
@@ -43,7 +43,7 @@ def find(sources: list[str], function: str, forbidden: tuple[str, ...]) -> str |
 def uses(sources: list[str], function: str) -> set[str]:
     """Return the names of the submission's own functions that `function` reaches, except `function`."""
     definitions, _ = _read(tuple(sources))
-    return {name for name, _, _ in _reached(definitions, function) if name in definitions} - {function}
+    return {name for name, _, _ in _reachable(definitions, function) if name in definitions} - {function}
 
 
 @lru_cache(maxsize=2)
@@ -57,21 +57,21 @@ def _read(sources: tuple[str, ...]) -> tuple[dict[str, list[ast.AST]], dict[str,
     return definitions, imports
 
 
-def _reached(
+def _reachable(
     definitions: dict[str, list[ast.AST]], function: str
 ) -> Iterator[tuple[str, dict[str, str | None], list[str]]]:
     """Yield each top-level name that `function` reaches.
 
     With each name comes its last definition: the names that it binds, and the dotted names that it mentions.
     """
-    seen: set[str] = set()
+    visited: set[str] = set()
     read: set[int] = set()
     waiting = [function]
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         local_names: dict[str, str | None] = {}
         dotted_names: list[str] = []
         for node in definitions.get(name, ())[-1:]:

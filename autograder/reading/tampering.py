@@ -76,7 +76,7 @@ def remarks(cells: Sequence[Cell], functions: Sequence[str], given: Container[st
     remarks_by_name: dict[tuple[str, str], Remark] = {}
     reached: dict[str, set[str]] = {}
     for cell in cells:
-        for touched in () if cell.source in given else _touches(cell.source, imports):
+        for touched in () if cell.source in given else _find_touched(cell.source, imports):
             reached = reached or {name: {name} | forbidden_calls.uses(sources, name) for name in functions}
             reaching = [name for name in functions if reached[name] & touched.definitions]
             exercise = " and ".join(reaching) or cell.answers
@@ -114,7 +114,7 @@ class _Touched:
     definitions: set[str]
 
 
-def _touches(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
+def _find_touched(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
     statements = forbidden_calls.statements(source)
     names_used = [
         (statement, text, number) for statement in statements for text, number in _names(statement, imports)
@@ -157,14 +157,14 @@ def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, 
             )
         elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in known):
             assigned = " =" if isinstance(node, ast.Attribute) and _is_stored(node) else ""
-            yield _resolved(node, known) + assigned, node.lineno
+            yield _full_name(node, known) + assigned, node.lineno
         elif isinstance(node, ast.Subscript) and (text := _text(node.slice)):
-            yield _asked(text), node.lineno
+            yield _spelled_name(text), node.lineno
         elif isinstance(node, ast.Call):
-            yield from ((text, node.lineno) for text in _called(node, known))
+            yield from ((text, node.lineno) for text in _names_in_call(node, known))
 
 
-def _asked(text: str) -> str:
+def _spelled_name(text: str) -> str:
     """Return a string as a dotted name of a module, or as the attribute of some object: ``.f_back``."""
     return text if _DOTTED.fullmatch(text) else f".{text}"
 
@@ -173,22 +173,22 @@ def _is_stored(node: ast.Attribute | ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store)
 
 
-def _called(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
+def _names_in_call(call: ast.Call, imports: dict[str, str]) -> Iterator[str]:
     """Yield the names that a call reads or sets by a string, and a mark where it passes ``fileno``."""
-    function = _resolved(call.func, imports)
+    function = _full_name(call.func, imports)
     if _name(call.func) in IMPORTERS:
-        yield _resolved(call, imports)
+        yield _full_name(call, imports)
     if function != ".print":
-        yield from map(_asked, filter(None, map(_text, call.args)))
+        yield from map(_spelled_name, filter(None, map(_text, call.args)))
     if any(keyword.arg == "fileno" for keyword in call.keywords):
         yield f"{function}(fileno=)"
     if function in (".getattr", ".setattr", ".vars") and call.args:
         name = _text(call.args[1]) if len(call.args) > 1 else None
         assigned = " =" if function == ".setattr" else ""
-        yield f"{_resolved(call.args[0], imports)}.{name or '...'}{assigned}"
+        yield f"{_full_name(call.args[0], imports)}.{name or '...'}{assigned}"
 
 
-def _resolved(node: ast.expr, imports: dict[str, str]) -> str:
+def _full_name(node: ast.expr, imports: dict[str, str]) -> str:
     """Return the full dotted name, such as ``sys.modules`` for ``s.modules`` after ``import sys as s``.
 
     A name that is not imported gets a dot in front.
