@@ -1,4 +1,4 @@
-"""Whether reading numbers of a tensor is cheap, and whether the numbers are token ids."""
+"""Checks of the numbers in a tensor: is it cheap to read them, and are they token ids?"""
 
 from __future__ import annotations
 

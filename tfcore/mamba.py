@@ -62,12 +62,12 @@ class MambaConfig:
 
     @property
     def d_inner(self) -> int:
-        """Channels of a block."""
+        """Return the channels of a block."""
         return self.expand * self.d_model
 
     @property
     def rank(self) -> int:
-        """Width that the step sizes are computed from."""
+        """Return the width that the step sizes are computed from."""
         return math.ceil(self.d_model / 16) if self.dt_rank is None else self.dt_rank
 
 

@@ -100,17 +100,17 @@ class Int8Linear(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
-        """The matrix as numbers again: cross-attention takes some of its rows."""
+        """Compute the matrix from its rounded entries: cross-attention takes some of its rows."""
         return self.matrix.weight
 
     @property
     def in_features(self) -> int:
-        """The width of x, as a linear layer names it."""
+        """Return the width of x, as a linear layer names it."""
         return self.matrix.rounded.shape[1]
 
     @property
     def out_features(self) -> int:
-        """The width of y."""
+        """Return the width of y."""
         return self.matrix.rounded.shape[0]
 
 
@@ -139,7 +139,7 @@ class Int8Embedding(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "V d_model"]:
-        """The matrix as numbers again."""
+        """Compute the matrix from its rounded entries."""
         return self.matrix.weight
 
 

@@ -95,7 +95,7 @@ def distributed_ring_attention(
         q: the queries of this rank, (B, H, T_i, d_k); ranks may hold different numbers of tokens.
         k: the keys of the same tokens, (B, H_kv, T_i, d_k).
         v: their values, (B, H_kv, T_i, d_v).
-        causal: forbid keys that come after the query in the whole sequence, which lies in order of ranks.
+        causal: forbid keys that come after the query in the whole sequence, in the order of ranks.
         group: the processes of the ring; all of them when None.
 
     Returns:

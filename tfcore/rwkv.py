@@ -53,12 +53,12 @@ class RWKVConfig:
 
     @property
     def attention_width(self) -> int:
-        """Channels of the time mixing."""
+        """Return the channels of the time mixing."""
         return self.d_model if self.d_attention is None else self.d_attention
 
     @property
     def ff_width(self) -> int:
-        """Inner width of the channel mixing."""
+        """Return the inner width of the channel mixing."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
 

@@ -260,8 +260,8 @@ class BPETokenizer:
     def fast(self) -> Tokenizer:
         """Give the same tokenizer in the ``tokenizers`` library, which is compiled.
 
-        Both read letters from a table of Unicode; the library's is that of version 14. A character that came
-        later can be cut off another way there, and still decodes to itself.
+        Both read letters from a table of Unicode; the library has version 14. A character that came
+        later can be cut in another way there, and still decodes to itself.
 
         >>> tokenizer = BPETokenizer.train("low lower lowest low low", vocab_size=260)
         >>> tokenizer.fast().encode("slower").ids == tokenizer.encode("slower")

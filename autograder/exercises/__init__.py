@@ -1,6 +1,7 @@
 """The catalogue: every exercise is a file ``autograder/exercises/<assignment>/<function>.py``.
 
-Beside it lie its accepted styles and its mistakes, ``<function>_styles.py`` and ``<function>_mistakes.py``.
+Its accepted styles and its mistakes are beside it, in ``<function>_styles.py`` and
+``<function>_mistakes.py``.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _FOLDER = Path(__file__).parent
 
 
 class UnknownExerciseError(LookupError):
-    """No exercise, or no assignment, has that name."""
+    """Raised when no exercise, or no assignment, has that name."""
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """All exercises as ``assignment/function``, in the order of the course.
+    """Return all exercises as ``assignment/function``, in the order of the course.
 
-    Within an assignment the order is that of ``ORDER`` in its ``__init__.py``.
+    Within an assignment, ``ORDER`` in its ``__init__.py`` gives the order.
     """
     return tuple(
         f"{assignment}/{function}"
@@ -33,12 +34,12 @@ def names() -> tuple[str, ...]:
 
 @cache
 def assignments() -> tuple[str, ...]:
-    """The assignments that have exercises."""
+    """Return the assignments that have exercises."""
     return tuple(sorted(path.parent.name for path in _FOLDER.glob("ch*/__init__.py")))
 
 
 def find(name: str) -> Exercise:
-    """The exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
+    """Return the exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
     matches = [known for known in names() if name in (known, known.split("/")[1])]
     if not matches:
         near = [known for known in names() if known.split("/")[0] == name.split("/")[0]] or names()
@@ -55,7 +56,7 @@ def modules_of(name: str) -> list[str]:
 
 
 def names_of(assignment: str) -> list[str]:
-    """The exercises of an assignment by name, in the order of its notebook; none of them is imported."""
+    """Return the names of an assignment's exercises, in the order of its notebook, without importing them."""
     if assignment not in assignments():
         raise UnknownExerciseError(
             f"no assignment is called {assignment!r}. Known: {', '.join(assignments())}"
@@ -64,5 +65,5 @@ def names_of(assignment: str) -> list[str]:
 
 
 def of_assignment(assignment: str) -> list[Exercise]:
-    """The exercises of an assignment, in the order of its notebook."""
+    """Return the exercises of an assignment, in the order of its notebook."""
     return [find(name) for name in names_of(assignment)]

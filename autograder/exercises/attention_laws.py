@@ -60,8 +60,7 @@ class MaskedAttention:
     def masked_before_softmax(self, trial: Trial) -> str | None:
         """Find weights of allowed keys that are the same as without a mask: the mask comes after softmax.
 
-        Only weights are compared. It does not matter what is written where the mask is False, or what the
-        output is.
+        Only weights are compared. The weights where the mask is False, and the output, may be anything.
         """
         output, weights, _, mask = self.parts(trial)
         without = ops.softmax(self.scores(trial))

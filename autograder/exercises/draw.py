@@ -1,4 +1,4 @@
-"""What cases are drawn from: sizes that differ from each other, tensors, masks and the weights of modules."""
+"""Functions that draw the parts of cases: sizes that all differ, tensors, masks and weights of modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autograder.checking.declaration import Case
 
 
 def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
-    """A size between each pair of bounds, both included; no two alike, so that no wrong axis can hide.
+    """Draw a size between each pair of bounds, both included; all differ, so that a wrong axis shows.
 
     Raises:
         ValueError: there are not enough different sizes.
@@ -27,7 +27,7 @@ def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
 
 
 def tensor(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal numbers."""
+    """Draw standard normal numbers."""
     return torch.from_numpy(rng.normal(size=shape)).to(dtype)
 
 
@@ -49,25 +49,25 @@ def one_of_each_row(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def mask(rng: np.random.Generator, *shape: int) -> Tensor:
-    """Draw what `some_of_each_row` draws, as a tensor."""
+    """Draw the mask of `some_of_each_row` as a tensor."""
     return torch.from_numpy(some_of_each_row(rng, *shape))
 
 
 def linear(
     rng: np.random.Generator, name: str, d_in: int, d_out: int, bias: bool = True, gain: float = 1.0
 ) -> dict[str, Tensor]:
-    """The parameters of an ``nn.Linear`` called `name`, in which no number is small enough to hide."""
+    """Draw the parameters of an ``nn.Linear`` called `name`, large enough to show in every result."""
     drawn = {f"{name}.weight": gain * tensor(rng, d_out, d_in) / d_in**0.5}
     return drawn | ({f"{name}.bias": 0.5 * tensor(rng, d_out)} if bias else {})
 
 
 def norm(rng: np.random.Generator, name: str, d_model: int) -> dict[str, Tensor]:
-    """The parameters of an ``nn.LayerNorm`` called `name`, far from ones and zeros."""
+    """Draw the parameters of an ``nn.LayerNorm`` called `name`, far from ones and zeros."""
     return {f"{name}.weight": 1 + 0.5 * tensor(rng, d_model), f"{name}.bias": 0.5 * tensor(rng, d_model)}
 
 
 def cast(case: Case, dtype: torch.dtype) -> Case:
-    """The same case with all its floating tensors, parameters too, in another dtype."""
+    """Return the case with all its floating tensors, parameters too, in another dtype."""
 
     def converted(value: Any) -> Any:
         return value.to(dtype) if is_tensor(value) and value.is_floating_point() else value

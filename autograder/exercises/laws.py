@@ -1,6 +1,6 @@
-"""What any wrong number may have in common: properties that explain a failure in every exercise.
+"""Laws for every exercise: properties that explain why a result is wrong.
 
-An exercise lists those of `FIRST`, then the laws of its own, then those of `LAST`.
+An exercise lists the laws of `FIRST`, then its own laws, then the laws of `LAST`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLOSE = 1e-4
 
 
 def results(trial: Trial) -> Iterator[tuple[str, Array, Array]]:
-    """Each returned array or tensor beside the right one, as numpy arrays, with what to call it."""
+    """Yield the name of each returned array or tensor, its numbers and the right ones, as numpy arrays."""
     if not isinstance(trial.expected, tuple | list):
         yield "the result", tensors.numbers(trial.value), tensors.numbers(trial.expected)
         return
@@ -37,7 +37,7 @@ def results(trial: Trial) -> Iterator[tuple[str, Array, Array]]:
 
 
 def index(where: Array) -> str:
-    """The first place where a boolean array is true: `` at [0, 2]``, or nothing for a single number."""
+    """Return the first place where a boolean array is true, `` at [0, 2]``, or "" for a single number."""
     first = [int(i) for i in np.argwhere(where)[0]]
     return f" at {first}" if first else ""
 
@@ -47,7 +47,7 @@ def near(got: Array, expected: Array) -> bool:
 
 
 def _of_each(law: Callable[[str, Array, Array], str | None]) -> Callable[[Trial], str | None]:
-    """A law about one array, asked of each result that is wrong."""
+    """Make a law about one array into a law about each wrong result of a trial."""
 
     def broken(trial: Trial) -> str | None:
         tolerance = tolerance_for((*trial.case.args, *trial.case.kwargs.values()))
@@ -143,7 +143,7 @@ def _first_only(name: str, got: Array, expected: Array) -> str | None:
 
 
 def repeatable(trial: Trial) -> str | None:
-    """Nothing is drawn at random where nothing was asked to be."""
+    """Check that the same call gives the same result."""
     again = trial.call(trial.case).value
     pairs = zip(tensors.leaves(trial.value), tensors.leaves(again), strict=True)
     for (_, one), (_, other) in pairs:
@@ -155,14 +155,14 @@ def repeatable(trial: Trial) -> str | None:
 def not_softmax(
     weights: Array, scores: Array, says: str, factor: float, named: str = "", allowed: Array | None = None
 ) -> str | None:
-    """How `weights` (..., n) differ in their proportions from softmax(factor * scores); None if they do not.
+    """Describe how `weights` (..., n) differ in proportion from softmax(factor * scores), if they do.
 
     Args:
-        weights: what should be weights along the last axis, normalised or not.
+        weights: weights along the last axis, normalised or not.
         scores: the scores without the factor.
         says: the scores in words.
-        factor: what the scores should be multiplied by.
-        named: what the factor is called, as in ``1/sqrt(d_k) = ``.
+        factor: the right factor of the scores.
+        named: the name of the factor, as in ``1/sqrt(d_k) = ``.
         allowed: where a weight may be above zero; everywhere if left out.
     """
     weights, scores = np.asarray(weights, dtype=np.float64), np.asarray(scores, dtype=np.float64)
@@ -198,12 +198,12 @@ def not_softmax(
 
 
 def added_to_the_sum(got: Array, right: Array, total: Array) -> str | None:
-    """Whether results were divided by `total` and a power of ten more, such as 1e-8; None if they were not.
+    """Report results that were divided by `total` plus a power of ten, such as 1e-8; None if they were not.
 
     Args:
-        got: what was returned.
-        right: what is right.
-        total: the sums of exponentials by which it was to be divided.
+        got: the returned results.
+        right: the right results.
+        total: the sums of exponentials that should divide them.
     """
     got, right = np.asarray(got, dtype=np.float64), np.asarray(right, dtype=np.float64)
     strong = np.abs(right) > 1e-2
@@ -220,15 +220,15 @@ def added_to_the_sum(got: Array, right: Array, total: Array) -> str | None:
 
 
 def whence(value: Any, expected: Any, source: Any, axes: tuple[str, ...]) -> str | None:
-    """Where the first misplaced number of a result was taken from, and where from it should have been.
+    """Name the source of the first misplaced number of a result, and the right source.
 
-    For exercises that move numbers and make none.
+    It is for exercises that move numbers and compute none.
 
     Args:
-        value: what was returned.
-        expected: what is right.
+        value: the returned result.
+        expected: the right result.
         source: the argument whose numbers are moved.
-        axes: what one entry of each of its axes is called, such as ("sequence", "token", "channel").
+        axes: a name for one entry of each of its axes, such as ("sequence", "token", "channel").
     """
     got, right, numbers = map(tensors.numbers, (value, expected, source))
     wrong = got != right
@@ -246,12 +246,12 @@ def whence(value: Any, expected: Any, source: Any, axes: tuple[str, ...]) -> str
 
 
 def differentiated(cases: Cases) -> Cases:
-    """The same cases, observed by the gradients that come back; floating tensors alone have any."""
+    """Return the same cases, which observe the gradients of the floating tensors."""
     return _probed(cases, "gradients")
 
 
 def elsewhere(cases: Cases) -> Cases:
-    """The same cases as if the inputs lay on a graphics card; goes with the test `on_any_device`."""
+    """Return the same cases with inputs as if on a graphics card, for the test `on_any_device`."""
     return _probed(cases, "elsewhere")
 
 
@@ -264,22 +264,22 @@ def _probed(cases: Cases, probe: str) -> Cases:
 
 
 def on_any_device(trial: Trial) -> str | None:
-    """Nothing is made on the cpu that has to meet the input."""
+    """Check that no tensor is made on the cpu and then combined with the input."""
     cure = "; make new tensors with `device=x.device`" if "made" in str(trial.value) else ""
     return f"with inputs on another device than the cpu: {trial.value}{cure}" if trial.value else None
 
 
 def as_close(got: Any, expected: Any, case: Case) -> bool:
-    """Plain closeness, as an exercise's `same`: a mistake that explains a failure must then explain the core.
+    """Compare by closeness, as an exercise's `same`: a mistake must then explain the core and the failure.
 
-    For exercises where other failures say little of their cause: no gradient reaches x either way, whether
-    the result is cut off from it or there is no result.
+    It is for exercises where other failures show little of their cause: no gradient reaches x, whether
+    the result is cut off from it or a result is missing.
     """
     return differs(got, expected, case.tolerance) is None
 
 
 def of_weights(case: Case) -> bool:
-    """A domain: the first argument holds weights, which sum to 1 along the axis that is meant, or to 0."""
+    """Tell whether the first argument holds weights, which sum to 1 or 0 along the axis (a domain)."""
     sums = tensors.numbers(case.args[0]).sum(axis=case.kwargs.get("axis", -1))
     return bool(np.all((np.abs(sums - 1) < 1e-6) | (sums == 0)))
 
@@ -290,7 +290,7 @@ FIRST = (
     Property("nothing is rounded", _of_each(_rounded)),
     Property("results are as precise as their dtype", _of_each(_imprecise)),
 )
-"""What makes other laws pointless to ask: an exercise lists it before its own."""
+"""Laws that explain more than any other law: an exercise lists them before its own."""
 
 LAST = (
     Property("nothing passes through half precision", _of_each(_narrow)),
@@ -300,4 +300,4 @@ LAST = (
     Property("numbers are in their places", _of_each(_places)),
     Property("no entry is used for all", _of_each(_first_only)),
 )
-"""What may be seen in any wrong result: an exercise lists it after its own."""
+"""Laws about any wrong result: an exercise lists them after its own."""

@@ -1,4 +1,4 @@
-"""The library functions that are an exercise themselves, in families: forbidding one forbids all.
+"""Library functions that solve an exercise, in families: an exercise forbids a whole family.
 
 A name with stars is every function of the package whose name contains the word, such as
 ``torch._native_batch_norm_legit`` and ``torch.ops.aten.batch_norm_elemt``.
@@ -17,17 +17,17 @@ SOFTMAX = (
     "torch.distributions.*",
     *ATTENTION,
 )
-"""Also what takes a softmax on its way, so that the identity for values brings it to light.
+"""Softmax, and functions that compute it inside: with the identity as values they return it.
 
-The logarithm of a sum of exponentials is none: subtracting it is a published form of softmax, and whoever
-differentiates it knows what softmax is.
+The logarithm of a sum of exponentials is allowed: subtracting it is a published form of softmax, and a
+student who differentiates it knows softmax.
 """
 
 NORMS = (
     *(f"torch.*{kind}_norm*" for kind in ("batch", "group", "instance", "layer", "rms", "weight")),
     *("torch._refs._normalize", "torch.nn.functional.local_response_norm", "torch.*renorm*"),
 )
-"""Each makes the others: a vector beside its negative has the mean 0."""
+"""Norms. Each can compute the others: a vector beside its negative has the mean 0."""
 
 LAYERS = (
     "torch.*multi_head_attention*",
@@ -35,10 +35,10 @@ LAYERS = (
     "torch.nn.MultiheadAttention",
     *(f"torch.nn.Transformer{part}" for part in ("", "Encoder", "EncoderLayer", "Decoder", "DecoderLayer")),
 )
-"""Attention with several heads, and layers that contain it. One head of it is not among them."""
+"""Attention with several heads, and layers that contain it. Attention with one head is allowed."""
 
 RECURRENT = ("torch.*rnn*", "torch.*gru*", "torch.*lstm*")
-"""With gates that are wide open, all are a plain recurrent network."""
+"""Recurrent networks. With open gates, all are a plain recurrent network."""
 
 DERIVATIVES = (
     *(f"torch.autograd.{name}" for name in ("grad", "backward", "forward_ad.make_dual")),
@@ -46,4 +46,4 @@ DERIVATIVES = (
     *(f"torch.autograd.functional.{name}" for name in ("jacobian", "hessian", "hvp", "vhp")),
     *("torch.*run_backward*", "torch.*backward_data"),
 )
-"""What differentiates a function, where the derivative is the exercise."""
+"""Functions that differentiate, for exercises about a derivative."""

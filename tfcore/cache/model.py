@@ -36,7 +36,7 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """Tokens seen, padding included."""
+        """Return the number of tokens seen, with padding."""
         return self.layers[0].length
 
     def visible(self, num_new: int) -> int:

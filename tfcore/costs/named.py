@@ -33,7 +33,7 @@ def _gpt(layers: int, width: int, heads: int, context: int = 1024) -> Architectu
 
 
 def _bert(layers: int, width: int, heads: int) -> Architecture:
-    """The encoder without the head it was trained with; other: two segments, and the pooler."""
+    """Make an encoder without its training head; other: two segments, and the pooler."""
     other = 2 * width + width * width + width
     return Architecture(
         *(layers, width, heads, 4 * width, 30522, 512),

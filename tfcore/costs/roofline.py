@@ -37,7 +37,7 @@ class Ceiling:
 
     @property
     def ridge(self) -> float:
-        """Operations per byte below which memory is the limit, and above which arithmetic is."""
+        """Return the operations per byte at the ridge: below it memory is the limit, above it arithmetic."""
         return self.flops_per_second / self.bytes_per_second
 
 

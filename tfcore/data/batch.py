@@ -59,7 +59,7 @@ class SequenceToSequence(NamedTuple):
 
     @property
     def decoder_input(self) -> Int[Tensor, "B T-1"]:
-        """What the decoder reads under teacher forcing: the target without its last position."""
+        """Return the input of the decoder under teacher forcing: the target without its last position."""
         return self.target[:, :-1]
 
     @property

@@ -105,19 +105,19 @@ class Sentence:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the statement."""
+        """Return the words of the statement."""
         begin = ("the", self.modifier, self.animal) if self.modifier else ("the", self.animal)
         main = (self.auxiliary, self.verb, "the", self.place)
         return (*begin, *main, self.connective, "it", "was", "too", self.adjective)
 
     @property
     def about_animal(self) -> bool:
-        """Whether "it" means the animal, not the place."""
+        """Tell whether "it" means the animal, not the place."""
         return self.adjective in ANIMAL_ADJECTIVES
 
     @property
     def referent_word(self) -> str:
-        """The noun that "it" means."""
+        """Return the noun that "it" means."""
         return self.animal if self.about_animal else self.place
 
     @property
@@ -137,12 +137,12 @@ class Sentence:
 
     @property
     def statement(self) -> str:
-        """The statement as text, which classifiers, taggers and translators read."""
+        """Return the statement as text, which classifiers, taggers and translators read."""
         return " ".join(self.words)
 
     @property
     def prompt(self) -> str:
-        """The text up to the word that names the referent."""
+        """Return the text up to the word that names the referent."""
         return f"{self.statement} . what was {self.adjective} ? the"
 
     @property

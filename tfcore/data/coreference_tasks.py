@@ -182,7 +182,7 @@ def answer_batch(group: Sequence[Sentence]) -> LanguageModeling:
 
 
 def classification_batch(group: Sequence[Sentence]) -> Classification:
-    """Statements as BOS and words, labeled 0 where "it" means the animal and 1 where it means the place.
+    """Encode statements as BOS and words, with label 0 if "it" means the animal and 1 if the place.
 
     Args:
         group: B sentences.
@@ -198,7 +198,7 @@ def classification_batch(group: Sequence[Sentence]) -> Classification:
 
 
 def tagging_batch(group: Sequence[Sentence]) -> Tagging:
-    """Statements as BOS and words, with a tag for every word: is it the noun that "it" means?
+    """Encode statements as BOS and words, with a tag for every word: is it the noun that "it" means?
 
     Args:
         group: B sentences.

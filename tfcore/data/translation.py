@@ -101,7 +101,7 @@ def translate(sentence: Sentence) -> str:
 
 
 def translation_batch(group: Sequence[Sentence]) -> SequenceToSequence:
-    """Statements as source, their translations as target.
+    """Encode statements as source, and their translations as target.
 
     Args:
         group: B sentences.

@@ -150,7 +150,7 @@ def bart(
 
 
 def marian(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 58_101) -> EncoderDecoderConfig:
-    """The first Transformer, but for the activation, the layout of the sinusoids and a bias on the logits.
+    """Marian: the first Transformer, but for activation, layout of the sinusoids and a bias on the logits.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*.
 
@@ -175,7 +175,7 @@ def marian(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 58_1
 def whisper(
     d_model: int, num_heads: int, num_layers: int, vocab_size: int = 51_865, max_len: int = 448
 ) -> ModelConfig:
-    """The decoder alone, for a :class:`~tfcore.models.MemoryDecoder`.
+    """Whisper: the decoder alone, for a :class:`~tfcore.models.MemoryDecoder`.
 
     From: Radford et al. (2022), *Robust Speech Recognition via Large-Scale Weak Supervision*.
 

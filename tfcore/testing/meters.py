@@ -188,7 +188,7 @@ class AllocationMeter(_Meter):
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The tensors among an operator's values, and those in its lists: nothing else holds any."""
+    """Yield the tensors among an operator's values and in its lists; nothing else holds tensors."""
     for value in values:
         if isinstance(value, Tensor):
             yield value

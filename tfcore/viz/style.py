@@ -73,7 +73,7 @@ STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The course's style for the figures drawn inside ``with style():``.
+    """Use the course's style for the figures drawn inside ``with style():``.
 
     >>> import matplotlib
     >>> with style():
@@ -85,7 +85,7 @@ def style() -> Iterator[None]:
 
 
 def use_style() -> None:
-    """The course's style from here on; in a notebook, figures become SVG that is the same on every run.
+    """Use the course's style from here on; in a notebook, figures become SVG, the same on every run.
 
     >>> with mpl.rc_context():
     ...     use_style()

@@ -20,7 +20,7 @@ Array = np.ndarray
 def drawn(
     rng: np.random.Generator, B: int, T: int, d_q: int, d_k: int, d_v: int, d_a: int
 ) -> tuple[Array, ...]:
-    """query (B, d_q), keys (B, T, d_k), values (B, T, d_v), W_q, W_k and v; scores in the soft range."""
+    """Draw query (B, d_q), keys (B, T, d_k), values (B, T, d_v), W_q, W_k and v, with soft scores."""
     return (
         rng.normal(size=(B, d_q)),
         rng.normal(size=(B, T, d_k)),
@@ -32,7 +32,7 @@ def drawn(
 
 
 def with_levels(arrays: tuple[Array, ...], signs: Array, level: float) -> tuple[Array, ...]:
-    """The same with one more hidden unit, which adds `level` times `signs` (B, T) to the scores."""
+    """Add one hidden unit, which adds `level` times `signs` (B, T) to the scores."""
     query, keys, values, W_q, W_k, v = arrays
     d_k, d_a = W_k.shape
     wider = np.zeros((d_k + 1, d_a + 1))
@@ -43,7 +43,7 @@ def with_levels(arrays: tuple[Array, ...], signs: Array, level: float) -> tuple[
 
 
 def some_of_each_row(rng: np.random.Generator, B: int, T: int) -> Array:
-    """A mask in which every row allows at least one key and forbids at least one."""
+    """Draw a mask (B, T) in which every row allows at least one key and forbids at least one."""
     mask = rng.random((B, T)) < 0.6
     for row in mask:
         allowed, forbidden = rng.permutation(T)[:2]
@@ -84,7 +84,7 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
-    """Rows that allow nothing or one key: what is right there does not depend on the scores."""
+    """Yield cases with rows that allow nothing or one key: the right weights do not depend on scores."""
     arrays = drawn(rng, B=2, T=3, d_q=4, d_k=6, d_v=5, d_a=7)
     yield Case("no query may attend", arrays, {"mask": np.zeros((2, 3), dtype=bool)})
     mask = one_of_each_row(rng, 4, 5)
@@ -146,7 +146,7 @@ def sums_to_one(trial: Trial) -> str | None:
 
 
 def another_query(trial: Trial) -> str | None:
-    """The query has a say in the weights, through tanh alone."""
+    """Check that the query changes the weights, through tanh alone."""
     query, *rest = trial.case.args
     _, weights, _, mask = ATTENTION.parts(trial)
     if mask.sum(axis=-1).max() < 2 or np.abs(rest[-1]).max() > 100:
@@ -177,7 +177,7 @@ def context_is_weights_times_values(trial: Trial) -> str | None:
 
 
 def sequences_are_apart(trial: Trial) -> str | None:
-    """The last sequence by itself gives what it gives in the batch."""
+    """Check that the last sequence alone has the weights that it has in the batch."""
     last, mask = len(trial.case.args[0]) - 1, ATTENTION.mask(trial)
     if not last:
         return None

@@ -17,7 +17,7 @@ NEARLY = ("RNN", "rnn2", "self-attention", "Attention")
 
 
 def number(rng: np.random.Generator, low: int, high: int) -> int:
-    """A drawn number from low to high, both included."""
+    """Draw a number from low to high, both included."""
     return int(rng.integers(low, high + 1))
 
 
@@ -77,7 +77,7 @@ def at_least_the_tokens(trial: Trial) -> str | None:
 
 
 def one_more(trial: Trial) -> str | None:
-    """What one more token and one more layer cost."""
+    """Check how much one more token and one more layer add."""
     seq_len, num_layers, kind = trial.case.args
     got = _got(trial)
     recurrent = kind == "rnn"
@@ -103,7 +103,7 @@ def one_more(trial: Trial) -> str | None:
 
 
 def last_layer(trial: Trial) -> str | None:
-    """When the last layer reads the first token, and when the last."""
+    """Check the steps at which the last layer reads the first token and the last token."""
     seq_len, num_layers, kind = trial.case.args
     if _got(trial) == trial.expected:
         return None

@@ -23,7 +23,7 @@ def drawn(
     stretch: tuple[float, float] = (0.6, 1.5),
     largest: float = 0.8,
 ) -> tuple[Array, Array]:
-    """States (T, d_h) from -largest to largest; a W_hh with singular values spread over `stretch`."""
+    """Draw states (T, d_h) from -largest to largest, and W_hh with singular values spread over `stretch`."""
     (one, _), (other, _) = (np.linalg.qr(rng.normal(size=(d_h, d_h))) for _ in range(2))
     values = rng.permutation(np.geomspace(*stretch, d_h) * rng.uniform(0.9, 1.0, size=d_h))
     return rng.uniform(-largest, largest, size=(T, d_h)), one * values @ other
@@ -41,7 +41,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def extreme_states(rng: np.random.Generator) -> Iterator[Case]:
-    """States at which the gradient does not depend on tanh's slope, or dies."""
+    """Yield cases with states where the gradient does not depend on tanh's slope, or vanishes."""
     yield Case("a single state", drawn(rng, T=1, d_h=3))
     h, W_hh = drawn(rng, T=3, d_h=4)
     yield Case("states that are all zero", (np.zeros_like(h), W_hh))
@@ -69,13 +69,13 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def jacobian(h: Array, W_hh: Array, s: int) -> Array:
-    """dh_s/dh_(s-1)."""
+    """Return dh_s/dh_(s-1), (d_h, d_h)."""
     result: Array = (1 - h[s].astype(np.float64) ** 2)[:, None] * W_hh.T
     return result
 
 
 def product(h: Array, W_hh: Array, t: int) -> Array:
-    """dh_T/dh_t."""
+    """Return dh_T/dh_t, (d_h, d_h)."""
     result = np.eye(h.shape[1])
     for s in range(t + 1, len(h)):
         result = jacobian(h, W_hh, s) @ result
@@ -93,7 +93,7 @@ def relatively_close(trial: Trial) -> str | None:
 
 
 def rounding_stays_small(trial: Trial) -> str | None:
-    """Where the last states alone give right norms and all of them give wrong ones, rounding has grown."""
+    """Find grown rounding: the last states alone give right norms, and all states give wrong ones."""
     h, W_hh = trial.case.args
     few = 3
     if len(h) < 10 or near(np.asarray(trial.value)[-few:], trial.expected[-few:]):
@@ -132,7 +132,7 @@ OTHER_NORMS: dict[str, Literal["fro", "nuc"] | float] = {
 
 
 def one_step_back(trial: Trial) -> str | None:
-    """The one factor by itself: where it is wrong, nothing further back can be right."""
+    """Check the last factor alone: if it is wrong, no norm further back can be right."""
     h, W_hh = trial.case.args
     if len(h) < 2:
         return None
@@ -167,7 +167,7 @@ def first_state_has_no_say(trial: Trial) -> str | None:
 
 
 def each_step_counts_once(trial: Trial) -> str | None:
-    """W_hh doubled at the same states doubles every factor."""
+    """Check that W_hh doubled, at the same states, doubles every factor."""
     h, W_hh = trial.case.args
     got = np.asarray(trial.value)
     twice = np.asarray(trial.call(Case("W_hh doubled", (h, 2 * W_hh))).value)
@@ -184,7 +184,7 @@ def each_step_counts_once(trial: Trial) -> str | None:
 
 
 def largest_singular_value(trial: Trial) -> str | None:
-    """The first wrong norm from the end, beside the singular values of the right product."""
+    """Compare the first wrong norm from the end with the singular values of the right product."""
     h, W_hh = trial.case.args
     got, right = np.asarray(trial.value), trial.expected
     wrong = np.flatnonzero(~(np.abs(got - right) <= 1e-6 * np.maximum(np.abs(right), 1e-30)))

@@ -16,7 +16,7 @@ Array = np.ndarray
 
 
 def drawn(rng: np.random.Generator, B: int, T: int, d_in: int, d_h: int) -> tuple[Array, ...]:
-    """x (B, T, d_in), h0 (B, d_h), W_xh, W_hh and b_h; the states stay unsaturated and forget slowly."""
+    """Draw x (B, T, d_in), h0 (B, d_h), W_xh, W_hh and b_h; states stay unsaturated and forget slowly."""
     return (
         rng.normal(size=(B, T, d_in)),
         rng.uniform(-0.9, 0.9, size=(B, d_h)),
@@ -76,7 +76,7 @@ def between_minus_one_and_one(trial: Trial) -> str | None:
 
 
 def _moves(trial: Trial, which: int, place: tuple[int | slice, ...]) -> Array:
-    """How far each state (B, T) moves when the argument number `which` is changed at `place`."""
+    """Return how far each state (B, T) moves when the argument number `which` is changed at `place`."""
     args = [np.array(a) for a in trial.case.args]
     args[which][place] += 0.5
     moved = np.asarray(trial.call(Case("one thing changed", tuple(args))).value)
@@ -84,7 +84,7 @@ def _moves(trial: Trial, which: int, place: tuple[int | slice, ...]) -> Array:
 
 
 def _saturated(trial: Trial) -> bool:
-    """Whether states are pinned to 1 and -1, so that they need not move."""
+    """Tell whether states are pinned to 1 and -1, so that they need not move."""
     return bool(np.abs(trial.case.args[0]).max() > 100)
 
 
@@ -134,7 +134,7 @@ def sequences_are_apart(trial: Trial) -> str | None:
 
 
 def one_step(trial: Trial) -> str | None:
-    """The first step that is wrong, given the state before it as the student has it."""
+    """Find the first wrong step, computed from the student's state before it."""
     x, h0, W_xh, W_hh, b_h = (np.asarray(a, dtype=np.float64) for a in trial.case.args)
     h = np.asarray(trial.value)
     before = np.concatenate([h0[:, None], h[:, :-1]], axis=1)

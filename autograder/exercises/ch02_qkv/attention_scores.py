@@ -16,7 +16,7 @@ from tfcore import ops
 def drawn(
     rng: np.random.Generator, lead: tuple[int, ...], T_q: int, T_k: int, d_k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A query (..., T_q, d_k) and a key (..., T_k, d_k)."""
+    """Draw a query (..., T_q, d_k) and a key (..., T_k, d_k)."""
     return rng.normal(size=(*lead, T_q, d_k)), rng.normal(size=(*lead, T_k, d_k))
 
 

@@ -15,7 +15,7 @@ from tfcore import ops
 def drawn(
     rng: np.random.Generator, lead: tuple[int, ...], T: int, d_model: int, d_k: int, d_v: int
 ) -> tuple[np.ndarray, ...]:
-    """Tokens (..., T, d_model) and the three weights."""
+    """Draw tokens (..., T, d_model) and the three weights."""
     sizes = (*lead, T, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v)
     return tuple(rng.normal(size=size) for size in sizes)
 
@@ -75,7 +75,7 @@ def uses_its_weight(trial: Trial) -> str | None:
 
 
 def each_is_a_product(trial: Trial) -> str | None:
-    """Look for the product that a wrong result is: with another weight, or with a transpose."""
+    """Find the product that a wrong result equals: with another weight, or with a transpose."""
     x, *weights = trial.case.args
     for result, got, right in zip("qkv", trial.value, trial.expected, strict=True):
         if near(np.asarray(got), right):

@@ -20,7 +20,7 @@ Array = np.ndarray
 def drawn(
     rng: np.random.Generator, lead: tuple[int, ...], T_q: int, T_k: int, d_k: int, d_v: int
 ) -> tuple[Array, Array, Array]:
-    """query (..., T_q, d_k), key (..., T_k, d_k), value (..., T_k, d_v); scores in the soft range."""
+    """Draw query (..., T_q, d_k), key (..., T_k, d_k) and value (..., T_k, d_v), with soft scores."""
     query, key = rng.normal(size=(*lead, T_q, d_k)), rng.normal(size=(*lead, T_k, d_k))
     return query, key, rng.normal(size=(*lead, T_k, d_v))
 
@@ -73,7 +73,7 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
-    """Rows that allow nothing or one key: what is right there does not depend on the scores."""
+    """Yield cases with rows that allow nothing or one key: the right weights do not depend on scores."""
     yield Case(
         "no query may attend",
         drawn(rng, (), T_q=2, T_k=3, d_k=4, d_v=5),
@@ -102,7 +102,7 @@ def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def scored(rng: np.random.Generator, levels: Array, d_k: int, d_v: int) -> tuple[Array, Array, Array]:
-    """query, key and value whose scaled scores are `levels` (T_q, T_k) plus soft ones."""
+    """Draw query, key and value whose scaled scores are `levels` (T_q, T_k) plus soft ones."""
     T_q, T_k = levels.shape
     query, key, value = drawn(rng, (), T_q, T_k, d_k, d_v)
     extra = np.sqrt(d_k + T_q)
@@ -156,7 +156,7 @@ ATTENTION = MaskedAttention(output="output", mask_at=3, scores=_scores)
 
 
 def one_sequence_alone_is_right(trial: Trial) -> str | None:
-    """Where the first sequence by itself comes out right, the leading axes are at fault."""
+    """Find wrong leading axes: the first sequence alone comes out right."""
     lead = trial.case.args[0].shape[:-2]
     if not lead or ATTENTION.mask(trial) is not None:
         return None

@@ -14,7 +14,7 @@ from tfcore import ops
 
 
 def drawn(rng: np.random.Generator, n: int, d: int, d_v: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A query (d,), keys (n, d) and values (n, d_v), values well apart."""
+    """Draw a query (d,), keys (n, d) and values (n, d_v), values well apart."""
     return rng.normal(size=d), rng.normal(size=(n, d)), 3 * rng.normal(size=(n, d_v))
 
 
@@ -33,7 +33,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def with_a_clear_best(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The keys, the third of them now ahead of all others by a score of 1."""
+    """Return the keys with the third ahead of all others by a score of 1."""
     keys = keys.copy()
     keys[2] = keys[np.argmax(keys @ query)] + query / (query @ query)
     return keys
@@ -97,7 +97,7 @@ def nothing_added(trial: Trial) -> str | None:
 
 
 def proportions(trial: Trial) -> str | None:
-    """The weights, read off by looking up unit vectors."""
+    """Check the proportions of the weights, read off by looking up unit vectors."""
     query, keys, _, temperature = trial.case.args
     units = np.eye(len(keys))
     weights = np.asarray(trial.call(Case("unit vectors", (query, keys, units, temperature))).value)

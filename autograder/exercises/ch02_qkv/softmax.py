@@ -75,7 +75,7 @@ def the_axis_that_was_passed(trial: Trial) -> str | None:
 
 
 def a_row_alone_is_right(trial: Trial) -> str | None:
-    """Where a wrong row comes out right by itself, the other rows have reached it."""
+    """Find a wrong row that comes out right alone: other rows have changed it."""
     x, axis = trial.case.args[0], _axis(trial)
     if x.ndim < 2:
         return None

@@ -18,14 +18,14 @@ ROUGHLY = 1e-4
 
 
 def weights(rng: np.random.Generator, *shape: int, axis: int = -1) -> Array:
-    """Probabilities along an axis, all of them well above zero."""
+    """Draw probabilities along an axis, all of them well above zero."""
     drawn = rng.uniform(0.1, 1.0, size=shape)
     result: Array = drawn / drawn.sum(axis=axis, keepdims=True)
     return result
 
 
 def with_zeros(rng: np.random.Generator, *shape: int) -> Array:
-    """Probabilities along the last axis, with two zeros in every row."""
+    """Draw probabilities along the last axis, with two zeros in every row."""
     drawn = rng.uniform(0.1, 1.0, size=shape)
     drawn[..., :2] = 0
     drawn = rng.permuted(drawn, axis=-1)
@@ -112,7 +112,7 @@ def in_nats(trial: Trial) -> str | None:
 
 
 def counts_zeros_as_zero(trial: Trial) -> str | None:
-    """Where NaN stands for the entropy of those rows alone that hold a zero."""
+    """Find results that are NaN in exactly the rows with a zero."""
     p, got = np.asarray(trial.case.args[0]), np.asarray(trial.value)
     holds_zero = (p == 0).any(axis=_axis(trial))
     if not holds_zero.any() or not np.array_equal(np.isnan(got), holds_zero):

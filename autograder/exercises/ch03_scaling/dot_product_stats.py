@@ -38,13 +38,13 @@ LOG_SIGMAS = 6.0
 
 @dataclass(frozen=True)
 class NoPair:
-    """Stands for a result that is not two numbers."""
+    """Take the place of a result that is not two numbers."""
 
     value: Any
 
 
 def over_generators(count: int) -> Measure:
-    """Calls with `count` generators; the value is an array (count, 2) of means and variances."""
+    """Call with `count` generators; the value is an array (count, 2) of means and variances."""
 
     def measure(call: Callable[[Case], Outcome], case: Case) -> Outcome:
         d_k, num_samples, first = case.args
@@ -56,7 +56,7 @@ def over_generators(count: int) -> Measure:
 
 
 def forgiving(call: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
-    """The same call; where a variance over n - 1 = 0 raises an error, mean and variance are NaN."""
+    """Call, and return NaN for mean and variance where a variance over n - 1 = 0 raises an error."""
 
     def forgiven(case: Case) -> Outcome:
         outcome = call(case)
@@ -67,12 +67,12 @@ def forgiving(call: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
 
 
 def same_generator_twice(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Calls twice with the same generator; the value is an array (2, 2) of means and variances."""
+    """Call twice with the same generator; the value is an array (2, 2) of means and variances."""
     return table(call, [case, case])
 
 
 def table(call: Callable[[Case], Outcome], cases: list[Case]) -> Outcome:
-    """The means and variances of several calls, or what the first gave that was no such pair."""
+    """Return the means and variances of several calls, or the first result that was not such a pair."""
     rows = []
     for case in cases:
         outcome = call(case)
@@ -86,7 +86,7 @@ def table(call: Callable[[Case], Outcome], cases: list[Case]) -> Outcome:
 
 
 def numbers(value: Any) -> list[float] | None:
-    """The two numbers that a value is made of, if it is."""
+    """Return the two numbers of a value, or None."""
     listed = isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim == 1)
     parts = list(value) if listed else []
     found = [float(part) for one in parts if (part := as_array(one)) is not None and not part.shape]
@@ -94,7 +94,7 @@ def numbers(value: Any) -> list[float] | None:
 
 
 def standard_errors(d_k: int, num_samples: int) -> Array:
-    """Those of the mean and of the variance of `num_samples` dot products.
+    """Return the standard errors of the mean and of the variance of `num_samples` dot products.
 
     E[(q . k)^4] = 3 E|q|^4 = 3 d_k (d_k + 2), so the variance of the sample variance is
     (3 d_k (d_k + 2) - d_k^2) / num_samples.
@@ -103,7 +103,7 @@ def standard_errors(d_k: int, num_samples: int) -> Array:
 
 
 def of_pairs(test: Callable[[Trial], str | None]) -> Callable[[Trial], str | None]:
-    """A test of a table, for results that may be no pairs."""
+    """Make a test of a table into a test of results that may not be pairs."""
 
     def told(trial: Trial) -> str | None:
         if isinstance(trial.value, NoPair):
@@ -139,9 +139,9 @@ def tells_mean_and_variance(trial: Trial) -> str | None:
 
 @of_pairs
 def tells_fresh_pairs(trial: Trial) -> str | None:
-    """Whether means scatter as those of `num_samples` independent dot products do: the sum of their squares,
-    in standard errors, is chi-squared with as many degrees of freedom as generators. With d_k = 1 it is the
-    shape of the distribution that is looked at.
+    """Check that means scatter like means of `num_samples` independent dot products: the sum of squares,
+    in standard errors, is chi-squared with as many degrees of freedom as generators. With d_k = 1 the
+    shape of the distribution is tested.
     """
     d_k, num_samples, _ = trial.case.args
     means, right = trial.value[:, 0], standard_errors(d_k, num_samples)[0]
@@ -160,7 +160,7 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
 
 
 def _tells_products(means: Array) -> str | None:
-    """Whether single samples of d_k = 1 are products of two normal numbers."""
+    """Check that single samples of d_k = 1 are products of two normal numbers."""
     means = means[np.isfinite(means)]  # a variance over n - 1 = 0 may have raised an error
     if not len(means):
         return None
@@ -187,7 +187,7 @@ def _tells_products(means: Array) -> str | None:
 
 @of_pairs
 def tells_around_the_mean(trial: Trial) -> str | None:
-    """Whether the variance is taken around the mean, by one sample or two.
+    """Check that the variance is taken around the mean, by one sample or two.
 
     E[x^2] is never below E[x]^2; with few samples it also comes near it.
     """
@@ -231,10 +231,10 @@ def tells_apart(trial: Trial) -> str | None:
 
 
 def same_distribution(got: Array, expected: Array, case: Case) -> bool:
-    """Whether two candidates' results over several generators differ no more than by the draw.
+    """Tell whether two candidates' results over several generators differ no more than by chance.
 
-    Equal are: whether the results vary at all, and, where there are enough of them, their averages within
-    six standard errors and their spreads within a factor. A variance may have been divided by n or by n - 1,
+    Both must vary, or both not. With enough results, their averages must be equal within six standard errors,
+    and their spreads within a factor. A variance may have been divided by n or by n - 1,
     which makes 0 or NaN of a single number.
     """
     got, expected = (np.where(np.isnan(x) & [False, True], 0.0, x) for x in (got, expected))
@@ -250,7 +250,7 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
         return True
     if _few(got) != _few(expected):
         return False
-    counts = (d_k, n)  # of samples, and of what is taken for samples where the two are exchanged
+    counts = (d_k, n)  # of samples, and of components, which an answer may exchange
     factors = [1.0, *((count - 1) / count for count in counts if count > 1)]
     return any(
         _same_spread(got, expected * [1.0, factor]) or _same_spread(got, expected / [1.0, factor])
@@ -267,7 +267,7 @@ def _same_spread(got: Array, expected: Array) -> bool:
 
 
 def _few(table: Array) -> bool:
-    """Whether the means are so few different numbers that they can be no sums of normal ones."""
+    """Tell whether the means have so few different numbers that they cannot be sums of normal numbers."""
     return len(np.unique(np.round(table[:, 0], 6))) < len(table) / 10
 
 

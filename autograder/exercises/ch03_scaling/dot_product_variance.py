@@ -12,7 +12,7 @@ from tfcore import scaling
 
 
 def number(rng: np.random.Generator, low: float, high: float) -> float:
-    """A drawn number with two decimals."""
+    """Draw a number with two decimals."""
     return round(float(rng.uniform(low, high)), 2)
 
 
@@ -87,7 +87,7 @@ def symmetric(trial: Trial) -> str | None:
 
 
 def additions(trial: Trial) -> str | None:
-    """Where the variances alone come out right, the means are at fault."""
+    """Find wrong means: the variances alone come out right."""
     d_k, var_q, var_k, *_ = trial.case.args
     bare = float(trial.call(Case("without means", (d_k, var_q, var_k))).value)
     if abs(bare - d_k * var_q * var_k) > 1e-6:
@@ -100,7 +100,7 @@ def additions(trial: Trial) -> str | None:
 
 
 def by_hand(trial: Trial) -> str | None:
-    """Show what one component adds, and all of them."""
+    """Show the variance of one component, and the sum over all."""
     d_k, var_q, var_k, *means = trial.case.args
     mean_q, mean_k = means or (trial.case.kwargs.get(name, 0.0) for name in ("mean_q", "mean_k"))
     got, right = _got(trial)

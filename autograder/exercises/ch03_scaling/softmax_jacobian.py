@@ -1,4 +1,4 @@
-"""ch03_scaling/softmax_jacobian: how each weight answers to each score."""
+"""ch03_scaling/softmax_jacobian: the change of each weight with each score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray
 
 
 def weights(rng: np.random.Generator, *shape: int) -> Array:
-    """Probabilities along the last axis, all of them well above zero."""
+    """Draw probabilities along the last axis, all of them well above zero."""
     drawn = rng.uniform(0.2, 1.0, size=shape)
     result: Array = drawn / drawn.sum(axis=-1, keepdims=True)
     return result
@@ -90,7 +90,7 @@ def right_signs(trial: Trial) -> str | None:
 
 
 def agrees_with_differences(trial: Trial) -> str | None:
-    """The Jacobian against a small step of the score with the first wrong entry."""
+    """Compare the Jacobian with a small step of the score that has the first wrong entry."""
     J, right = np.asarray(trial.value), trial.expected
     wrong = ~(np.abs(J - right) < 1e-6)
     if not wrong.any():
@@ -107,7 +107,7 @@ def agrees_with_differences(trial: Trial) -> str | None:
 
 
 def a_row_alone_is_right(trial: Trial) -> str | None:
-    """Where the first row by itself comes out right, the leading axes are at fault."""
+    """Find wrong leading axes: the first row alone comes out right."""
     p = trial.case.args[0]
     first = (0,) * (p.ndim - 1)
     if not first:

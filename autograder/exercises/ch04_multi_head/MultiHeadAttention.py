@@ -43,12 +43,12 @@ class MultiHeadAttention(nn.Module):
 
 
 def weights(rng: np.random.Generator, d_model: int, bias: bool = True) -> dict[str, Tensor]:
-    """Parameters of a layer whose scores are soft and far from alike."""
+    """Draw parameters of a layer whose scores are soft and differ widely."""
     return {k: v for name in PROJECTIONS for k, v in linear(rng, name, d_model, d_model, bias).items()}
 
 
 def layer(rng: np.random.Generator, says: str, num_heads: int, x: Tensor, **given: Tensor) -> Case:
-    """A case of a layer with drawn weights, called with x and what else is given."""
+    """Make a case of a layer with drawn weights, called with x and the other arguments."""
     d_model = x.shape[-1]
     init = {"d_model": d_model, "num_heads": num_heads}
     return Case(says, (init, weights(rng, d_model), x), given, probe="module")
@@ -121,7 +121,7 @@ def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def scores_of_10_000(rng: np.random.Generator) -> Iterator[Case]:
-    """A bias of the keys adds the same to all scores of a query: they stay soft, however large.
+    """Yield cases with a bias of the keys, which adds the same to all scores of a query: weights stay soft.
 
     A softmax in float32, cast back, is a right style: it rounds scores of 100,000 by about 0.01.
     """
@@ -175,7 +175,7 @@ def in_float64(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _again(trial: Trial, parameters: dict[str, Tensor] | None = None, **given: Any) -> np.ndarray:
-    """The output for other parameters or inputs, all else as in the case."""
+    """Return the output for other parameters or inputs; all else is as in the case."""
     init, own, *placed = trial.case.args
     inputs = dict(zip(("x", "memory"), placed, strict=False)) | trial.case.kwargs | given
     args = init, parameters or own, inputs.pop("x")
@@ -183,7 +183,7 @@ def _again(trial: Trial, parameters: dict[str, Tensor] | None = None, **given: A
 
 
 def _inputs(trial: Trial) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """x, the memory and the mask (B, h, T_q, T_k) in full."""
+    """Return x, the memory and the mask (B, h, T_q, T_k) in full."""
     init, _, x, *more = trial.case.args
     memory = more[0] if more else trial.case.kwargs.get("memory")
     allowed = trial.case.kwargs.get("mask")
@@ -194,7 +194,7 @@ def _inputs(trial: Trial) -> tuple[Tensor, Tensor | None, Tensor | None]:
 
 
 def _moved(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """By how much each token's output has moved, (B, T_q)."""
+    """Return how far each token's output has moved, (B, T_q)."""
     return np.abs(after - before).max(axis=-1)
 
 
@@ -215,7 +215,7 @@ def empty_rows_leave_the_bias(trial: Trial) -> str | None:
 
 
 def forbidden_tokens_change_nothing(trial: Trial) -> str | None:
-    """Asked of the first token that comes out wrong: what it may not see is changed, all of it at once."""
+    """Change all that the first wrong token may not see, at once, and check that its output stays."""
     x, memory, allowed = _inputs(trial)
     if allowed is None:
         return None
@@ -268,7 +268,7 @@ def keys_come_from_the_memory(trial: Trial) -> str | None:
 
 
 def every_parameter_matters(trial: Trial) -> str | None:
-    """All but W_k's bias, which adds the same to all scores of a query."""
+    """Check that every parameter matters but W_k's bias, which adds the same to all scores of a query."""
     x, memory, allowed = _inputs(trial)
     if allowed is not None or (x if memory is None else memory).shape[1] < 2:
         return None
@@ -298,7 +298,7 @@ def W_o_comes_last(trial: Trial) -> str | None:
 
 
 def heads_are_alike(trial: Trial) -> str | None:
-    """Heads that trade places in all four weights leave the sum that W_o makes of them as it was."""
+    """Check that heads which trade places in all four weights leave the output of W_o as it was."""
     init, parameters, *_ = trial.case.args
     allowed = trial.case.kwargs.get("mask")
     h, d_model = init["num_heads"], init["d_model"]
@@ -319,9 +319,10 @@ def heads_are_alike(trial: Trial) -> str | None:
 
 
 def _seen(trial: Trial, mask: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of 2 heads of width 4 over 3 tokens, and the scores without their scale.
+    """Return the weights of 2 heads of width 4 over 3 tokens, and the scores without their scale.
 
-    Where every value says whose it is and W_o adds nothing, the output *is* the weights of each head.
+    Each value is a unit vector for its token and W_o adds nothing, so the output *is* the weights of each
+    head.
     """
     rng = np.random.default_rng(4)
     T, h, d_head = 3, 2, 4
@@ -358,7 +359,7 @@ def weights_as_a_value_sees_them(trial: Trial) -> str | None:
 
 
 def weights_under_a_mask(trial: Trial) -> str | None:
-    """Asked where there is a mask: the same weights under a causal one."""
+    """Check the weights of a case with a mask under a causal mask."""
     if trial.case.kwargs.get("mask") is None:
         return None
     allowed = torch.ones(3, 3, dtype=torch.bool).tril()

@@ -31,7 +31,7 @@ def other_dtypes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def comes_from(trial: Trial) -> str | None:
-    """Every number of the result is a number of x: where from, if not from where it should be?"""
+    """Name the place of x that the first wrong number comes from, and the right place."""
     return whence(trial.value, trial.expected, trial.case.args[0], ("sequence", "head", "token", "channel"))
 
 

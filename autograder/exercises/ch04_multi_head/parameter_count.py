@@ -1,4 +1,4 @@
-"""ch04_multi_head/parameter_count: what an attention layer learns, in numbers."""
+"""ch04_multi_head/parameter_count: the number of parameters of an attention layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcore import costs
 
 
 def width(rng: np.random.Generator, num_heads: int) -> int:
-    """A width that so many heads divide, other than their square."""
+    """Draw a width that this number of heads divides, other than its square."""
     return num_heads * (num_heads + int(rng.integers(2, 9)))
 
 
@@ -53,7 +53,7 @@ def not_dividing(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _sizes(trial: Trial) -> tuple[int, int, int]:
-    """d_model, the number of heads, and the width of all keys."""
+    """Return d_model, the number of heads, and the width of all keys."""
     named = dict(zip(("d_model", "num_heads", "num_kv_heads", "bias"), trial.case.args, strict=False))
     named |= trial.case.kwargs
     d_model, num_heads = named["d_model"], named["num_heads"]
@@ -61,7 +61,7 @@ def _sizes(trial: Trial) -> tuple[int, int, int]:
 
 
 def right_but_for_biases(trial: Trial) -> str | None:
-    """The matrices are counted rightly; biases, which have a criterion of their own, may be missing."""
+    """Accept a right count of the matrices; biases have a criterion of their own and may be missing."""
     d_model, _, d_kv = _sizes(trial)
     biases = 2 * d_model + 2 * d_kv
     if trial.expected - biases <= trial.value <= trial.expected - biases + 4 * d_model:
@@ -89,7 +89,7 @@ def heads_cost_nothing(trial: Trial) -> str | None:
 
 
 def whole_pieces(trial: Trial) -> str | None:
-    """A count that is off by a whole number of matrices or biases."""
+    """Find a count that is off by a whole number of matrices or biases."""
     d_model, _, d_kv = _sizes(trial)
     pieces = {
         d_model * d_model: f"a matrix of {d_model} x {d_model}",
@@ -112,7 +112,7 @@ def whole_pieces(trial: Trial) -> str | None:
 
 
 def biases_counted(trial: Trial) -> str | None:
-    """The matrices are counted rightly, the biases are not."""
+    """Find a right count of the matrices with a wrong count of the biases."""
     d_model, _, d_kv = _sizes(trial)
     matrices, right = 2 * d_model * (d_model + d_kv), 2 * d_model + 2 * d_kv
     got = int(trial.value) - matrices

@@ -30,7 +30,7 @@ def other_dtypes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def heads_come_from(trial: Trial) -> str | None:
-    """Query head i reads from head i // num_groups: which one does it read from instead?"""
+    """Name the key head that a query head i reads instead of head i // num_groups."""
     x, num_groups = numbers(trial.case.args[0]), trial.case.args[1]
     if not numbers(trial.value).any():
         return "every number of the result is 0; copy the heads of x"
@@ -45,7 +45,7 @@ def heads_come_from(trial: Trial) -> str | None:
 
 
 def comes_from(trial: Trial) -> str | None:
-    """Every number of the result is a number of x: where from, if not from where it should be?"""
+    """Name the place of x that the first wrong number comes from, and the right place."""
     return whence(trial.value, trial.expected, trial.case.args[0], ("sequence", "head", "token", "channel"))
 
 

@@ -53,7 +53,7 @@ def other_head_counts(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def any_float(got: Any, expected: Any, case: Case) -> bool:
-    """The same numbers, in whatever floating dtype."""
+    """Compare the numbers, in any floating dtype."""
     return torch.is_floating_point(got) and differs(got.double(), expected.double(), CLOSE) is None
 
 
@@ -86,7 +86,7 @@ def nothing_above_zero(trial: Trial) -> str | None:
 
 
 def grows_by_the_slope(trial: Trial) -> str | None:
-    """Within a head, each step away costs the same."""
+    """Check that, within a head, each step away costs the same."""
     steps = trial.value[:, -1].diff(dim=-1)
     if not len(steps[0]) or not torch.isfinite(steps).all():
         return None
@@ -102,7 +102,7 @@ def grows_by_the_slope(trial: Trial) -> str | None:
 
 
 def same_distance_same_cost(trial: Trial) -> str | None:
-    """Two pairs of a query and a key that are equally far apart have the same bias."""
+    """Check that two pairs of a query and a key at one distance have one bias."""
     _, q_len, k_len = trial.case.args
     distance = (torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)).abs()
     for far in range(k_len):
@@ -120,7 +120,7 @@ def same_distance_same_cost(trial: Trial) -> str | None:
 
 
 def right_slopes(trial: Trial) -> str | None:
-    """The slope of each head, read off the last query's two last keys."""
+    """Check the slope of each head, read off the last query's two last keys."""
     num_heads = trial.case.args[0]
     found = trial.value[:, -1, -1] - trial.value[:, -1, -2]
     for head, (got, right) in enumerate(zip(found, alibi.alibi_slopes(num_heads), strict=True)):

@@ -21,7 +21,7 @@ SINGLE = 1e-4
 
 
 def apply_rope(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
-    """The reference: `tfcore`'s, in the layout of halves."""
+    """Compute the reference answer: `tfcore`'s, in the layout of halves."""
     return rotary.apply_rope(x, positions, base)
 
 
@@ -39,12 +39,12 @@ def in_order(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def few_in_order(rng: np.random.Generator) -> Iterator[Case]:
-    """One case of each form, for laws that do not depend on sizes."""
+    """Yield one case of each form, for laws that do not depend on sizes."""
     yield from islice(in_order(rng), 4)
 
 
 def at_positions(rng: np.random.Generator) -> Iterator[Case]:
-    """Positions that do not count 0, 1, 2, ...: decoding, padding, any order."""
+    """Yield cases whose positions do not count 0, 1, 2, ...: decoding, padding, any order."""
     place = int(rng.integers(4, 30))
     yield Case(f"one token, at position {place}", (tensor(rng, 4, 1, 6), torch.tensor([place])))
     yield Case(f"another token, at position {place + 1}", (tensor(rng, 4, 1, 6), torch.tensor([place + 1])))
@@ -90,7 +90,7 @@ def half_precision(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _by_pairs(x: Tensor) -> Tensor:
-    """Channels i and i + d/2 as complex numbers, (rows, T, d/2)."""
+    """Return channels i and i + d/2 as complex numbers, (rows, T, d/2)."""
     first, second = x.detach().double().reshape(-1, *x.shape[-2:]).chunk(2, dim=-1)
     return torch.complex(first, second)
 
@@ -115,7 +115,7 @@ def position_0_stays(trial: Trial) -> str | None:
 
 
 def halves_are_pairs(trial: Trial) -> str | None:
-    """The layout is the other one if neighbours keep their lengths and halves do not."""
+    """Find the other layout: neighbouring channels keep their lengths, and halves do not."""
     x, turned, _, _ = _parts(trial)
     half = x.shape[-1]
     if half == 1 or torch.allclose(x.abs(), turned.abs(), atol=0.05):
@@ -164,7 +164,7 @@ def right_angles(trial: Trial) -> str | None:
 
 
 def scores_see_the_distance_alone(trial: Trial) -> str | None:
-    """A query at m and a key at n score as a query at m + 3 and a key at n + 3."""
+    """Check that a query at m and a key at n score like a query at m + 3 and a key at n + 3."""
     x, positions = trial.case.args
     moved = trial.call(Case("all moved on by 3", (x, positions + 3), trial.case.kwargs)).value
     tokens, here, there = (t.double().reshape(-1, *x.shape[-2:])[0] for t in (x, trial.value, moved))

@@ -87,7 +87,7 @@ def keeps_lengths(trial: Trial) -> str | None:
 
 
 def right_base(trial: Trial) -> str | None:
-    """The base, from the matrix of a single step."""
+    """Check the base, read off the matrix of a single step."""
     step = trial.call(Case("one step", (1, trial.case.args[1]))).value
     if not near(step @ step.T, np.eye(len(step))):
         return None
@@ -95,7 +95,7 @@ def right_base(trial: Trial) -> str | None:
 
 
 def moves_every_position(trial: Trial) -> str | None:
-    """M @ PE[pos] against PE[pos + k], for the first position where they part."""
+    """Compare M @ PE[pos] with PE[pos + k] at the first position where they differ."""
     k, _ = trial.case.args
     for position in range(3):
         got, right = _shifted(trial, position)

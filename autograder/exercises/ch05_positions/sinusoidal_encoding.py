@@ -16,7 +16,7 @@ SINGLE = 1e-4
 
 
 def table(rng: np.random.Generator, positions: tuple[int, int], pairs: tuple[int, int]) -> Case:
-    """A table whose two sizes are drawn, and differ."""
+    """Draw the two sizes of a table, which differ."""
     while True:
         max_seq_len, half = sizes(rng, positions, pairs)
         if max_seq_len != 2 * half:
@@ -107,7 +107,7 @@ def right_base(trial: Trial) -> str | None:
 
 
 def right_angles(trial: Trial) -> str | None:
-    """The angle of each pair of channels at position 1."""
+    """Check the angle of each pair of channels at position 1."""
     _, d_model = trial.case.args
     sine, cosine = trial.value[1, 0::2], trial.value[1, 1::2]
     for pair, angle in enumerate(np.arctan2(sine, cosine)):

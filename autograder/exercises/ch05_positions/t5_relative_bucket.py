@@ -21,7 +21,7 @@ DEFAULTS = {"bidirectional": True, "num_buckets": 32, "max_distance": 128}
 
 
 def judged(positions: np.ndarray, **given: Any) -> Tensor:
-    """The positions whose distance is not where a bucket begins on the logarithm: there rounding decides."""
+    """Select positions at which no bucket of the logarithm begins, since rounding decides there."""
     per_side, exact, max_distance = _scale(**(DEFAULTS | given))
     place = (
         np.log(np.maximum(np.abs(positions), 1) / exact) / np.log(max_distance / exact) * (per_side - exact)
@@ -31,13 +31,13 @@ def judged(positions: np.ndarray, **given: Any) -> Tensor:
 
 
 def _scale(bidirectional: bool, num_buckets: int, max_distance: int) -> tuple[int, int, int]:
-    """Buckets a side, how many of them are exact, and where the logarithm ends."""
+    """Return the buckets of a side, the number of exact ones, and the distance where the logarithm ends."""
     per_side = num_buckets // 2 if bidirectional else num_buckets
     return per_side, per_side // 2, max_distance
 
 
 def grid(rng: np.random.Generator, queries: tuple[int, int], keys: tuple[int, int]) -> Tensor:
-    """Key positions minus query positions, (T_q, T_k), the queries being the last."""
+    """Return key positions minus query positions, (T_q, T_k); the queries are the last tokens."""
     T_q, T_k = sizes(rng, queries, keys)
     return torch.arange(T_k) - torch.arange(T_k - T_q, T_k)[:, None]
 
@@ -101,12 +101,12 @@ def both_directions(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def same_buckets(got: Any, expected: Any, case: Case) -> bool:
-    """The same numbers, in whatever dtype."""
+    """Compare the numbers, in any dtype."""
     return is_tensor(got) and torch.equal(got.double(), expected.double())
 
 
 def right_buckets(trial: Trial) -> str | None:
-    """The nearest relative position that is in the wrong bucket."""
+    """Find the nearest relative position in a wrong bucket."""
     wrong = [(abs(r), r, got, right) for r, got, right in _rows(trial) if got != right]
     if not wrong:
         return None
@@ -115,7 +115,7 @@ def right_buckets(trial: Trial) -> str | None:
 
 
 def _rows(trial: Trial) -> list[tuple[int, float, float]]:
-    """Each relative position with the bucket it got and the right one."""
+    """Yield each relative position with its bucket and the right one."""
     given = trial.case.args[0].flatten().tolist()
     return list(zip(given, trial.value.flatten().tolist(), trial.expected.flatten().tolist(), strict=True))
 
@@ -135,7 +135,7 @@ def within_range(trial: Trial) -> str | None:
 
 
 def sides(trial: Trial) -> str | None:
-    """Keys ahead have the second half of the buckets, or share bucket 0."""
+    """Check that keys ahead have the second half of the buckets, or share bucket 0."""
     given = DEFAULTS | trial.case.kwargs
     half = given["num_buckets"] // 2
     for r, got, _ in _rows(trial):
@@ -148,7 +148,7 @@ def sides(trial: Trial) -> str | None:
 
 
 def monotone(trial: Trial) -> str | None:
-    """On either side a longer distance never gets a lower bucket."""
+    """Check that on either side a longer distance never gets a lower bucket."""
     for behind in (True, False):
         row = sorted((abs(r), got) for r, got, _ in _rows(trial) if r and (r < 0) == behind)
         for (near, low), (far, high) in pairwise(row):

@@ -35,14 +35,14 @@ def block(
     memory: Tensor,
     **masks: Tensor,
 ) -> Case:
-    """A case of a block with drawn weights, in the dtype of x."""
+    """Make a case of a block with drawn weights, in the dtype of x."""
     init = {"d_model": x.shape[-1], "num_heads": num_heads, "d_ff": d_ff}
     own = weights(rng, x.shape[-1], d_ff, cross=True, dtype=x.dtype)
     return Case(says, (init, own, x, memory), dict(masks), probe="module")
 
 
 def small(rng: np.random.Generator) -> tuple[int, int, Tensor, Tensor]:
-    """num_heads, d_ff, x and memory: 2 tokens that read 3."""
+    """Draw num_heads, d_ff, x and memory: 2 tokens that read 3."""
     return 2, 7, tokens(rng, 1, 2, 4), tokens(rng, 1, 3, 4)
 
 

@@ -21,7 +21,7 @@ from autograder.exercises.library import LAYERS
 def block(
     rng: np.random.Generator, says: str, num_heads: int, d_ff: int, x: Tensor, **more: Tensor | str
 ) -> Case:
-    """A case of a block with drawn weights, in the dtype of x; `more` holds its norm or a mask."""
+    """Make a case of a block with drawn weights, in the dtype of x; `more` is its norm or a mask."""
     init: dict[str, object] = {"d_model": x.shape[-1], "num_heads": num_heads, "d_ff": d_ff}
     init |= {"norm": more.pop("norm")} if "norm" in more else {}
     own = weights(rng, x.shape[-1], d_ff, dtype=x.dtype)
@@ -29,7 +29,7 @@ def block(
 
 
 def any_size(rng: np.random.Generator) -> tuple[int, int, Tensor]:
-    """num_heads, d_ff and x of sizes that all differ."""
+    """Draw num_heads, d_ff and x of sizes that all differ."""
     B, h, d_head, T = sizes(rng, (2, 4), (2, 4), (2, 5), (3, 5))
     return h, int(rng.integers(21, 28)), tokens(rng, B, T, h * d_head)
 

@@ -1,4 +1,4 @@
-"""What the two blocks share: drawn weights, and laws that name the sublayer at fault."""
+"""Drawn weights for both blocks, and laws that name the sublayer at fault."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LAST_LAYER = {"attention": "attention.W_o", "cross_attention": "cross_attention.
 def weights(
     rng: np.random.Generator, d_model: int, d_ff: int, cross: bool = False, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Parameters of a block in which every sublayer says as much as the stream it is added to.
+    """Draw parameters of a block in which the output of every sublayer is as large as the stream.
 
-    In bfloat16 they are smaller, so that its rounding does not decide what a softmax looks at.
+    In bfloat16 they are smaller, so that its rounding does not decide a softmax.
     """
     gain = 0.5 if dtype == torch.bfloat16 else 1.5
     attentions = ("attention", "cross_attention") if cross else ("attention",)
@@ -48,7 +48,7 @@ def silent_attention(case: Case) -> Case:
 
 
 def fits(case: Case) -> bool:
-    """Whether all has the sizes that the block is built with, and no norm has a weight of 0."""
+    """Tell whether all tensors have the sizes of the block, and no norm has a weight of 0."""
     init, own, *given = case.args
     widths = {x.shape[-1] for x in given} | {own["norm_ffn.weight"].shape[0]}
     gains = all(
@@ -58,7 +58,7 @@ def fits(case: Case) -> bool:
 
 
 def _silenced(trial: Trial, *sublayers: str) -> Case:
-    """The trial's case with sublayers that add nothing."""
+    """Return the trial's case with sublayers that add nothing."""
     init, own, *given = trial.case.args
     quiet = {
         name: torch.zeros_like(value) if any(name.startswith(LAST_LAYER[s]) for s in sublayers) else value
@@ -68,7 +68,7 @@ def _silenced(trial: Trial, *sublayers: str) -> Case:
 
 
 def _with_inputs(case: Case, **changed: Tensor) -> Case:
-    """The case with other tensors for x or for the memory."""
+    """Return the case with other tensors for x or for the memory."""
     given = dict(zip(("init", "own", "x", "memory"), case.args, strict=False)) | changed
     return replace(case, args=tuple(given.values()))
 
@@ -78,7 +78,7 @@ def _names(trial: Trial) -> list[str]:
 
 
 def _apart(one: Tensor, other: Tensor) -> Tensor:
-    """Where two results differ beyond rounding, token by token (B, T)."""
+    """Return where two results differ beyond rounding, token by token (B, T)."""
     return (one.double() - other.double()).abs().amax(dim=-1) > 1e-2
 
 
@@ -87,7 +87,7 @@ def _numbers(row: Tensor) -> str:
 
 
 def nothing_is_drawn(trial: Trial) -> str | None:
-    """Dropout that nobody asked for; three calls, since it may spare a small block once."""
+    """Find dropout, by three calls, since it may drop nothing in a small block once."""
     again = [trial.call(trial.case).value for _ in range(3)]
     if all(torch.equal(one, trial.value) for one in again):
         return None
@@ -95,7 +95,7 @@ def nothing_is_drawn(trial: Trial) -> str | None:
 
 
 def hands_x_on(trial: Trial) -> str | None:
-    """With sublayers that add nothing, a pre-norm block is the identity."""
+    """Check that a pre-norm block is the identity when its sublayers add nothing."""
     x = trial.case.args[2]
     if trial.case.args[0].get("norm", "pre") != "pre":
         return None
@@ -112,7 +112,7 @@ def hands_x_on(trial: Trial) -> str | None:
 
 
 def the_sublayer_at_fault(reference: Callable[..., Any], trial: Trial) -> str | None:
-    """The sublayer that is wrong when all others add nothing."""
+    """Name the sublayer that is wrong when all others add nothing."""
     names = _names(trial)
     for speaking in names:
         case = _silenced(trial, *(name for name in names if name != speaking))
@@ -161,7 +161,7 @@ def order_of_the_tokens(trial: Trial) -> str | None:
 
 
 def the_mask_is_kept(trial: Trial) -> str | None:
-    """A token that no mask lets anybody see moves itself alone."""
+    """Check that a token which no query may attend to moves itself alone."""
     x = trial.case.args[2]
     mask = trial.case.kwargs.get("mask", trial.case.kwargs.get("self_mask"))
     if mask is None:
@@ -180,7 +180,7 @@ def the_memory_mask_is_kept(trial: Trial) -> str | None:
 
 
 def _obeyed(trial: Trial, seen: Tensor, what: str, called: str) -> str | None:
-    """Whether changing one token moves the queries that see it, and no others; `seen` is (B, T_q, T_k)."""
+    """Check that one changed token moves the queries that see it and no others; `seen` is (B, T_q, T_k)."""
     given = trial.case.args[2 if what == "x" else 3]
     for j in range(given.shape[1]):
         other = given.clone()
@@ -217,7 +217,7 @@ def the_memory_is_read(trial: Trial) -> str | None:
 
 
 def ends_normed(trial: Trial) -> str | None:
-    """What a post-norm block returns has just left norm_ffn."""
+    """Check that the output of a post-norm block comes from norm_ffn."""
     init, own, *_ = trial.case.args
     if init.get("norm") != "post":
         return None
@@ -232,7 +232,7 @@ def ends_normed(trial: Trial) -> str | None:
 
 
 def laws(reference: Callable[..., Any]) -> tuple[Property, ...]:
-    """What both blocks obey."""
+    """Return the laws that both blocks obey."""
     return (
         Property("nothing is random", nothing_is_drawn),
         Property("the mask is kept", the_mask_is_kept),

@@ -1,4 +1,4 @@
-"""What the notebook gives: the attention of chapter 4, as short as it gets."""
+"""The code that the notebook gives: the attention of chapter 4, as short as possible."""
 
 import torch.nn.functional as F
 from torch import nn

@@ -32,7 +32,7 @@ from tfcore.layers import norms
 def drawn(
     rng: np.random.Generator, *shape: int, spread: float = 1.0, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x, weight and bias."""
+    """Draw x, weight and bias."""
     x = tokens(rng, *shape, spread=spread, dtype=dtype)
     return x, gains(rng, shape[-1], dtype), shifts(rng, shape[-1], dtype)
 
@@ -46,7 +46,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def faint(rng: np.random.Generator) -> Iterator[Case]:
-    """Tokens whose variance is not much larger than eps, or smaller."""
+    """Yield cases with tokens whose variance is not much larger than eps, or smaller."""
     yield Case("eps = 0.5", drawn(rng, 3, 4), {"eps": 0.5})
     yield Case("a spread near 0.001", drawn(rng, 2, 5, spread=1e-3))
     yield Case("a spread near 0.001, eps = 1e-12", drawn(rng, 4, 6, spread=1e-3), {"eps": 1e-12})
@@ -98,7 +98,7 @@ def variance_is_one(trial: Trial) -> str | None:
 
 
 def keeps_its_digits(trial: Trial) -> str | None:
-    """Tokens that come out right with their mean taken off first, and wrong with it."""
+    """Find tokens that come out right with their mean subtracted first, and wrong with it."""
     x, *rest = trial.case.args
     centred = x - x.mean(dim=-1, keepdim=True)
     again = trial.call(Case("centred", (centred, *rest), trial.case.kwargs)).value
@@ -113,7 +113,7 @@ def keeps_its_digits(trial: Trial) -> str | None:
 
 
 def weight_and_bias(trial: Trial) -> str | None:
-    """Right but for what is done with the weight and the bias."""
+    """Find a result that is right but for the weight and the bias."""
     _, weight, bias = trial.case.args
     right = (trial.expected.double() - bias.double()) / weight.double()
     options = {

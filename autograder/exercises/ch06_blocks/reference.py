@@ -1,4 +1,4 @@
-"""The reference blocks: those of `tfcore`, behind parameters that a student can name."""
+"""The reference blocks: `tfcore`'s blocks, behind parameters that a student can name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcore.layers import block
 
 
 class TransformerBlock(nn.Module):
-    """Attention and a feed-forward network, each added to what came in."""
+    """Attention and a feed-forward network, each added to its input."""
 
     def __init__(self, d_model, num_heads, d_ff, norm="pre"):
         super().__init__()
@@ -27,7 +27,7 @@ class TransformerBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """The same with attention to a memory in between; every norm stands before its sublayer."""
+    """The same with attention to a memory in between; every norm is before its sublayer."""
 
     def __init__(self, d_model, num_heads, d_ff):
         super().__init__()
@@ -45,7 +45,7 @@ class DecoderBlock(nn.Module):
 
 
 def in_tfcore(module: nn.Module) -> dict[str, Tensor]:
-    """The module's parameters under the names of `tfcore`, which keeps W_q, W_k and W_v in one."""
+    """Return the module's parameters under the names of `tfcore`, which has W_q, W_k and W_v in one."""
     own: dict[str, Tensor] = dict(module.named_parameters())
     named = {
         name.replace("ffn.0", "ffn.W_up").replace("ffn.2", "ffn.W_down"): value for name, value in own.items()

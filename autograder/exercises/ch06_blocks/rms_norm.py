@@ -31,7 +31,7 @@ from tfcore.layers import norms
 def drawn(
     rng: np.random.Generator, *shape: int, spread: float = 1.0, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """x and weight."""
+    """Draw x and weight."""
     return tokens(rng, *shape, spread=spread, dtype=dtype), gains(rng, shape[-1], dtype)
 
 
@@ -46,7 +46,7 @@ def ordinary(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def faint(rng: np.random.Generator) -> Iterator[Case]:
-    """Tokens whose mean square is not much larger than eps, or smaller."""
+    """Yield cases with tokens whose mean square is not much larger than eps, or smaller."""
     yield Case("eps = 0.5", drawn(rng, 3, 4), {"eps": 0.5})
     yield Case("a spread near 0.001", drawn(rng, 2, 5, spread=1e-3))
     yield Case("a spread near 0.001, eps = 1e-12", drawn(rng, 4, 6, spread=1e-3), {"eps": 1e-12})
@@ -67,7 +67,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def only_multiplied(trial: Trial) -> str | None:
-    """Without its weight, a token is x times one number."""
+    """Check that a token, without its weight, is x times one number."""
     place = first_wrong_token(trial)
     if place is None:
         return None

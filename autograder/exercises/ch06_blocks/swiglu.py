@@ -32,7 +32,7 @@ OTHER_GATES: dict[str, Callable[[Tensor], Tensor]] = {
 def drawn(
     rng: np.random.Generator, *shape: int, d_ff: int, gate: float = 2.0, dtype: torch.dtype = torch.float32
 ) -> Arguments:
-    """x, W_g, W_u and W_d; the gates spread over `gate`, so that SiLU bends and does not merely halve."""
+    """Draw x, W_g, W_u and W_d; gates are spread over `gate`, where SiLU is not nearly linear."""
     d_model = shape[-1]
     W_g = gate * tensor(rng, d_model, d_ff) / d_model**0.5
     W_u, W_d = tensor(rng, d_model, d_ff) / d_model**0.5, tensor(rng, d_ff, d_model) / d_ff**0.5
@@ -110,7 +110,7 @@ def a_closed_gate(trial: Trial) -> str | None:
 
 
 def bent_by_silu(trial: Trial) -> str | None:
-    """The gate of a network with one channel everywhere, at z = 2 and z = -2."""
+    """Check the gate of a network with one channel everywhere, at z = 2 and z = -2."""
     one, z = torch.ones(1, 1).double(), torch.tensor([[2.0], [-2.0]]).double()
     got = trial.call(Case("one channel", (z, one, one, one))).value.double()
 
@@ -129,7 +129,7 @@ def bent_by_silu(trial: Trial) -> str | None:
 
 
 def read_by_products_alone(trial: Trial) -> str | None:
-    """A change of x that neither x W_g nor x W_u sees, in a network of one inner channel."""
+    """Check that a change of x which neither x W_g nor x W_u sees changes nothing, with one inner channel."""
     x, one = torch.tensor([[1.0, 2.0, 0.0]]), torch.tensor([[1.0], [1.0], [1.0]])
     other, back = torch.tensor([[2.0, 1.0, 0.0]]), torch.ones(1, 3)
     got = [trial.call(Case("three channels", (x, one, one, back))).value for x in (x, other)]
@@ -142,7 +142,7 @@ def read_by_products_alone(trial: Trial) -> str | None:
 
 
 def each_inner_channel_counts(trial: Trial) -> str | None:
-    """Each inner channel alone, by a W_d whose other rows are 0."""
+    """Check each inner channel alone, by a W_d whose other rows are 0."""
     x, W_g, W_u, W_d = (t.double() for t in trial.case.args)
     inner, silent, right = F.silu(x @ W_g) * (x @ W_u), [], 0
     for j in range(len(W_d)):

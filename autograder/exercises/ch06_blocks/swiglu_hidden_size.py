@@ -12,7 +12,7 @@ from tfcore.layers import feed_forward
 
 
 def any_width(rng: np.random.Generator) -> Iterator[Case]:
-    """Every remainder by 3, since what is left of the division is at stake."""
+    """Yield every remainder by 3, since the rounding of the division is tested."""
     for d_model in (6, 7, 8):
         yield Case(f"d_model = {d_model}", (d_model,))
     for remainder in range(3):
@@ -36,7 +36,7 @@ def multiples(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _asked(trial: Trial) -> tuple[int, int, float]:
-    """d_model, multiple_of and the answer."""
+    """Return d_model, multiple_of and the answer."""
     d_model, *rest = trial.case.args
     return d_model, rest[0] if rest else trial.case.kwargs.get("multiple_of", 1), float(trial.value)
 

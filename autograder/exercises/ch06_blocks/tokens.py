@@ -16,20 +16,20 @@ from autograder.exercises.laws import near
 def tokens(
     rng: np.random.Generator, *shape: int, spread: float = 1.0, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """(..., d); the spreads lie between a half and three times `spread`, the means within two of them."""
+    """Draw tokens (..., d) with spreads of half to three times `spread`, and means within two spreads."""
     each = rng.uniform(0.5, 3, size=(*shape[:-1], 1))
     x = spread * each * (rng.normal(size=shape) + rng.uniform(-2, 2, size=(*shape[:-1], 1)))
     return torch.from_numpy(x).to(dtype)
 
 
 def gains(rng: np.random.Generator, d: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Weights of a norm, far from ones, none near zero."""
+    """Draw weights of a norm, far from ones, none near zero."""
     signs = torch.from_numpy(rng.choice([-1.0, 1.0, 1.0], size=d))
     return (signs * torch.from_numpy(rng.uniform(0.4, 2.5, size=d))).to(dtype)
 
 
 def shifts(rng: np.random.Generator, d: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Biases of a norm, far from zeros."""
+    """Draw biases of a norm, far from zeros."""
     return tensor(rng, d, dtype=dtype)
 
 
@@ -51,13 +51,13 @@ def in_any_shape(rng: np.random.Generator, drawn: Callable[..., tuple[Tensor, ..
 
 
 def plain(trial: Trial) -> Tensor:
-    """What came out, with the weight and the bias taken off again; in float64."""
+    """Return the result without its weight and bias, in float64."""
     weight, *bias = (a.double() for a in trial.case.args[1:])
     return (trial.value.double() - (bias[0] if bias else 0)) / weight
 
 
 def weighs(case: Case) -> bool:
-    """A domain: the weight of the norm is nowhere 0, so that it can be taken off again."""
+    """Tell whether the weight of the norm is nowhere 0, so that a result can be divided by it (a domain)."""
     return bool(case.args[1].all())
 
 
@@ -66,7 +66,7 @@ def eps(trial: Trial, default: float) -> float:
 
 
 def default_eps(trial: Trial, default: float) -> str | None:
-    """Asked where eps is left out: whether passing it puts the result right."""
+    """Find a wrong default of eps: passing the right eps mends the result."""
     if "eps" in trial.case.kwargs or first_wrong_token(trial) is None:
         return None
     passed = trial.call(Case("eps passed", trial.case.args, {"eps": default})).value
@@ -76,7 +76,7 @@ def default_eps(trial: Trial, default: float) -> str | None:
 
 
 def first_wrong_token(trial: Trial) -> tuple[int, ...] | None:
-    """Where the first token stands that came out wrong; None if all are right."""
+    """Return the place of the first wrong token; None if all are right."""
     off = (trial.value.double() - trial.expected.double()).abs().amax(dim=-1)
     wrong = torch.nonzero(~(off < 1e-4))
     return tuple(int(n) for n in wrong[0]) if len(wrong) else None
@@ -87,7 +87,7 @@ def called(place: tuple[int, ...]) -> str:
 
 
 def tokens_are_apart(trial: Trial) -> str | None:
-    """A token that is wrong among others and right alone."""
+    """Find a token that is wrong among others and right alone."""
     x, *rest = trial.case.args
     place = first_wrong_token(trial)
     if not place:
@@ -102,7 +102,7 @@ def tokens_are_apart(trial: Trial) -> str | None:
 
 
 def a_token_moves_itself_alone(trial: Trial) -> str | None:
-    """The last token changed: all others should come out as before."""
+    """Change the last token, and check that all others come out as before."""
     x, *rest = trial.case.args
     if x.dim() < 2 or x[..., 0].numel() < 2:
         return None

@@ -14,7 +14,7 @@ from tfcore import masks
 
 
 def causal_mask(q_len, k_len=None):
-    """The reference, without the argument for a device."""
+    """Compute the reference answer, without the argument for a device."""
     return masks.causal_mask(q_len, k_len)
 
 
@@ -41,7 +41,7 @@ def _lengths(trial: Trial) -> tuple[int, int]:
 
 
 def _told(trial: Trial, i: int, j: int) -> str:
-    """Query i and key j in words, each with its place in the sequence."""
+    """Describe query i and key j in words, each with its place in the sequence."""
     q_len, k_len = _lengths(trial)
     place = f", token {k_len - q_len + i} of the sequence," if k_len != q_len else ""
     return f"query {i}{place} and key {j}"

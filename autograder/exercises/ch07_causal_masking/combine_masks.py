@@ -1,4 +1,4 @@
-"""ch07_causal_masking/combine_masks: a key is open if it comes no later and is no padding."""
+"""ch07_causal_masking/combine_masks: a key is open if it comes no later and is not padding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcore import masks
 
 
 def padded(rng: np.random.Generator, batch: int, T_k: int, left: bool = False) -> Tensor:
-    """Padding (B, T_k) on the right or left, of different lengths, the shortest sequence first."""
+    """Draw padding (B, T_k) on the right or left, of different lengths, the shortest sequence first."""
     lengths = np.sort(rng.permutation(np.arange(1, T_k))[:batch])
     real = torch.arange(T_k) < torch.from_numpy(lengths)[:, None]
     return real.flip(1) if left else real
@@ -37,7 +37,7 @@ def other_shapes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
-    """Queries that see nothing: padding comes first, or there is nothing else."""
+    """Yield cases with queries that see nothing: padding comes first, or all is padding."""
     yield Case("the first token is padding", (_causal(2), torch.tensor([[False, True]])))
     B, T = sizes(rng, (2, 4), (5, 8))
     yield Case(f"a batch of {B}, padded on the left", (_causal(T), padded(rng, B, T, left=True)))
@@ -56,7 +56,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _entry(trial: Trial, wrong: np.ndarray) -> tuple[str, bool, bool]:
-    """The first wrong entry in words, and what the two masks say of it."""
+    """Describe the first wrong entry, and the entries of the two masks there."""
     b, _, i, j = (int(n) for n in np.argwhere(wrong)[0])
     causal, padding = map(numbers, trial.case.args)
     return f"sequence {b}, query {i}, key {j}", bool(causal[i, j]), bool(padding[b, j])

@@ -23,18 +23,18 @@ CLEAR = 0.2
 
 
 def filter_logits(logits, top_k=None, top_p=None):
-    """The reference, under the names that the notebook uses."""
+    """Compute the reference answer, under the names that the notebook uses."""
     return sampling.filter_logits(logits, top_k, top_p)
 
 
 def shares(logits: Array, top_k: int | None = None) -> Array:
-    """The probabilities of each row (..., V), largest first, among the k largest."""
+    """Return the probabilities of each row (..., V), largest first, among the k largest."""
     p = -np.sort(-np.exp(logits - logits.max(axis=-1, keepdims=True)), axis=-1)[..., :top_k]
     return p / p.sum(axis=-1, keepdims=True)
 
 
 def crossing(p: Array, top_p: float) -> int | None:
-    """How many of the sorted probabilities p (n,) make up `top_p`; None where rounding might decide."""
+    """Count the sorted probabilities p (n,) that make up `top_p`; None where rounding might decide."""
     after = p.cumsum()
     last = int(np.searchsorted(after, top_p))
     if last == len(p):
@@ -47,7 +47,7 @@ def crossing(p: Array, top_p: float) -> int | None:
 def rows(
     rng: np.random.Generator, count: int, V: int, fits: Callable[[Array], bool], spread: float = 1.5
 ) -> Array:
-    """Rows of logits (count, V), each drawn again until it fits."""
+    """Draw rows of logits (count, V), each again until it fits."""
     found: list[Array] = []
     while len(found) < count:
         row = rng.normal(scale=spread, size=V) + rng.normal()
@@ -57,7 +57,7 @@ def rows(
 
 
 def keeps(top_p: float, low: int, high: int, top_k: int | None = None) -> Callable[[Array], bool]:
-    """Rows of which between `low` and `high` tokens stay, clearly."""
+    """Make the condition that between `low` and `high` tokens of a row stay, clearly."""
     return lambda row: low <= (crossing(shares(row, top_k), top_p) or 0) <= high
 
 
@@ -90,7 +90,7 @@ def by_share(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def sharp(rng: np.random.Generator) -> Iterator[Case]:
-    """The first token alone has more than p."""
+    """Yield cases in which the first token alone has more than p."""
     sure = np.log([0.9, 0.06, 0.04])
     yield Case("one token has 0.9", (tensor(rng.permutation(sure))[None],), {"top_p": 0.5})
     V = int(rng.integers(5, 9))
@@ -100,7 +100,7 @@ def sharp(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def order_matters(p: float, k: int) -> Callable[[Array], bool]:
-    """Rows of which fewer tokens stay if k is applied first: their shares grow when others are out."""
+    """Make the condition that fewer tokens stay if k is applied first: shares grow when others are out."""
 
     def fits(row: Array) -> bool:
         first, alone = crossing(shares(row, k), p), crossing(shares(row), p)
@@ -124,7 +124,7 @@ def both(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def tied(rng: np.random.Generator) -> Iterator[Case]:
-    """Equal logits: how many stay is asked, not which."""
+    """Yield cases with equal logits: the number of tokens that stay counts, not which ones."""
     yield Case("three equal logits, top_k = 2", (torch.full((1, 3), 0.5),), {"top_k": 2})
     three = np.array([2.0, 1.0, 1.0, 1.0, 0.0])
     ties = np.stack([rng.permutation(three) for _ in range(2)])
@@ -168,20 +168,20 @@ def soft(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _options(case: Case) -> tuple[Array, int | None, float | None]:
-    """The logits (N, V) as numbers, top_k and top_p of a case."""
+    """Return the logits (N, V) as numbers, top_k and top_p of a case."""
     given = dict(zip(("logits", "top_k", "top_p"), case.args, strict=False)) | case.kwargs
     logits = numbers(given["logits"]).astype(np.float64)
     return logits.reshape(-1, logits.shape[-1]), given.get("top_k"), given.get("top_p")
 
 
 def clear_cut(case: Case) -> bool:
-    """Whether every row crosses p clearly, so that no rounding decides."""
+    """Tell whether every row crosses p clearly, so that no rounding decides."""
     logits, top_k, top_p = _options(case)
     return top_p in (None, 1) or all(crossing(shares(row, top_k), top_p) for row in logits)
 
 
 def as_many_of_the_likeliest(got: Any, expected: Any, case: Case) -> bool:
-    """The same logits stay, at their own places; which of several equal ones do is not judged."""
+    """Compare the logits that stay and their places; of several equal logits, any may stay."""
     if not is_tensor(got) or got.dtype != expected.dtype:
         return False
     tolerance, logits = tolerance_for(case.args), case.args[0]
@@ -193,7 +193,7 @@ def as_many_of_the_likeliest(got: Any, expected: Any, case: Case) -> bool:
 
 
 def _kept(trial: Trial) -> Iterator[tuple[str, Array, Array, Array]]:
-    """Row by row: what to call it, its logits, what stays of them, and what should."""
+    """Yield for each row its name, its logits, the logits that stay, and the logits that should."""
     logits = _options(trial.case)[0]
     got, expected = (
         numbers(x).astype(np.float64).reshape(logits.shape) for x in (trial.value, trial.expected)

@@ -1,8 +1,8 @@
 """ch07_causal_masking/find_leaks: which outputs of a model depend on a later token.
 
-The models are tables, so that what leaks into what is planted: nothing, the next token, one number of one
-token. Every planted leak moves some output by 1.4e-4 or more, whichever other token stands in; what is no
-leak moves it by 9e-5 or less, as rounding does.
+The models are tables in which leaks are planted: none, the next token, one number of one token. Every planted
+leak moves some output by 1.4e-4 or more, for every other token in its place. Other changes move it by 9e-5 or
+less, as rounding does.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Pairs = set[tuple[int, int]]
 
 
 def find_leaks(model, tokens, vocab_size):
-    """The reference, at its tolerance of 1e-4."""
+    """Compute the reference answer, at its tolerance of 1e-4."""
     return probes.find_leaks(model, tokens, vocab_size)
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """Maps tokens (B, T) to logits (B, T, V) that add up what each position sees of the others.
+    """Map tokens (B, T) to logits (B, T, V) that add up the codes of the tokens that each position sees.
 
     Attributes:
         past: how strongly position i sees j, (T, T); zero for j > i.
-        codes: what a token adds to the logits of those that see it, (V, V).
-        leaks: the same for what should be hidden, (T, T); zero for j <= i.
-        leaked: what a token adds there, (V, V).
-        around: what every logit begins with.
+        codes: the row that a token adds to the logits of the positions that see it, (V, V).
+        leaks: the same for later positions, which should be hidden, (T, T); zero for j <= i.
+        leaked: the row that a token adds there, (V, V).
+        around: the number that every logit begins with.
     """
 
     past: Tensor
@@ -66,19 +66,19 @@ class TableModel:
 
 
 def in_all_logits(rng: np.random.Generator, V: int) -> Array:
-    """What each of V tokens leaks, (V, V): any two tokens differ in every logit, by 1 or more."""
+    """Draw the leaked row of each of V tokens, (V, V): any two differ in every logit, by 1 or more."""
     return (rng.permutation(V)[:, None] + 1.0) * (1 + rng.random(V)) * rng.choice([-1, 1], size=V)
 
 
 def in_one_logit(rng: np.random.Generator, V: int) -> Array:
-    """The same in a single logit, which is not the first."""
+    """Draw rows that differ in a single logit, which is not the first."""
     leaked = np.zeros((V, V))
     leaked[:, rng.integers(1, V)] = rng.permutation(V)
     return leaked
 
 
 def up_and_down(rng: np.random.Generator, V: int) -> Array:
-    """The same in two logits, of which one falls by as much as the other rises."""
+    """Draw rows that differ in two logits: one falls by as much as the other rises."""
     leaked = np.zeros((V, V))
     up, down = rng.permutation(V)[:2]
     leaked[:, up] = rng.permutation(V)
@@ -87,12 +87,12 @@ def up_and_down(rng: np.random.Generator, V: int) -> Array:
 
 
 def all_alike(rng: np.random.Generator, V: int) -> Array:
-    """The same in all logits, which move together."""
+    """Draw rows that differ in all logits by the same number."""
     return np.repeat(rng.permutation(V)[:, None], V, axis=1).astype(float)
 
 
 def tokens_for(rng: np.random.Generator, T: int, V: int) -> Tensor:
-    """Tokens (T,) with the first and the last of the vocabulary among them, though not at the start."""
+    """Draw tokens (T,) with the first and the last of the vocabulary among them, though not at the start."""
     tokens = rng.integers(V, size=T)
     if T > 2:
         tokens[1 + rng.permutation(T - 1)[:2]] = [0, V - 1]
@@ -106,7 +106,7 @@ def lent(
     leaked: Callable[[np.random.Generator, int], Array] = in_all_logits,
     around: float = 20.0,
 ) -> tuple[Lent, Tensor, int]:
-    """A model of V tokens with leaks of this strength (T, T) planted, tokens for it, and V."""
+    """Return a model of V tokens with planted leaks of this strength (T, T), tokens for it, and V."""
     T = len(leaks)
     tables = (
         np.tril(rng.normal(size=(T, T))),
@@ -161,7 +161,7 @@ def none(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _pairs(value: Any) -> Pairs | None:
-    """The value as pairs of plain numbers, or None."""
+    """Return the value as pairs of plain numbers, or None."""
     try:
         return {(int(i), int(j)) for i, j in value}
     except (TypeError, ValueError):
@@ -198,7 +198,7 @@ def repeatable(trial: Trial) -> str | None:
 
 
 def _moved(trial: Trial, i: int, j: int) -> float:
-    """How far the output at i moves with another token at j."""
+    """Return how far the output at i moves with another token at j."""
     lent, tokens, vocab_size = trial.case.args
     model, other = lent.make(), tokens.clone()
     other[j] = (tokens[j] + 1) % vocab_size
@@ -228,7 +228,7 @@ def no_other(trial: Trial) -> str | None:
 
 
 def _questions(trial: Trial) -> list[list[int]]:
-    """The tokens that the model was asked about, in order."""
+    """Return the tokens that the model was called with, in order."""
     return [[int(n) for n in args[0].flatten()] for _, args in trial.outcome.asked]
 
 
@@ -254,12 +254,12 @@ def asked_about_every_token(trial: Trial) -> str | None:
 
 
 def of_sets(law: Test) -> Test:
-    """The law, asked only where a set of pairs is expected."""
+    """Restrict a law to cases where a set of pairs is expected."""
     return lambda trial: law(trial) if isinstance(trial.expected, set) else None
 
 
 def the_same_pairs(got: Any, expected: Any, case: Case) -> bool:
-    """Pairs are the same or not. (A mistake that explains a failure must then explain the core as well.)"""
+    """Compare pairs exactly. (A mistake that explains a failure must then explain the core as well.)"""
     return differs(got, expected, 0) is None
 
 

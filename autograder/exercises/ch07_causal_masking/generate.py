@@ -24,19 +24,19 @@ CLEAR = 1.15
 
 
 def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
-    """The reference, without the arguments that the notebook does not ask for."""
+    """Compute the reference answer, without the arguments that the notebook leaves out."""
     return generation.generate(model, prompt, max_new_tokens, temperature, generator, context_len)
 
 
 @dataclass(frozen=True)
 class HashedModel:
-    """Maps tokens (B, T) to logits (B, T, V), each row of them picked by all tokens up to there.
+    """Map tokens (B, T) to logits (B, T, V); all tokens up to a place pick the row of that place.
 
-    Whatever is left out, added or moved among the tokens that it reads picks another row.
+    A token that is left out, added or moved picks another row.
 
     Attributes:
         table: the rows, (ROWS, V).
-        steps: by how many rows a token moves on, at each position, (most,).
+        steps: the number of rows that a token moves on, at each position, (most,).
     """
 
     table: Tensor
@@ -59,7 +59,7 @@ class HashedModel:
 
 
 def lent(rng: np.random.Generator, V: int, most: int = 64, dtype: torch.dtype = torch.float32) -> Lent:
-    """A model of V tokens that reads at most so many."""
+    """Make a model of V tokens that reads at most `most` tokens."""
     logits = 1.5 * rng.normal(size=(ROWS, V))
     if dtype is torch.bfloat16:  # which would make some of the largest logits equal
         logits[np.arange(ROWS), logits.argmax(axis=1)] += 0.5
@@ -77,7 +77,7 @@ def seed(rng: np.random.Generator) -> Seed:
 
 
 def clear_seed(rng: np.random.Generator, model: Lent, prompt: Tensor, count: int, temperature: float) -> Seed:
-    """A generator whose draws come out alike, whether the softmax is taken in bfloat16 or in float64."""
+    """Find a generator that draws the same tokens from a softmax in bfloat16 and in float64."""
     while True:
         found = seed(rng)
         generator, tokens, clear = torch.Generator().manual_seed(found.value), prompt, True
@@ -92,7 +92,7 @@ def clear_seed(rng: np.random.Generator, model: Lent, prompt: Tensor, count: int
 
 
 def greedy(rng: np.random.Generator) -> Iterator[Case]:
-    """A generator is passed too: at temperature 0 nobody asks it."""
+    """Yield cases at temperature 0, also with a generator, which is not used."""
     yield Case("a prompt of 2 tokens, 3 new ones", (lent(rng, 7), prompts(rng, 1, 2, 7), 3, 0.0, seed(rng)))
     B, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (11, 14))
     some = (lent(rng, V), prompts(rng, B, T, V))
@@ -120,7 +120,7 @@ def sampled(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
-    """Texts that grow longer than what the model can read."""
+    """Yield cases with texts that grow longer than the model can read."""
     yield Case(
         "context_len=3, a prompt of 2 tokens",
         (lent(rng, 7, most=3), prompts(rng, 1, 2, 7), 4, 0.0, seed(rng)),
@@ -133,7 +133,7 @@ def long(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def roomy(rng: np.random.Generator) -> Iterator[Case]:
-    """The model could read more than it is to."""
+    """Yield cases with a model that could read more than `context_len` tokens."""
     B, context, T, n, V = sizes(rng, (2, 3), (4, 5), (6, 7), (8, 9), (11, 14))
     case = (lent(rng, V), prompts(rng, B, T, V), n, 0.0, seed(rng))
     yield Case(f"context_len={context} for a model that could read more", case, {"context_len": context})
@@ -148,7 +148,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def drawn_from(rng: np.random.Generator) -> Iterator[Case]:
-    """Calls that are made three times; see `same_and_other`."""
+    """Yield calls that are made three times; see `same_and_other`."""
     V = int(rng.integers(12, 16))
     yield Case(
         "the same generator twice, then another", (lent(rng, V), prompts(rng, 4, 3, V), 7, 1.2, seed(rng))
@@ -156,7 +156,7 @@ def drawn_from(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def the_same_again(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Calls twice with the same generator; texts that differ are drawn from another source."""
+    """Call twice with the same generator; texts that differ are drawn from another source."""
     first, again = call(case), call(case)
     if first.error or first.forbidden or differs(again.value, first.value, 0) is None:
         return first
@@ -170,7 +170,7 @@ ANOTHER_EACH_TIME = (
 
 
 def same_and_other(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Calls twice with the same generator and once with another.
+    """Call twice with the same generator and once with another.
 
     Returns:
         Whether the first two gave the same tokens, and whether the third did.
@@ -192,14 +192,14 @@ def follows_the_generator(trial: Trial) -> str | None:
 
 
 def without_generator(rng: np.random.Generator) -> Iterator[Case]:
-    """Calls that are made twice; two right texts are the same once in 12^80 times."""
+    """Yield calls that are made twice; two right texts are the same once in 12^80 times."""
     model = HashedModel(torch.zeros(ROWS, 12), torch.ones(64, dtype=torch.long))
     guessing = Lent("a model to which all 12 tokens are alike", lambda: model)
     yield Case("no generator, twice", (guessing, prompts(rng, 4, 3, 12), 20), {"temperature": 1.0})
 
 
 def another_text(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Calls twice, and says whether the texts differ."""
+    """Call twice, and return whether the texts differ."""
     first, second = call(case), call(case)
     if failed := next((o for o in (first, second) if o.error or o.forbidden), None):
         return failed
@@ -216,7 +216,7 @@ def draws_anew(trial: Trial) -> str | None:
 
 
 def _options(trial: Trial) -> tuple[HashedModel, Tensor, int, float, Seed | None, int | None]:
-    """The arguments in full, and the model itself."""
+    """Return the arguments in full, and the model itself."""
     names = ("model", "prompt", "max_new_tokens", "temperature", "generator", "context_len")
     given: dict[str, Any] = dict(zip(names, trial.case.args, strict=False)) | trial.case.kwargs
     model, prompt, count = (given[name] for name in names[:3])
@@ -236,7 +236,7 @@ def begins_with_the_prompt(trial: Trial) -> str | None:
 
 
 def model_was_shown_the_text(trial: Trial) -> str | None:
-    """What the model was asked to read, against the text so far."""
+    """Compare the tokens that the model was called with and the text so far."""
     _, prompt, count, _, _, context_len = _options(trial)
     if len(trial.outcome.asked) != count:
         return None
@@ -254,7 +254,7 @@ def model_was_shown_the_text(trial: Trial) -> str | None:
 
 
 def _first_wrong(trial: Trial) -> tuple[int, int] | None:
-    """Sequence and place of the first wrong token in time."""
+    """Return sequence and place of the first wrong token in time."""
     wrong = (trial.value != trial.expected).T.nonzero()
     return (int(wrong[0, 1]), int(wrong[0, 0])) if len(wrong) else None
 
@@ -285,7 +285,7 @@ TEMPERATURES: tuple[tuple[str, Callable[[float], float]], ...] = (
 
 
 def drawn_at_the_right_temperature(trial: Trial) -> str | None:
-    """Whether the draws are those of another temperature, here and at 1.7."""
+    """Find draws at another temperature, here and at 1.7."""
     model, prompt, count, temperature, generator, context_len = _options(trial)
     if not temperature or generator is None or _first_wrong(trial) is None:
         return None
@@ -314,7 +314,7 @@ def drawn_by_multinomial(trial: Trial) -> str | None:
 
 
 def the_same_tokens(got: Any, expected: Any, case: Case) -> bool:
-    """Tokens are the same or not. (A mistake that explains a failure must then explain the core as well.)"""
+    """Compare tokens exactly. (A mistake that explains a failure must then explain the core as well.)"""
     return differs(got, expected, 0) is None
 
 

@@ -20,7 +20,7 @@ from tfcore import losses
 
 
 def text(rng: np.random.Generator, B: int, T: int, V: int, lowest: int = 0) -> Tensor:
-    """Tokens (B, T), all of them below V."""
+    """Draw tokens (B, T), all of them below V."""
     return torch.from_numpy(rng.integers(lowest, V, size=(B, T)))
 
 
@@ -95,7 +95,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def whether_any_comes_back(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Calls once, and says of the gradient at the logits whether there is one: zeros are, none is not."""
+    """Call once, and return whether the logits have a gradient; zeros are a gradient, None is not."""
     outcome = call(case)
     if outcome.error or outcome.forbidden:
         return outcome
@@ -112,7 +112,7 @@ def zeros_come_back(trial: Trial) -> str | None:
 
 
 def precise_enough(got: Any, expected: Any, case: Case) -> bool:
-    """A loss may come in float32, whatever the type of the logits, or in a wider type than theirs."""
+    """Accept a loss in float32, or in a wider type than the logits."""
     if not is_tensor(got) or not got.is_floating_point():
         return False
     if got.element_size() < min(4, expected.element_size()):
@@ -123,7 +123,7 @@ def precise_enough(got: Any, expected: Any, case: Case) -> bool:
 
 
 def tokens_in_the_vocabulary(case: Case) -> bool:
-    """Whether there is something to predict, and each token has a logit or is to be ignored."""
+    """Tell whether there is a token to predict, and each token has a logit or is ignored."""
     logits, tokens = case.args
     ignored_or_below = (tokens == case.kwargs.get("ignore_index", -100)) | (tokens < logits.shape[-1])
     return tokens.shape[1] > 1 and bool(ignored_or_below.all())
@@ -152,7 +152,7 @@ def nobody_knows(trial: Trial) -> str | None:
 
 
 def what_is_read_does_not_count(trial: Trial) -> str | None:
-    """Neither the first token nor the last position's logits are part of any prediction."""
+    """Check that the first token and the logits of the last position are part of no prediction."""
     logits, tokens = trial.case.args
     moved, first = logits.clone(), tokens.clone()
     moved[:, -1] += torch.linspace(0, 3, logits.shape[-1]).to(logits)
@@ -169,7 +169,7 @@ def what_is_read_does_not_count(trial: Trial) -> str | None:
 
 
 def certain_and_right(trial: Trial) -> str | None:
-    """Logits that put everything on the next token make the loss 0."""
+    """Check that logits which give the next token all the probability make the loss 0."""
     logits, tokens = trial.case.args
     if logits.shape[1] < 2 or not float(trial.expected):
         return None
@@ -190,7 +190,7 @@ def shift_invariant(trial: Trial) -> str | None:
 
 
 def every_prediction_counts(trial: Trial) -> str | None:
-    """The logits before each token that counts, and no others, move the loss, as far as they differ."""
+    """Check that the logits before each counted token, and no others, move the loss."""
     logits, tokens = trial.case.args
     counts = tokens[:, 1:] != trial.case.kwargs.get("ignore_index", -100)
     before = float(trial.value)

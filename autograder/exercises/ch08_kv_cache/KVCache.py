@@ -79,7 +79,7 @@ def looked_at(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def overfull(rng: np.random.Generator) -> Iterator[Case]:
-    """After a refusal the cache goes on as if nothing had been asked."""
+    """Yield cases in which a cache refuses tokens and is used again, unchanged."""
     small = room(1, 2, 3, 4)
     yield used("a third token in room for 2", room(1, 3, 2, 4), *updates(rng, room(1, 3, 2, 4), 2, 1))
     yield used("a prompt longer than the room", small, *updates(rng, small, 4), ("length",))
@@ -120,14 +120,14 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def copying(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Instead of the keys and values, what made new tensors at each step."""
+    """Return, instead of the keys and values, the operations that made new tensors at each step."""
     outcome = call(case)
     made = outcome.cost.get("calls", {})
     return replace(outcome, value={"at each step": [op for op in COPIES if made.get(op, 0) >= MANY]})
 
 
 def copies_nothing(trial: Trial) -> str | None:
-    """All that is allocated, from first to last, is the room and a little for the new tokens."""
+    """Check that only the room, and a little for the new tokens, is allocated."""
     (init, moves), cost = trial.case.args, trial.outcome.cost
     all_tokens = 2 * 4 * init["batch"] * init["num_kv_heads"] * init["max_len"] * init["d_head"]
     times = cost["total_bytes"] / all_tokens

@@ -117,7 +117,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def stays_small(trial: Trial) -> str | None:
-    """What is held at once never exceeds a few windows."""
+    """Check that the memory held at once never exceeds a few windows."""
     init, cost = trial.case.args[0], trial.outcome.cost
     token = 2 * 4 * init["batch"] * init["num_kv_heads"] * init["d_head"]
     held = cost["peak_bytes"] / token

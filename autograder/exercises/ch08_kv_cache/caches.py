@@ -23,7 +23,7 @@ HANDED = "handed over"
 
 
 def used(says: str, init: Init, *moves: tuple[Any, ...], metered: bool = False) -> Case:
-    """A case in which a cache is made and used move by move."""
+    """Make a case in which a cache is made and used move by move."""
     return Case(says, (init, list(moves)), probe="steps", metered=metered)
 
 
@@ -34,7 +34,7 @@ def updates(
     dtype: torch.dtype = torch.float32,
     form: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> list[tuple[Any, ...]]:
-    """One move for each chunk of tokens, with keys and values that are drawn apart."""
+    """Draw one move for each chunk of tokens, with different keys and values."""
 
     def drawn(num_tokens: int) -> Tensor:
         return form(tensor(rng, init["batch"], init["num_kv_heads"], num_tokens, init["d_head"], dtype=dtype))
@@ -43,7 +43,7 @@ def updates(
 
 
 def counted(moves: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The same moves, with a look at `length` before the first and after each."""
+    """Yield the same moves, and read `length` before the first and after each."""
     yield ("length",)
     for move in moves:
         yield move
@@ -61,7 +61,7 @@ def fitting(case: Case) -> bool:
 
 
 def returns_a_pair(trial: Trial) -> str | None:
-    """`update` gives back keys and values."""
+    """Check that `update` returns keys and values."""
     for (name, *_), got in zip(trial.case.args[1], trial.value, strict=True):
         if name == "update" and (got is None or is_tensor(got)):
             what = "nothing" if got is None else "a single tensor"
@@ -82,7 +82,7 @@ def refuses_cleanly(trial: Trial) -> str | None:
 
 
 def lengths(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """What `length` said, whatever the updates gave back."""
+    """Return the values of `length`, and leave out the results of the updates."""
     outcome = call(case)
     if not isinstance(outcome.value, list):
         return outcome
@@ -91,7 +91,7 @@ def lengths(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 def right_lengths(trial: Trial) -> str | None:
-    """`length` counts the tokens that were written."""
+    """Check that `length` counts the tokens that were written."""
     for got, expected in zip(trial.value, trial.expected, strict=True):
         if as_array(got) is None:
             return "`length` is not a number. Set self.length, or make the method a @property"
@@ -101,7 +101,7 @@ def right_lengths(trial: Trial) -> str | None:
 
 
 def which_tokens(trial: Trial) -> str | None:
-    """Tells, of the first wrong result, which tokens it holds and which it should."""
+    """Name the tokens in the first wrong result, and the right ones."""
     moves, count = trial.case.args[1], 0
     pools: list[list[np.ndarray]] = [[], []]
     for (name, *pair), got, expected in zip(moves, trial.value, trial.expected, strict=True):
@@ -167,7 +167,7 @@ def on_its_device(trial: Trial) -> str | None:
 
 
 def converted(rng: np.random.Generator, init: Init) -> Iterator[Case]:
-    """Yield cases in which keys and values come in another dtype than that of the cache."""
+    """Yield cases in which keys and values come in another dtype than the cache."""
     for asked, handed in (("bfloat16", "float32"), ("float32", "float16"), ("float64", "bfloat16")):
         moves = updates(rng, init, 2, 1, 1, dtype=getattr(torch, handed))
         yield used(f"dtype=torch.{asked}, keys in {handed}", {**init, "dtype": getattr(torch, asked)}, *moves)

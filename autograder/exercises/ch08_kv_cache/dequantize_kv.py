@@ -16,14 +16,14 @@ from tfcore import cache
 
 
 def dequantize_kv(q, scale):
-    """The reference."""
+    """Compute the reference answer."""
     return cache.dequantize_kv(q, scale)
 
 
 def steps(
     rng: np.random.Generator, B: int, h: int, T: int, d: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Whole numbers (B, h, T, d) with both ends among them, and a step for each channel (B, h, 1, d)."""
+    """Draw whole numbers (B, h, T, d), both ends among them, and a step for each channel (B, h, 1, d)."""
     q = rng.integers(-127, 128, size=(B, h, T, d))
     q[..., 0, :] = np.where(rng.random((B, h, d)) < 0.5, 127, -127)
     scale = 10 ** rng.uniform(-2, 1, size=(B, h, 1, d))
@@ -48,7 +48,7 @@ def dtypes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def quotient(trial: Trial) -> str | None:
-    """What number multiplies the scale, where it is not q."""
+    """Name the number that multiplies the scale, where it is not q."""
     q, scale = (numbers(x).astype(np.float64) for x in trial.case.args)
     got = numbers(trial.value).astype(np.float64)
     wrong = ~np.isclose(got, q * scale, rtol=1e-2, atol=1e-6)

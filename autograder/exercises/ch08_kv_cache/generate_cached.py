@@ -20,7 +20,7 @@ MOST_TOKENS = 10_000
 
 
 class Cache:
-    """What the model remembers: of each sequence, the tokens it has read."""
+    """The memory of the model: the tokens of each sequence that it has read."""
 
     serves = ("length", "max_len")
 
@@ -37,7 +37,7 @@ class Model:
     """A language model whose logits depend on all tokens before and on their places.
 
     Args:
-        table: (STATES, V), the logits in each state that a text can leave it in.
+        table: (STATES, V), the logits in each state after a text.
     """
 
     serves = ("__call__", "new_cache")
@@ -68,7 +68,7 @@ class Model:
 
 
 def states(text: Tensor) -> Tensor:
-    """The state after each token (B, T): another token, order or place anywhere before gives another."""
+    """Return the state after each token (B, T): another token, order or place before it changes the state."""
     state = torch.zeros_like(text[:, 0])
     after = []
     for place, token in enumerate(text.unbind(1)):
@@ -78,12 +78,12 @@ def states(text: Tensor) -> Tensor:
 
 
 def generate_cached(model, prompt, max_new_tokens):
-    """The reference: `tfcore`'s loop, which uses a cache where the model has one."""
+    """Compute the reference answer: `tfcore`'s loop, which uses a cache where the model has one."""
     return generate(model, prompt, max_new_tokens)
 
 
 def story(rng: np.random.Generator, says: str, B: int, T: int, n: int, V: int) -> Case:
-    """A case with a model of its own, whose logits lie far apart, and a prompt (B, T)."""
+    """Make a case with a model of its own, whose logits are far apart, and a prompt (B, T)."""
     table = torch.from_numpy(rng.permuted(np.tile(np.linspace(-3, 3, V), (STATES, 1)), axis=1)).float()
     prompt = torch.from_numpy(rng.integers(V, size=(B, T)))
     return Case(says, (Lent(f"a model of {V} tokens", lambda: Model(table)), prompt, n))
@@ -109,7 +109,7 @@ def counted(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def calls(outcome: Outcome) -> list[int]:
-    """How many tokens of each sequence the model was given, call by call."""
+    """Count the tokens of each sequence that the model was given, call by call."""
     return [
         args[0].shape[1]
         for name, args in outcome.asked
@@ -118,18 +118,18 @@ def calls(outcome: Outcome) -> list[int]:
 
 
 def rooms(outcome: Outcome) -> list[int]:
-    """How many tokens each cache was made for."""
+    """Return the number of tokens that each cache was made for."""
     return [args[1] for name, args in outcome.asked if name == "new_cache"]
 
 
 def reading(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Instead of the text, how many tokens were read in each call."""
+    """Return, instead of the text, the number of tokens read in each call."""
     outcome = call(case)
     return replace(outcome, value=calls(outcome))
 
 
 def remembering(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Instead of the text, how many caches there were and whether the one fits the text."""
+    """Return, instead of the text, the number of caches, and whether a single one fits the text."""
     outcome = call(case)
     _, prompt, n = case.args
     length, found = prompt.shape[1] + n, rooms(outcome)
@@ -191,7 +191,7 @@ def keeps_the_prompt(trial: Trial) -> str | None:
 
 
 def first_wrong_token(trial: Trial) -> str | None:
-    """Where the texts part, and what the model had been given by then."""
+    """Find the first token where the texts differ, and the tokens that the model had been given by then."""
     _, T, _ = sizes_of(trial)
     wrong = numbers(trial.value) != numbers(trial.expected)
     if wrong.shape != trial.expected.shape or not wrong.any():

@@ -1,4 +1,4 @@
-"""ch08_kv_cache/kv_cache_bytes: what a cache weighs."""
+"""ch08_kv_cache/kv_cache_bytes: the memory of a cache."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def given(trial: Trial) -> dict[str, int]:
 
 
 def which_factor(trial: Trial) -> str | None:
-    """Return the factor by which the result is off, with its cause where only one is possible."""
+    """Name the wrong factor in the result, and its cause where only one is possible."""
     got, expected = float(trial.value), float(trial.expected)
     if not math.isfinite(got) or got == expected:
         return None
@@ -82,7 +82,7 @@ def whole(trial: Trial) -> str | None:
 
 
 def doubled(trial: Trial) -> str | None:
-    """Every size is a factor: twice as many tokens weigh twice as much."""
+    """Check that every size is a factor: twice as many tokens take twice as many bytes."""
     L, h, d, T, *more = trial.case.args
     twice = trial.call(Case("twice the tokens", (L, h, d, 2 * T, *more), trial.case.kwargs)).value
     if math.isclose(float(twice), 2 * float(trial.value), rel_tol=1e-9):

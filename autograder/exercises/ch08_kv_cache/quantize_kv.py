@@ -22,14 +22,14 @@ NEAR_A_TIE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 1e-2, tor
 
 
 def quantize_kv(x):
-    """The reference."""
+    """Compute the reference answer."""
     return cache.quantize_kv(x)
 
 
 def channels(
     rng: np.random.Generator, B: int, h: int, T: int, d: int, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Keys whose channels differ a hundredfold in size, each with its largest number of either sign."""
+    """Draw keys whose channels differ a hundredfold in size, each with its largest number of either sign."""
     x = tensor(rng, B, h, T, d, dtype=torch.float64)
     size = torch.from_numpy(10 ** rng.uniform(-1, 1, size=(B, h, 1, d)))
     x = x / x.abs().amax(dim=2, keepdim=True)
@@ -59,7 +59,7 @@ def zeros(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def whole_steps(rng: np.random.Generator, dtype: torch.dtype) -> Tensor:
-    """Keys of which nothing has to be rounded: whole numbers up to 127, times a power of two."""
+    """Draw keys without rounding: whole numbers up to 127, times a power of two."""
     steps = rng.integers(-126, 127, size=(2, 3, 5, 4))
     steps[:, :, rng.integers(5)] = 127
     return torch.from_numpy(steps * 2.0 ** rng.integers(-6, 3, size=(2, 3, 1, 4))).to(dtype)
@@ -72,7 +72,7 @@ def dtypes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def awkward(rng: np.random.Generator) -> Tensor:
-    """Keys in bfloat16 whose largest number, which is positive, comes out above 127 steps by its scale."""
+    """Draw keys in bfloat16 whose largest number, which is positive, is above 127 steps of its scale."""
     while True:
         x = channels(rng, 2, 3, 5, 4, dtype=torch.bfloat16)
         x = torch.where(x.abs() == x.abs().amax(dim=2, keepdim=True), x.abs(), x)
@@ -82,7 +82,7 @@ def awkward(rng: np.random.Generator) -> Tensor:
 
 
 def minute(rng: np.random.Generator) -> Tensor:
-    """Keys in float16 so small that a scale has few digits: by it the lowest comes out as -128."""
+    """Draw keys in float16 so small that their scale has few digits: it makes the lowest -128."""
     while True:
         x = (5e-4 * channels(rng, 2, 3, 5, 4)).half()
         scale = (x.abs().amax(dim=2, keepdim=True) / WIDEST).double()
@@ -106,7 +106,7 @@ def hard_to_cast(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def same(got: Any, expected: Any, case: Case) -> bool:
-    """Alike but for ties: a number half way between two steps may go either way, and zeros have any scale."""
+    """Compare all but ties: a number between two steps may go either way, and zeros have any scale."""
     if case.probe != "call" or not (isinstance(got, tuple | list) and len(got) == len(expected) == 2):
         return False
     x, (q, scale), (right_q, right_scale) = case.args[0], got, expected
@@ -125,7 +125,7 @@ def same(got: Any, expected: Any, case: Case) -> bool:
 
 
 def with_a_scale_for_each_channel(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """The call's outcome; a scale of another shape says more than the numbers that come of it."""
+    """Return the outcome of the call; report a scale of another shape before any wrong number."""
     outcome, x = call(case), case.args[0]
     if case.probe != "call":
         return outcome
@@ -154,7 +154,7 @@ def first_channel(trial: Trial, wrong: np.ndarray) -> tuple[int, ...]:
 
 
 def right_scale(trial: Trial) -> str | None:
-    """The scale of a channel is its largest absolute value over the tokens, by 127."""
+    """Check that the scale of a channel is its largest absolute value over the tokens, by 127."""
     x, (_, scale) = numbers(trial.case.args[0]).astype(np.float64), trial.value
     largest = np.abs(x).max(axis=2, keepdims=True)
     got = numbers(scale).astype(np.float64)
@@ -175,7 +175,7 @@ def right_scale(trial: Trial) -> str | None:
 
 
 def nearest_step(trial: Trial) -> str | None:
-    """Each number goes to the nearest step."""
+    """Check that each number goes to the nearest step."""
     x, (q, _) = numbers(trial.case.args[0]).astype(np.float64), trial.value
     largest = np.abs(x).max(axis=2, keepdims=True)
     steps = np.where(largest > 0, x / np.where(largest > 0, largest, 1) * WIDEST, 0)

@@ -19,12 +19,12 @@ GRID = 8
 
 
 def speculative_accept(p_target, p_draft, draft_tokens, u):
-    """The reference."""
+    """Compute the reference answer."""
     return generate.speculative_accept(p_target, p_draft, draft_tokens, u)
 
 
 def distributions(rng: np.random.Generator, n: int, V: int) -> np.ndarray:
-    """n distributions over V tokens, none of them flat and none with a zero."""
+    """Draw n distributions over V tokens, none of them flat and none with a zero."""
     drawn = rng.uniform(0.2, 1, size=(n, V)) ** 3
     return drawn / drawn.sum(axis=1, keepdims=True)
 
@@ -32,7 +32,7 @@ def distributions(rng: np.random.Generator, n: int, V: int) -> np.ndarray:
 def guesses(
     rng: np.random.Generator, says: str, V: int, accept: list[bool], dtype: torch.dtype = torch.float32
 ) -> Case:
-    """A case in which guess i by itself is accepted or rejected as asked, far from the limit."""
+    """Make a case in which guess i alone is accepted or rejected as asked, far from the limit."""
     n = len(accept)
     while True:
         p, q = distributions(rng, n + 1, V), distributions(rng, n, V)
@@ -49,7 +49,7 @@ def guesses(
 
 
 def with_certain(rng: np.random.Generator, says: str, V: int, place: int, *accept: bool) -> Case:
-    """Guesses, one of them a token that the large model likes better than the small one, if not much."""
+    """Make guesses; one is a token that the large model likes a little better than the small model."""
     case = guesses(rng, says, V, list(accept))
     p, q, tokens, u = (x.clone() for x in case.args)
     ratio = p[place] / q[place]
@@ -98,7 +98,7 @@ def every(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def one_guess(rng: np.random.Generator) -> Iterator[Case]:
-    """p_target and p_draft for a single guess, with ratios that the grid of u cuts exactly."""
+    """Draw p_target and p_draft for a single guess, with ratios that the grid of u cuts exactly."""
     V = 4
     q = distributions(rng, 1, V)[0]
     too_fond = rng.permutation(V) < V // 2
@@ -112,7 +112,7 @@ def one_guess(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def clear_cut(case: Case) -> bool:
-    """Whether these are distributions, with guesses that can be made, none of them on the edge."""
+    """Tell whether these are distributions, with possible guesses, none of them at the limit."""
     p, q, tokens, u = (numbers(x) for x in case.args)
     n, V = q.shape
     if p.shape != (n + 1, V) or tokens.shape != (n,) or u.shape != (n,) or tokens.max() >= V:
@@ -124,7 +124,7 @@ def clear_cut(case: Case) -> bool:
 
 
 def marginal(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """The distribution of the first token that comes out, (V,): an exact sum over guesses and u.
+    """Return the distribution of the first token of the text, (V,): an exact sum over guesses and u.
 
     The small model guesses x with probability q(x), u is uniform. An accepted guess comes
     out; after a rejection the next distribution decides.
@@ -146,7 +146,7 @@ def marginal(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 def _parts(value: object, V: int) -> tuple[float, np.ndarray] | None:
-    """The count and the distribution, if the value is made of them."""
+    """Return the count and the distribution of a value, or None."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return None
     count, following = as_array(value[0]), as_array(value[1])
@@ -171,7 +171,7 @@ def as_the_large_model(trial: Trial) -> str | None:
 
 
 def right_count(trial: Trial) -> str | None:
-    """How many guesses were accepted, and at which the count went wrong."""
+    """Check the number of accepted guesses, and name the guess where the count went wrong."""
     if not isinstance(trial.value, tuple | list):
         return None
     p, q, tokens, u = (numbers(x) for x in trial.case.args)
@@ -202,7 +202,7 @@ def is_a_distribution(trial: Trial) -> str | None:
 
 
 def right_residual(trial: Trial) -> str | None:
-    """Which token of the next distribution is wrong, with the numbers that it is made of."""
+    """Name the wrong token of the next distribution, with the numbers that it is computed from."""
     if not isinstance(trial.value, tuple | list):
         return None
     p, q, _, u = (numbers(x).astype(np.float64) for x in trial.case.args)
@@ -226,7 +226,7 @@ def right_residual(trial: Trial) -> str | None:
 
 
 def counts(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """The number of accepted guesses alone."""
+    """Return the number of accepted guesses alone."""
     outcome = call(case)
     found = outcome.value[0] if isinstance(outcome.value, tuple | list) and outcome.value else outcome.value
     number = as_array(found)

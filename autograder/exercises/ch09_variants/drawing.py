@@ -1,4 +1,4 @@
-"""Queries, keys and values for the exercises that are attention at another price."""
+"""Queries, keys and values for the exercises that compute attention at another cost."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ IN_FLOAT32 = 1e-3
 
 
 def qkv(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """Queries, keys and values, (B, h, T, d) each, whose scores are soft."""
+    """Draw queries, keys and values, (B, h, T, d) each, whose scores are soft."""
     return tuple(tensor(rng, *shape, dtype=dtype) for _ in range(3))
 
 
 def levelled(
     rng: np.random.Generator, levels: np.ndarray, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """Queries, keys and values of two heads whose scaled scores are `levels` (T, T) plus soft ones."""
+    """Draw queries, keys and values of two heads whose scaled scores are `levels` (T, T) plus soft ones."""
     T = len(levels)
     q, k, v = qkv(rng, 1, 2, T, 3 + T, dtype=dtype)
     q[..., 3:] = torch.eye(T)

@@ -32,7 +32,7 @@ ALL = {"causal": False}
 def drawn(
     rng: np.random.Generator, *shape: int, d_v: int, dtype: torch.dtype = torch.float32, gain: float = 1.0
 ) -> tuple[Tensor, ...]:
-    """q and k (B, h, T, d_k), times `gain`, and v (B, h, T, d_v)."""
+    """Draw q and k (B, h, T, d_k), times `gain`, and v (B, h, T, d_v)."""
     q, k = (gain * tensor(rng, *shape, dtype=dtype) for _ in range(2))
     return q, k, tensor(rng, *shape[:-1], d_v, dtype=dtype)
 
@@ -58,7 +58,7 @@ def causal(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def large(rng: np.random.Generator) -> Iterator[Case]:
-    """One channel of each token is far above zero, so that no weight vanishes."""
+    """Yield cases in which one channel of each token is far above zero, so that no weight vanishes."""
     for says, kwargs in (("entries of 1,000", {}), ("entries of 1,000, not causal", ALL)):
         q, k, v = drawn(rng, 2, 3, 5, 4, d_v=6, gain=1000)
         q[..., 0], k[..., 0] = q[..., 0].abs() + 500, k[..., 0].abs() + 500
@@ -93,7 +93,7 @@ def long(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def linear_in_time(trial: Trial) -> str | None:
-    """No tensor has T x T numbers, and twice the tokens take about twice the operations, not four times.
+    """Check that no tensor has T x T numbers, and that operations grow in proportion to T.
 
     Half of T x T leaves room for the sums of every token, and for chunks of 64.
     """

@@ -25,19 +25,19 @@ from tfcore import ring
 
 
 def ring_attention(q_shards, k_shards, v_shards, causal=False):
-    """The reference: `tfcore`'s ring, its shards as a tuple of results."""
+    """Compute the reference answer: `tfcore`'s ring, its shards as a tuple of results."""
     return tuple(ring.ring_attention(q_shards, k_shards, v_shards, causal))
 
 
 def shards(lengths: list[int], whole: tuple[Tensor, ...]) -> tuple[list[Tensor], ...]:
-    """Queries, keys and values, cut into shards of these lengths."""
+    """Cut queries, keys and values into shards of these lengths."""
     return tuple(list(x.split(lengths, dim=2)) for x in whole)
 
 
 def drawn(
     rng: np.random.Generator, lengths: list[int], B: int = 1, h: int = 2, d: int = 3, **more: torch.dtype
 ) -> tuple[list[Tensor], ...]:
-    """Shards of these lengths with soft scores."""
+    """Draw shards of these lengths with soft scores."""
     return shards(lengths, qkv(rng, B, h, sum(lengths), d, **more))
 
 
@@ -84,7 +84,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """One case of each kind, for criteria beside the numbers."""
+    """Yield one case of each kind, for criteria beside the numbers."""
     yield Case("shards of 2 and 1 tokens", drawn(rng, [2, 1]))
     yield Case("shards of 1, 3 and 2 tokens, causal", drawn(rng, [1, 3, 2], dtype=torch.float64), CAUSAL)
 
@@ -101,7 +101,7 @@ def told(lengths: list[int]) -> str:
 
 
 def one_shard_at_a_time(trial: Trial) -> str | None:
-    """Each rank reads each shard once; it holds one beside its own, and there are no T x T scores."""
+    """Check that each rank reads each shard once, holds one beside its own, and makes no T x T scores."""
     q_shards, k_shards, _ = trial.case.args
     ranks, T = len(q_shards), sum(q.shape[2] for q in q_shards)
     seen, names = trial.value, ("q_shards", "k_shards", "v_shards")
@@ -126,7 +126,7 @@ def one_shard_at_a_time(trial: Trial) -> str | None:
 
 
 def shards_of_the_queries(trial: Trial) -> str | None:
-    """Each output belongs to the queries of its place."""
+    """Check that each output belongs to the queries of its place."""
     lengths = [q.shape[2] for q in trial.case.args[0]]
     for r, output in enumerate(trial.value):
         for other in range(len(lengths)):
@@ -136,7 +136,7 @@ def shards_of_the_queries(trial: Trial) -> str | None:
 
 
 def any_cut(trial: Trial) -> str | None:
-    """The places of the cuts do not matter."""
+    """Check that the places of the cuts do not matter."""
     whole = [[torch.cat(part, dim=2)] for part in trial.case.args]
     alone = trial.call(Case("one shard", tuple(whole), trial.case.kwargs)).value
     if not near(joined(alone), joined(trial.expected)):

@@ -28,7 +28,7 @@ from tfcore import moe
 
 
 def some_experts(rng: np.random.Generator) -> Iterator[Case]:
-    """At least 2 experts for a token, and fewer than there are."""
+    """Draw k: at least 2 experts for a token, and fewer than all."""
     yield Case("2 of 4 experts, 3 tokens", (tensor(rng, 3, 4), 2))
     N, E, k = sizes(rng, (5, 9), (6, 10), (3, 5))
     yield Case(f"{k} of {E} experts, {N} tokens", (tensor(rng, N, E), k))
@@ -56,7 +56,7 @@ def large(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def spaced(rng: np.random.Generator, N: int, E: int) -> torch.Tensor:
-    """Logits of which no two of a token are alike, whatever they are rounded to."""
+    """Draw logits that differ from each other within a token, after any rounding."""
     return torch.from_numpy(np.stack([rng.permutation(E) for _ in range(N)])).float()
 
 
@@ -121,7 +121,7 @@ def names_of_experts_do_not_matter(trial: Trial) -> str | None:
 
 
 def with_any_integers(got: Any, expected: Any, case: Case) -> bool:
-    """Plain closeness, where the numbers of the experts may have any dtype of whole numbers."""
+    """Compare by closeness; the numbers of the experts may have any dtype of whole numbers."""
     pairs = [list(value) if isinstance(value, tuple | list) else [] for value in (got, expected)]
     if all(len(pair) == 2 and is_tensor(pair[1]) and is_whole(pair[1]) for pair in pairs):
         got, expected = ((weights, experts.long()) for weights, experts in pairs)
@@ -133,7 +133,7 @@ def is_whole(x: torch.Tensor) -> bool:
 
 
 def no_ties(case: Case) -> bool:
-    """No two logits of a token are alike, since any of several tied experts is a right choice."""
+    """Tell whether all logits of a token differ, since any of several tied experts is a right choice."""
     logits = numbers(case.args[0])
     return all(len(set(row.tolist())) == len(row) for row in logits)
 

@@ -21,7 +21,7 @@ from tfcore import selective_scan as mamba
 def drawn(
     rng: np.random.Generator, batch: int, T: int, d: int, N: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """u, delta (B, T, d), A (d, N), B and C (B, T, N) and D (d,); step sizes above 0, rates below."""
+    """Draw u, delta (B, T, d), A (d, N), B and C (B, T, N) and D (d,); step sizes above 0, rates below."""
     u, B, C = tensor(rng, batch, T, d), tensor(rng, batch, T, N), tensor(rng, batch, T, N)
     delta = torch.from_numpy(rng.uniform(0.2, 1.5, size=(batch, T, d)))
     A = -torch.from_numpy(rng.uniform(0.2, 1.5, size=(d, N)))
@@ -83,7 +83,7 @@ def channels_stay_apart(trial: Trial) -> str | None:
 
 
 def answer_to_one_input(trial: Trial) -> str | None:
-    """What an input of 1 at a single step does in each channel: before it, at once, and one step later."""
+    """Check the effect of an input of 1 at a single step: before it, at once, and one step later."""
     found = weights_by_channel(trial, 0)
     return next((said for c, own in enumerate(found) if (said := _answer_of_channel(trial, c, own))), None)
 

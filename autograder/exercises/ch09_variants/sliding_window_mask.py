@@ -13,12 +13,12 @@ from tfcore import masks
 
 
 def sliding_window_mask(seq_len, window):
-    """The reference: `tfcore`'s mask of as many keys as queries."""
+    """Compute the reference answer: `tfcore`'s mask of as many keys as queries."""
     return masks.sliding_window_mask(seq_len, window)
 
 
 def inside(rng: np.random.Generator) -> Iterator[Case]:
-    """A window of at least 2 and shorter than the sequence."""
+    """Draw a window of at least 2 and shorter than the sequence."""
     yield Case("5 tokens, a window of 3", (5, 3))
     yield Case("4 tokens, a window of 2", (4, 2))
     T, window = int(rng.integers(9, 15)), int(rng.integers(4, 8))

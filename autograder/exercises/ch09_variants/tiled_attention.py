@@ -38,7 +38,7 @@ MOST_BLOCKS = 9
 
 
 def tiled_attention(q, k, v, block_size, causal=False):
-    """The reference: `tfcore`'s attention to one block of keys after another, merged."""
+    """Compute the reference answer: `tfcore`'s attention to one block of keys after another, merged."""
     position = torch.arange(q.shape[2], device=q.device)
     parts = (
         attention(q, *block, causal=causal, q_pos=position, k_pos=k_pos, backend="tiled", return_lse=True)
@@ -105,7 +105,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """One case of each kind, for criteria beside the numbers."""
+    """Yield one case of each kind, for criteria beside the numbers."""
     yield Case("5 tokens in blocks of 3", (*qkv(rng, 1, 2, 5, 4), 3))
     yield Case("7 tokens in blocks of 3, causal", (*qkv(rng, 1, 2, 7, 4, dtype=torch.float64), 3), CAUSAL)
 
@@ -117,7 +117,7 @@ def steep(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
-    """Metered with a mask too, whose positions are as easily made T x T as the scores."""
+    """Yield metered cases, also with a mask, whose positions could be T x T as well as the scores."""
     T = 6 * int(rng.integers(15, 18))
     q, k, v = qkv(rng, 1, 2, T, 4, dtype=torch.float64)
     yield Case(f"{T} tokens in blocks of 6", (q, k, v, 6), metered=True)
@@ -125,7 +125,7 @@ def long(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def never_the_whole(trial: Trial) -> str | None:
-    """No tensor is much larger than a block of scores for every query, and few of them are held at once."""
+    """Check that no tensor is much larger than a block of scores for all queries, and few exist at once."""
     if unseen := too_little(trial):
         return unseen
     q, _, _, block_size = trial.case.args
@@ -147,7 +147,7 @@ def never_the_whole(trial: Trial) -> str | None:
 
 
 def any_block_size(trial: Trial) -> str | None:
-    """How the keys are cut into blocks does not matter."""
+    """Check that the size of the blocks does not matter."""
     *given, block_size = trial.case.args
     T = given[0].shape[2]
     whole = trial.call(replace(trial.case, args=(*given, T))).value
@@ -162,7 +162,7 @@ def any_block_size(trial: Trial) -> str | None:
 
 
 def each_block_alone(trial: Trial) -> str | None:
-    """Where one block is right, the way from one block to the next is at fault."""
+    """Find a wrong step from one block to the next: a single block is right."""
     *given, block_size = trial.case.args
     first = tuple(x[:, :, :block_size].clone() for x in given)
     if first[0].shape[2] == given[0].shape[2]:

@@ -1,7 +1,7 @@
 """The weights inside a function that returns only weighted means of values, and laws about them.
 
-Such a function is linear in its values. So the weight of a token is what comes out when its value is 1 and
-that of every other token 0.
+Such a function is linear in its values. So the weight of a token is the result when its value is 1 and
+every other value is 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def weights_by_channel(trial: Trial, place: int) -> Array:
         place: the place of that argument.
 
     Raises:
-        ValueError: a long sequence, for which that takes too many calls; the law is then left unasked.
+        ValueError: a long sequence, which would take too many calls; the law is then not applied.
     """
     values = trial.case.args[place]
     shards = values if isinstance(values, list) else [values]
@@ -55,25 +55,25 @@ def weights_by_channel(trial: Trial, place: int) -> Array:
 
 
 def joined(value: Any) -> Array:
-    """The result as one array, its shards one after another."""
+    """Return the result as one array, its shards one after another."""
     if isinstance(value, list | tuple):
         return np.concatenate([numbers(shard) for shard in value], axis=-2)
     return numbers(value)
 
 
 def causal(trial: Trial) -> bool:
-    """Whether the call is causal."""
+    """Tell whether the call is causal."""
     return bool(trial.case.kwargs.get("causal", False))
 
 
 def slack(trial: Trial) -> float:
-    """How far a weight may stray before a law names it: more where the inputs are in half precision."""
+    """Return how far a weight may be off before a law names it: more for inputs in half precision."""
     narrow = any(is_floating(a) and a.element_size() == 2 for a in arrays(trial.case.args))
     return 0.05 if narrow else SLACK
 
 
 def sum_to_one(place: int) -> Test:
-    """The weights of a token sum to 1."""
+    """Check that the weights of a token sum to 1."""
 
     def broken(trial: Trial) -> str | None:
         sums = weights_of(trial, place).sum(axis=-1)
@@ -89,7 +89,7 @@ def sum_to_one(place: int) -> Test:
 
 
 def nothing_from_the_future(place: int, is_causal: Callable[[Trial], bool] = causal) -> Test:
-    """Where the call is causal, the weight of a later token is 0."""
+    """Check that the weight of a later token is 0 in a causal call."""
 
     def broken(trial: Trial) -> str | None:
         if not is_causal(trial):
@@ -108,7 +108,7 @@ def nothing_from_the_future(place: int, is_causal: Callable[[Trial], bool] = cau
 
 
 def something_from(place: int, reference: Callable[..., Any]) -> Test:
-    """No token that may be seen is left out, where its right weight is not small."""
+    """Check that no allowed token is left out, where its right weight is not small."""
 
     def broken(trial: Trial) -> str | None:
         found = weights_of(trial, place)
@@ -131,9 +131,9 @@ def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> st
 
     Args:
         found: weights that a call gave, (..., T, T).
-        right: the right ones, normalised or not; 0 where nothing may be seen.
-        says: what the right ones are, in words.
-        slack: how far they may stray, as a part of themselves.
+        right: the right weights, normalised or not; 0 where attending is forbidden.
+        says: the right weights in words.
+        slack: how far they may be off, as a part of themselves.
     """
     for place in np.ndindex(*found.shape[:-1]):
         i, seen = place[-1], np.flatnonzero(right[place] > 1e-12)
@@ -152,7 +152,7 @@ def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> st
 
 
 def softmax_of_scores(trial: Trial) -> str | None:
-    """The weights are in proportion to the exponentials of q . k / sqrt(d)."""
+    """Check that the weights are in proportion to the exponentials of q . k / sqrt(d)."""
     if slack(trial) > SLACK:
         return None
     q, k = (joined(shards) for shards in trial.case.args[:2])

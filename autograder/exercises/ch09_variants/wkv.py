@@ -26,7 +26,7 @@ from tfcore import wkv as rwkv
 def drawn(
     rng: np.random.Generator, B: int, T: int, d: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """w, u (d,) and k, v (B, T, d): decays well above 0, bonuses of either sign, soft keys."""
+    """Draw w, u (d,) and k, v (B, T, d): decays well above 0, bonuses of either sign, soft keys."""
     w = torch.from_numpy(rng.uniform(0.2, 1.5, size=d))
     return tuple(x.to(dtype) for x in (w, tensor(rng, d), tensor(rng, B, T, d), tensor(rng, B, T, d)))
 
@@ -43,7 +43,7 @@ def means(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def large(rng: np.random.Generator) -> Iterator[Case]:
-    """Keys of 1,000 and more, of one size or far apart, so that exp alone gives inf or 0."""
+    """Yield cases with keys of 1,000 and more, of one size or far apart, so that exp alone gives inf or 0."""
     for says, levels in (
         ("keys around 1,000", np.full(4, 1e3)),
         ("keys around -1,000", np.full(4, -1e3)),

@@ -1,7 +1,8 @@
 """ch10_capstone/TinyGPT: everything together, a language model that learns.
 
-Nobody can name the parameters of a student's model, so it is judged by what it does: whom a place sees, what
-moves with a row of the embedding, what another layer adds, what it learns in a hundred steps.
+The names of the parameters of a student's model are unknown, so the grader judges its answers: which tokens a
+place sees, which logits move with a row of the embedding, the effect of another layer, and the loss after a
+hundred steps.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class TinyGPT(Decoder):
 
 
 def tokens(rng: np.random.Generator, B: int, T: int, vocab_size: int) -> Tensor:
-    """Tokens of which a row has no two alike, and from which the largest are absent."""
+    """Draw tokens (B, T) that all differ within a row, and leave out the largest tokens."""
     return torch.from_numpy(np.stack([1 + rng.permutation(vocab_size - 4)[:T] for _ in range(B)]))
 
 
 def two_models(rng: np.random.Generator) -> Iterator[Case]:
-    """Models of different sizes, with tokens to look at them by: no size is another, or twice `max_len`."""
+    """Yield models of different sizes, with tokens; no size equals another, or twice `max_len`."""
     for layers in (1, 2):
         h, d_head, B, T = sizes(rng, (2, 3), (4, 5), (2, 3), (4, 7))
         d_model, vocab_size, max_len = h * d_head, int(rng.integers(17, 22)), int(rng.integers(11, 13))
@@ -84,9 +85,10 @@ def lessons(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def found(*names: str) -> Measure:
-    """The facts of these names about a case's model, found from its answers; see `facts` and `parts`.
+    """Find the facts of these names about a case's model from its answers; see `facts` and `parts`.
 
-    Of a model that returns no logits, or others each time, nothing else is said: what moves then is no fact.
+    If a model returns no logits, or other logits each time, the search ends: then no further fact can be
+    found.
     """
 
     def measure(call: Callable[[Case], Outcome], case: Case) -> Outcome:
@@ -105,16 +107,15 @@ def found(*names: str) -> Measure:
 
 
 def _known(says: str, thing: Any) -> Lent:
-    """What is lent and can be looked at afterwards."""
+    """Lend an object that can be read afterwards."""
     return Lent(says, lambda: thing)
 
 
 def examined(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """What the examiner of a lesson has found, instead of anything that comes back.
+    """Return the findings of the examiner of a lesson, instead of the result of the call.
 
-    Who reads what it should not, or not what it should, is not taught: what such a model learns is a
-    matter of luck. Who has not learned is taught once more, with the batches in another order, since a right
-    model should not need any luck.
+    A model that sees the wrong tokens is not taught: its loss would be a matter of luck. A model that has not
+    learned is taught once more, with the batches in another order, since a right model should not need luck.
     """
     *_, two_layers = two_models(np.random.default_rng(0))
     outcome = found(*NEEDED)(call, two_layers)
@@ -161,7 +162,7 @@ PLAIN = {
     ),
     "start": "before training, the loss is {}: the first logits are too large. Start the embedding small",
 }
-"""What a fact that is not as it should be means."""
+"""The message for each wrong fact."""
 READABLE = {"logits": "logits", "repeats": "the same"}
 """What a model must be like to be asked about anything else."""
 NEEDED = {
@@ -176,7 +177,7 @@ NEEDED = {
 
 
 def plainly(trial: Trial) -> str | None:
-    """The first fact that is not the reference's, in words."""
+    """Describe the first fact that differs from the reference."""
     said, idle = _first(trial.value, trial.expected), trial.outcome.message
     return f"{said} (No gradient reaches {idle}.)" if said and idle else said
 
@@ -215,7 +216,7 @@ def learns(trial: Trial) -> str | None:
 
 
 def told(says: str, points: float, *facts: str, of: Cases = two_models, test: Test = plainly) -> Criterion:
-    """A criterion on which facts decide; without any, all that a model must be like to be asked."""
+    """Make a criterion about facts; without names, about the facts that all others need."""
     return Criterion(says, points, of, test=test, measure=found(*facts))
 
 

@@ -1,10 +1,9 @@
-"""What can be found out about a language model whose parameters nobody can name, from its answers alone.
+"""Facts about a language model with unknown names of parameters, found from its answers alone.
 
-The student's process is asked for raw numbers: logits for tokens and parameters that are chosen here, the
-parameters themselves, gradients. All that is concluded is concluded here, so that a process that lies has to
-answer as a right model would. A model is made from a fixed seed, and its matrices are moved away from their
-first values, so that nothing is too small to be seen. What is found is put into words that do not depend on
-the numbers drawn.
+The student's process returns raw numbers: logits for tokens and parameters that are chosen here, the
+parameters themselves, gradients. All conclusions are drawn here, so a process that lies has to answer as a
+right model would. A model is made from a fixed seed, and its matrices are moved away from their first values,
+so that no effect is too small to be seen. Facts are stated in words that do not depend on the numbers drawn.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from autograder.cage.tensors import is_tensor
 from autograder.checking.declaration import Case, Outcome
 
 SEEN = 1e-4
-"""A change of the logits above this part of their size is no rounding."""
+"""A change of the logits above this part of their size is not rounding."""
 NEAR = 1.5
-"""How far, in nats, the first loss may lie above that of a guess among all tokens."""
+"""How far, in nats, the first loss may be above the loss of a guess among all tokens."""
 LARGE = 100
 """How large parameters are made, so that a softmax chooses a single place."""
 
 
 class Refused(Exception):
-    """The student's code gave no answer; the outcome says why."""
+    """Raised when the student's code gave no answer; the outcome has the reason."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -41,18 +40,18 @@ class Refused(Exception):
 
 Answers = dict[bytes, Outcome]
 _answers: WeakKeyDictionary[Callable[[Case], Outcome], Answers] = WeakKeyDictionary()
-"""What a student's code has answered so far, by a digest of the question."""
+"""The answers of a student's code so far, by a digest of the question."""
 
 
 class Model:
-    """A student's model, known by its answers. Each of them is that of a new model, made from one seed.
+    """A student's model, known by its answers. Each answer comes from a new model, made from one seed.
 
-    A question that several facts need is asked once.
+    An answer that several facts need is computed once.
 
     Args:
         call: the student's code.
         init: the arguments of the class.
-        says: what to call the case in a report.
+        says: the name of the case in a report.
     """
 
     def __init__(self, call: Callable[[Case], Outcome], init: Init, says: str) -> None:
@@ -61,17 +60,17 @@ class Model:
         self._answers = _answers.setdefault(call, {})
 
     def like(self, **changed: int) -> Model:
-        """The model that other arguments make."""
+        """Return the model with other arguments."""
         return Model(self._call, self.init | changed, self._says)
 
     @cached_property
     def first(self) -> dict[str, Tensor]:
-        """Its parameters as they are made."""
+        """Return its parameters as they are made."""
         return dict(self._asked("first"))
 
     @cached_property
     def raised(self) -> dict[str, Tensor]:
-        """Its parameters, the matrices away from their first values."""
+        """Return its parameters, the matrices away from their first values."""
         generator = torch.Generator().manual_seed(1)
         return {
             name: p + torch.randn(p.shape, generator=generator) / p.shape[-1] ** 0.5 if p.dim() > 1 else p
@@ -81,7 +80,7 @@ class Model:
     def logits(
         self, *texts: Tensor, parameters: dict[str, Tensor] | None = None, in_use: bool = False
     ) -> list[Tensor]:
-        """What it says of each text, with the raised parameters if no others are given."""
+        """Return the logits of each text, with the raised parameters if no others are given."""
         given = self.raised if parameters is None else parameters
         answers = list(self._asked("said", given, list(texts), in_use))
         if len(answers) != len(texts):
@@ -89,17 +88,17 @@ class Model:
         return answers
 
     def slopes(self, tokens: Tensor) -> dict[str, Any]:
-        """The gradients of the loss, as it says, at its raised parameters."""
+        """Return the gradients of the loss that it reports, at its raised parameters."""
         return dict(self._asked("slopes", self.raised, tokens))
 
     def loss(self, tokens: Tensor, parameters: dict[str, Tensor]) -> float:
-        """The loss with some of its raised parameters replaced by these."""
+        """Return the loss with some of its raised parameters replaced by these."""
         (found,) = self.logits(tokens[:, :-1], parameters=self.raised | parameters)
         return float(loss(found.double(), tokens[:, 1:]))
 
     @cached_property
     def vocabulary(self) -> dict[str, Tensor]:
-        """Its matrices that have a row, or a column, for each token."""
+        """Return its matrices that have a row, or a column, for each token."""
         size = self.init["vocab_size"]
         return {name: p for name, p in self.first.items() if p.dim() == 2 and size in p.shape}
 
@@ -114,7 +113,7 @@ class Model:
 
 
 def digest(init: Init, question: tuple[Any, ...]) -> bytes:
-    """Return what tells this question to a model with these arguments from every other."""
+    """Return a digest of this question to a model with these arguments."""
     spelled = sha256(repr(sorted(init.items())).encode())
 
     def spell(x: Any) -> None:
@@ -127,18 +126,18 @@ def digest(init: Init, question: tuple[Any, ...]) -> bytes:
 
 
 def moved(before: Tensor, after: Tensor) -> Tensor:
-    """Where logits (..., V) have moved, (...)."""
+    """Return where logits (..., V) have moved, (...)."""
     far = (after - before).abs().amax(dim=-1) > SEEN * before.abs().max()
     return far | after.isnan().any(dim=-1)
 
 
 def other_tokens(tokens: Tensor, init: Init) -> Tensor:
-    """Another token at each place, neither padding nor the one that is there."""
+    """Return another token for each place, neither padding nor the present one."""
     return tokens % (init["vocab_size"] - 1) + 1
 
 
 def logits(model: Model, tokens: Tensor) -> str:
-    """The form of what comes back."""
+    """Describe the form of the result."""
     (found,) = model.logits(tokens)
     wanted = (*tokens.shape, model.init["vocab_size"])
     if not is_tensor(found):
@@ -156,7 +155,7 @@ def logits(model: Model, tokens: Tensor) -> str:
 
 
 def repeats(model: Model, tokens: Tensor) -> str:
-    """Whether the same call gives the same logits, in training and in use."""
+    """Find out whether the same call gives the same logits, in training and in use."""
     one, again = model.logits(tokens, tokens)
     if not torch.equal(one, again):
         return "each time"
@@ -164,7 +163,7 @@ def repeats(model: Model, tokens: Tensor) -> str:
 
 
 def sees(model: Model, tokens: Tensor) -> str:
-    """Which places see what they should not, or do not see what they should."""
+    """Find the places that see tokens they should not see, or do not see tokens they should."""
     length = tokens.shape[1]
     texts = [tokens] + [tokens.clone() for _ in range(length)]
     for j, changed in enumerate(texts[1:]):
@@ -178,14 +177,14 @@ def sees(model: Model, tokens: Tensor) -> str:
 
 
 def length(model: Model, tokens: Tensor) -> str:
-    """Whether the logits of a text begin with those of its beginning."""
+    """Find out whether the logits of a text begin with the logits of its beginning."""
     part = tokens[:, : tokens.shape[1] - 2]
     whole, short = model.logits(tokens, part)
     return "change" if moved(whole[:, : part.shape[1]], short).any() else "stay as they were"
 
 
 def order(model: Model, tokens: Tensor) -> str:
-    """Whether one layer tells two earlier tokens apart by their places."""
+    """Find out whether one layer distinguishes two earlier tokens by their places."""
     exchanged = tokens.clone()
     exchanged[:, [0, 1]] = tokens[:, [1, 0]]
     one, other, turned, short = model.like(num_layers=1).logits(
@@ -199,9 +198,9 @@ def order(model: Model, tokens: Tensor) -> str:
 
 
 def choice(model: Model, tokens: Tensor) -> str:
-    """What decides which earlier places the last one reads.
+    """Find out what decides which earlier places the last place reads.
 
-    One layer with one head is asked, with parameters so large that a softmax chooses. A place is read if
+    One layer with one head is tested, with parameters so large that a softmax chooses. A place is read if
     every change of its token moves the last logits. Scores without a query put the places in one order,
     whatever the last token is: of two sets of places read, one then lies within the other. Scores without
     keys do so whatever the earlier tokens are.
@@ -221,7 +220,7 @@ def choice(model: Model, tokens: Tensor) -> str:
 
 
 def _read_places(model: Model, stories: int = 3, queries: int = 10, length: int = 6) -> Tensor:
-    """Which places of a story a last token reads, (stories, queries, length) of bool."""
+    """Return which places of a story a last token reads, (stories, queries, length) of bool."""
     others = model.init["vocab_size"] - 1
     generator = torch.Generator().manual_seed(3)
     last = 1 + torch.randperm(others, generator=generator)[:queries, None]
@@ -249,20 +248,20 @@ def _read_places(model: Model, stories: int = 3, queries: int = 10, length: int 
 
 
 def _differ(sets: Tensor) -> bool:
-    """Whether two of the rows, sets of places, have each a place that the other lacks."""
+    """Tell whether two of the rows, sets of places, each have a place that the other lacks."""
     beyond = (sets[:, None] & ~sets).any(dim=-1)
     return bool((beyond & beyond.T).any())
 
 
 def batch(model: Model, tokens: Tensor) -> str:
-    """Whether the first sequence of a batch sees another."""
+    """Find out whether the first sequence of a batch sees another."""
     changed = tokens.clone()
     changed[1:] = other_tokens(tokens, model.init)[1:]
     return "shared" if moved(*model.logits(tokens, changed))[0].any() else "kept apart"
 
 
 def embedding(model: Model, tokens: Tensor) -> dict[str, Any]:
-    """How many matrices have a row for each token, and what moves with a row of the first."""
+    """Count the matrices with a row for each token, and find the logits that move with a row of the first."""
     size = model.init["vocab_size"]
     matrices = model.vocabulary
     first_two = list(matrices.values())[:2]
@@ -287,13 +286,13 @@ def embedding(model: Model, tokens: Tensor) -> dict[str, Any]:
 
 
 def _absent(tokens: Tensor, size: int) -> Tensor:
-    """A token that does not occur."""
+    """Return a token that does not occur."""
     every = torch.arange(size)
     return every[~torch.isin(every, tokens)][-1]
 
 
 def start(model: Model, tokens: Tensor) -> str:
-    """The first loss, beside that of a guess among all tokens."""
+    """Compare the first loss with the loss of a guess among all tokens."""
     guess = math.log(model.init["vocab_size"])
     near = model.loss(tokens, model.first) < guess + NEAR
     return "near that of a guess" if near else "far above that of a guess"

@@ -1,7 +1,7 @@
 """ch10_capstone/find_coreference_head: which head tells a model what "it" means.
 
-The models are tables: what silencing a head costs is planted, and so are the signs that mislead, such as a
-head that looks at the noun and does nothing with it.
+The models are tables with planted costs of silencing each head, and with misleading signs, such as a head
+that attends to the noun and does nothing with it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ LIKELY = -0.5
 
 @dataclass(frozen=True)
 class Text:
-    """A sentence up to the word that names the referent, and what is planted there.
+    """A sentence up to the word that names the referent, and its planted numbers.
 
     Attributes:
         tokens: the ids, without the answer.
-        place: where the referent stands in them.
-        whole: the referent's log-probability while all heads speak.
-        costs: how much of it is lost with each head, (L, H).
-        lifts: what every logit rises by without a head, (L, H); no probability changes.
-        looks: how strongly each head attends from the last place to the referent, (L, H).
+        place: index of the referent among them.
+        whole: the referent's log-probability with all heads.
+        costs: the loss of log-probability without each head, (L, H).
+        lifts: the rise of every logit without a head, (L, H); no probability changes.
+        looks: the weight of each head from the last place to the referent, (L, H).
         others: the logits of the other tokens, (V,).
     """
 
@@ -53,11 +53,11 @@ class Text:
 
     @cached_property
     def rest(self) -> Tensor:
-        """The logarithm of what the other tokens weigh together."""
+        """Return the logarithm of the sum of the other tokens' exponentials."""
         return self.others.index_fill(0, torch.tensor(self.referent), -torch.inf).logsumexp(0)
 
     def logits(self, silenced: list[tuple[int, int]]) -> Tensor:
-        """The logits for the next token, (V,)."""
+        """Return the logits for the next token, (V,)."""
         said = self.whole - sum(float(self.costs[head]) for head in silenced)
         said = min(said, -1e-3)
         logits = self.others.clone()
@@ -66,10 +66,10 @@ class Text:
 
 
 class Model:
-    """A language model that knows some texts and says anything of others.
+    """A language model that knows some texts; its logits for other texts are noise.
 
     Args:
-        texts: what it knows.
+        texts: the texts that it knows.
         noise: (STATES, V), its logits in all other places.
     """
 
@@ -124,7 +124,7 @@ class Model:
 
 
 def find_coreference_head(model, sentences):
-    """The reference: each head silenced alone, the mean fall of the referent's log-probability."""
+    """Compute the reference answer: the mean fall of the referent's log-probability without each head."""
 
     def log_probability(*silenced: tuple[int, int]) -> float:
         found = [
@@ -144,7 +144,7 @@ def find_coreference_head(model, sentences):
 
 @dataclass
 class Plan:
-    """A case in the making: sentences whose heads do little, until something is planted."""
+    """A draft of a case: sentences whose heads have little effect, until a cost is planted."""
 
     rng: np.random.Generator
     layers: int
@@ -159,7 +159,7 @@ class Plan:
         self.best, self.decoy = self._two_heads()
 
     def _two_heads(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The head to find, and one in another layer if there is one; neither reads the same backwards."""
+        """Return the head to find, and one in another layer if there is one; each has layer != head."""
         every = [(i, j) for i in range(self.layers) for j in range(self.heads) if i != j or self.heads == 1]
         best = every[self.rng.integers(len(every))]
         others = [pair for pair in every if pair[0] != best[0]] or [pair for pair in every if pair != best]
@@ -181,7 +181,7 @@ class Plan:
 
 
 def plan(rng: np.random.Generator, num_sentences: int, at_once: bool = True) -> Plan:
-    """A plan of several sentences and heads; all sentences of one length, or each of its own."""
+    """Draw a plan of several sentences and heads; all sentences of one length, or each of its own."""
     layers, heads, length = sizes(rng, (2, 4), (3, 5), (6, 8))
     lengths = [length] * num_sentences if at_once else [length + i for i in rng.permutation(num_sentences)]
     return Plan(rng, layers, heads, lengths)
@@ -251,7 +251,7 @@ def misleading(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def mean_costs(trial: Trial) -> Array:
-    """What silencing each head costs on average, (L, H)."""
+    """Return the mean cost of silencing each head, (L, H)."""
     lent, sentences = trial.case.args
     texts = lent.make().texts
     return np.mean([texts[tuple(tokens.tolist())].costs.numpy() for tokens, _ in sentences], axis=0)
@@ -268,7 +268,7 @@ def is_a_head(trial: Trial) -> str | None:
 
 
 def asks_without_a_head(trial: Trial) -> str | None:
-    """The model is run with heads silenced, and with each of them."""
+    """Check that the model is run with heads silenced, and with each of them."""
     silenced = [args[1] for name, args in trial.outcome.asked if name == "__call__"]
     layers, heads = mean_costs(trial).shape
     if not any(silenced):

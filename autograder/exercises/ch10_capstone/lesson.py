@@ -1,6 +1,6 @@
-"""What a model is taught when it is graded, sentences of the coreference grammar, and how it is examined.
+"""The lesson and the examination of a graded model: sentences of the coreference grammar.
 
-The words are numbered anew for each lesson, so that only who has learned from it knows what they are.
+Each lesson numbers the words in another order, so that only a model that has learned from it knows them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SIZES = {"vocab_size": len(VOCABULARY), "d_model": 32, "num_heads": 2, "num_laye
 
 @cache
 def texts() -> Tensor:
-    """All sentences of one length, each with its question, as tokens (N, T)."""
+    """Return all sentences of one length, each with its question, as tokens (N, T)."""
     return language_modeling_batch([s for s in sentences() if s.modifier]).tokens
 
 
 def lesson(rng: np.random.Generator) -> tuple[list[Tensor], float, Lent]:
-    """Batches to learn from, the learning rate, and an examiner with texts that are not among them."""
+    """Return batches to learn from, the learning rate, and an examiner with other texts."""
     chosen = texts()[torch.from_numpy(rng.permutation(len(texts()))[: STEPS * BATCH + HELD_OUT])]
     numbers = torch.from_numpy(np.append(0, 1 + rng.permutation(len(VOCABULARY) - 1)))  # 0 is padding
     batches = numbers[chosen[HELD_OUT:]].reshape(STEPS, BATCH, -1)
@@ -35,7 +35,7 @@ def lesson(rng: np.random.Generator) -> tuple[list[Tensor], float, Lent]:
 
 
 class Examiner:
-    """Asks a model for the next token, place by place: what comes is never told before it is guessed.
+    """Ask a model for the next token, place by place; a token is given only after its prediction.
 
     Args:
         held_out: texts as tokens (N, T).
@@ -49,7 +49,7 @@ class Examiner:
         self._losses: list[float] = []
 
     def __call__(self, logits: Tensor | None = None) -> Tensor | None:
-        """The tokens (N, t) to be asked about next, None at the end; `logits` (N, V) are for those before."""
+        """Take `logits` (N, V) of the last tokens; return tokens (N, t) to predict from, None at the end."""
         if logits is not None and not self._is_over:
             if tuple(logits.shape) != (wanted := (len(self._texts), self._words)):
                 raise ValueError(f"the logits of the last places should be of shape {wanted}")
@@ -63,7 +63,7 @@ class Examiner:
         return len(self._losses) == self._texts.shape[1] - 1
 
     def result(self) -> dict[str, float]:
-        """The "loss" per token in nats.
+        """Return the "loss" per token in nats.
 
         Raises:
             ValueError: the examination was broken off.

@@ -1,7 +1,7 @@
-"""What can be found out about the parts of a language model: its layers, their sizes, norms and gradients.
+"""Facts about the parts of a language model: its layers, their sizes, norms and gradients.
 
-As in `facts`, nothing is known of the names of the parameters. A layer's parameters are those that come with
-another layer; the positions' are those that grow with `max_len`.
+As in `facts`, the names of the parameters are unknown. The parameters of a layer are the ones that come with
+another layer; the parameters of positions grow with `max_len`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ STEP = 1e-3
 ASTRAY = 0.1
 """How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
 PART = 0.12
-"""A matrix of which a larger part of the rows has no gradient holds something that is never used."""
+"""If more than this part of a matrix's rows has no gradient, the matrix holds weights that are not used."""
 BENT = 0.01
-"""How far from linear a layer with an activation is at least, as a part of what it adds."""
+"""How far from linear a layer with an activation is at least, as a part of its output."""
 MORE_PLACES = 5
 """By how much `max_len` is raised, to see which parameters grow with it."""
 FAR, FARTHER = 1e3, 1e4
@@ -33,7 +33,7 @@ ALIKE = 2.0
 
 
 def layers(model: Model, tokens: Tensor) -> str:
-    """What another layer adds."""
+    """Find the parameters that another layer adds."""
     one, two, three = (model.like(num_layers=n) for n in (1, 2, 3))
     counts = [sum(p.numel() for p in each.first.values()) for each in (one, two, three)]
     added, again = counts[1] - counts[0], counts[2] - counts[1]
@@ -51,7 +51,7 @@ def layers(model: Model, tokens: Tensor) -> str:
 
 
 def heads(model: Model, tokens: Tensor) -> str:
-    """Whether the number of heads changes anything."""
+    """Find out whether the number of heads changes anything."""
     single = model.like(num_heads=1)
     if [p.shape for p in single.first.values()] != [p.shape for p in model.first.values()]:
         return "used"
@@ -59,7 +59,7 @@ def heads(model: Model, tokens: Tensor) -> str:
 
 
 def width(model: Model, tokens: Tensor) -> str:
-    """Whether the feed-forward network of a layer is four times as wide as the stream."""
+    """Find out if the feed-forward network of a layer is four times as wide as the stream."""
     hidden = 4 * model.init["d_model"]
     one, two = (model.like(num_layers=n).first for n in (1, 2))
     added = [p for name, p in two.items() if name not in one or one[name].shape != p.shape]
@@ -67,7 +67,7 @@ def width(model: Model, tokens: Tensor) -> str:
 
 
 def places(model: Model, tokens: Tensor) -> str:
-    """Whether learned positions have max_len rows, or one for each distance, and are added to the tokens."""
+    """Find out if learned positions have max_len rows, or one for each distance, and add to the tokens."""
     few = model.init["max_len"]
     grow = {}
     for name, p in model.like(max_len=few + MORE_PLACES).first.items():
@@ -89,11 +89,11 @@ def places(model: Model, tokens: Tensor) -> str:
 
 
 def bend(model: Model, tokens: Tensor) -> str:
-    """Whether the feed-forward network has an activation between its matrices.
+    """Find out if the feed-forward network has an activation between its matrices.
 
     A token alone reads itself, so that all of a layer but the activation is linear. Three rows of the
     embedding are chosen that a norm leaves as they are, the third the sum of the others over the root of 2,
-    and their negatives. What is added is seen along a row that is at right angles to all of them.
+    and their negatives. The output of the layer is read along a row at right angles to all of them.
     """
     model = model.like(num_layers=1)
     width, size = model.init["d_model"], model.init["vocab_size"]
@@ -118,7 +118,7 @@ def bend(model: Model, tokens: Tensor) -> str:
 
 
 def inside(model: Model) -> dict[str, Tensor]:
-    """Its matrices inside the layers: neither of the vocabulary nor of the places."""
+    """Return its matrices inside the layers: neither of the vocabulary nor of the places."""
     outside = (model.init["vocab_size"], model.init["max_len"])
     return {
         name: p for name, p in model.first.items() if p.dim() >= 2 and not any(n in p.shape for n in outside)
@@ -126,17 +126,17 @@ def inside(model: Model) -> dict[str, Tensor]:
 
 
 def residual(model: Model, tokens: Tensor) -> str:
-    """Whether a token comes through when all matrices inside the layers are zero."""
+    """Find out if a token reaches the logits when all matrices inside the layers are zero."""
     nothing = {name: torch.zeros_like(p) for name, p in inside(model).items()}
     found = model.logits(tokens, other_tokens(tokens, model.init), parameters=model.first | nothing)
     return "comes through" if moved(*found).any() else "is lost"
 
 
 def gradient(model: Model, tokens: Tensor) -> str:
-    """Whether a gradient reaches every parameter, and is that of the loss.
+    """Find out if a gradient of the loss reaches every parameter, and is right.
 
-    The second is asked of all but the matrices of the vocabulary: moved a little in directions drawn here,
-    the others must change the loss as the gradients say. How the embedding learns, the lesson shows.
+    All parameters but the matrices of the vocabulary are moved a little, in directions drawn here, and must
+    change the loss as their gradients predict. The lesson tests how the embedding learns.
     """
     found = model.slopes(tokens)
     missing = sum(not is_tensor(found.get(name)) for name in model.raised)
@@ -161,15 +161,15 @@ def gradient(model: Model, tokens: Tensor) -> str:
 
 
 def use(model: Model, tokens: Tensor) -> str:
-    """Whether every matrix inside the layers takes part, as far as its gradient shows."""
+    """Find out if every matrix inside the layers is used, as far as its gradient shows."""
     return "only a part of a matrix" if unused(model) else "every matrix"
 
 
 def unused(model: Model) -> str:
-    """Name a matrix of which a good part has no gradient; empty if there is none.
+    """Name a matrix with a large part without gradient; empty if there is none.
 
-    A matrix of other rows and columns than the heads have is a table that a few texts need not use up, and a
-    bias of keys has no gradient at all, since softmax does not see it: neither is looked at.
+    Two kinds of parameters are left out: a matrix of another shape than the heads have is a table that a few
+    texts need not use up, and a bias of keys has no gradient at all, since softmax does not see it.
     """
     generator = torch.Generator().manual_seed(4)
     shape, each = (8, model.init["max_len"]), model.init["d_model"] // model.init["num_heads"]
@@ -187,11 +187,11 @@ def unused(model: Model) -> str:
 
 
 def norms(model: Model, tokens: Tensor) -> str:
-    """What becomes of that which the layers add when the stream is made 10 times as large.
+    """Find out if the output of the layers stays the same when the stream is 10 times as large.
 
-    Before each sublayer a norm makes it as large as ever, so that it is the same; the last norm and the head,
-    by which it is seen, are accounted for. Norms after each sublayer are right as well: then the biases of
-    the last layer, which an ever larger stream would drown, are seen as before.
+    A norm before each sublayer brings the stream to its usual size, so the output is the same; the effect of
+    the last norm and the head is taken into account. Norms after each sublayer are right as well: then the
+    biases of the last layer, which a growing stream would hide, keep their effect.
     """
     model = model.like(num_layers=2)
     nothing = {name: torch.zeros_like(p) for name, p in inside(model).items()}
@@ -217,7 +217,7 @@ def norms(model: Model, tokens: Tensor) -> str:
 
 
 def last_norm(model: Model, tokens: Tensor) -> str:
-    """Whether the stream has the same size, however large it was, where the head reads it."""
+    """Find out if the stream, of any size, has the same size where the head reads it."""
     sizes = [
         float(model.logits(tokens, parameters=_enlarged(model, size))[0].abs().max())
         for size in (FAR, FARTHER)
@@ -227,12 +227,12 @@ def last_norm(model: Model, tokens: Tensor) -> str:
 
 
 def _enlarged(model: Model, size: float) -> dict[str, Tensor]:
-    """The raised parameters with an embedding so many times as large."""
+    """Return the raised parameters with an embedding so many times as large."""
     return model.raised | {name: model.raised[name] * size for name in model.vocabulary}
 
 
 def _other_biases(model: Model, given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The vectors that come with another layer moved, but for those that are all one, as a norm's factors."""
+    """Move the vectors of the last layer, but not vectors of ones, such as a norm's factors."""
     fewer = model.like(num_layers=model.init["num_layers"] - 1).first
     generator = torch.Generator().manual_seed(5)
     return {

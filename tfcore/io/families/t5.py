@@ -31,7 +31,7 @@ def is_plain(ffn: FeedForward) -> bool:
 
 
 def feed_forward(stack: str, place: int) -> tuple[Row, ...]:
-    """The feed-forward network is the second sublayer of the encoder, and the third of the decoder."""
+    """Number the feed-forward network: the second sublayer of the encoder, the third of the decoder."""
     ours, theirs = f"{stack}.blocks.{{layer}}", f"{stack}.block.{{layer}}.layer.{place}"
     return (
         Row(f"{ours}.norm_ffn.weight", f"{theirs}.layer_norm.weight"),
