@@ -176,10 +176,10 @@ def course(tmp_path: Path) -> Course:
 
 
 def test_the_setting_is_written_into_the_notebook(course: Course) -> None:
-    (data,) = publish.made(course, ASSIGNMENT).values()
+    (data,) = publish.make_release(course, ASSIGNMENT).values()
     assert first_code(json.loads(data)) == cell_for(FORK, "spring")
     (course.root / colab.SETTINGS).unlink()
-    (data,) = publish.made(course, ASSIGNMENT).values()
+    (data,) = publish.make_release(course, ASSIGNMENT).values()
     assert "colab" not in first_code(json.loads(data))
 
 
@@ -195,7 +195,7 @@ def test_the_setting_is_written_into_the_notebook(course: Course) -> None:
 def test_settings_that_do_not_say_where_are_refused(course: Course, settings: str, told: str) -> None:
     (course.root / colab.SETTINGS).write_text(settings)
     with pytest.raises(BadInputError, match=told):
-        publish.made(course, ASSIGNMENT)
+        publish.make_release(course, ASSIGNMENT)
 
 
 def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> None:

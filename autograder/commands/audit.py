@@ -31,10 +31,10 @@ def audit(
 
     Ends with 1 if something is found.
     """
-    from autograder.release.audit import of_folder
+    from autograder.release.audit import leaks_in_folder
 
     here = Course.at(course)
-    found = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in of_folder(here, path)]
+    found = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in leaks_in_folder(here, path)]
     if as_json:
         print_json(found)
     for leak in [] if as_json else found:

@@ -32,11 +32,13 @@ def feedback(
     as_json: Json = False,
 ) -> None:
     """Writes a page of feedback for each graded notebook; only what changed is made again."""
-    from autograder.reports.feedback import give
+    from autograder.reports.feedback import write_feedback
 
     here = Course.at(course, db)
     with progress("feedback") as told:
-        done = give(here, here.chosen(assignments or []), workers=workers, force=force, progress=told)
+        done = write_feedback(
+            here, here.chosen(assignments or []), workers=workers, force=force, progress=told
+        )
     if as_json:
         files = [str(path.relative_to(here.root)) for path in done.written]
         print_json(

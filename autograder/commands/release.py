@@ -48,11 +48,11 @@ def release(
     With --variant the release goes to variants/NAME/ instead, with other numbers in the worked examples and
     the written questions; the answers that go with them are put in .autograder/variants/NAME/.
     """
-    from autograder.release.publish import give_variants, publish
+    from autograder.release.publish import publish, write_variants
 
     here = Course.at(course)
     if variant:
-        folders = give_variants(here, here.chosen(assignments or []), variant)
+        folders = write_variants(here, here.chosen(assignments or []), variant)
         paths = [str(folder.relative_to(here.root)) for folder in folders]
         if as_json:
             print_json(paths)

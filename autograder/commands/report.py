@@ -31,7 +31,7 @@ def report(
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
-    made = [class_report.of(here, name) for name in _graded(here, chosen, bool(assignments))]
+    made = [class_report.make_report(here, name) for name in _graded(here, chosen, bool(assignments))]
     paths = [class_page.write(here, one) for one in made]
     if as_json:
         print_json([one.as_dict() for one in made])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from autograder.grading.batch import Batch, Change
     from autograder.proof.mutation.trials import Tried
     from autograder.proof.verify import Proof
-    from autograder.reports.class_report import Overview
+    from autograder.reports.class_report import ClassReport
 
 WIDEST = 100
 """Columns of a hint on a wide terminal."""
@@ -49,7 +49,9 @@ def batch(done: Batch, out: Console, err: Console) -> None:
         ("[yellow]look[/]", f"{g.student}, {g.assignment}: {r}") for g in done.graded for r in g.remarks
     ]
     marked += [("[yellow]note[/]", remark) for remark in done.remarks]
-    marked += [("[bold red]not graded[/]", f"{p.student}, {p.assignment}: {p.told}") for p in done.problems]
+    marked += [
+        ("[bold red]not graded[/]", f"{p.student}, {p.assignment}: {p.message}") for p in done.problems
+    ]
     marked += [("[bold red]not written[/]", where) for where in done.unwritten]
     for mark, text in marked:
         err.print(f"{mark}: {escape(text)}", soft_wrap=True)
@@ -80,7 +82,7 @@ def _changes(changes: list[Change]) -> Iterator[str]:
         yield f"{assignment}, {exercise}: {way} for {len(own)} with the same notebook ({names}{more})"
 
 
-def overview(one: Overview, out: Console) -> None:
+def overview(one: ClassReport, out: Console) -> None:
     """A class: the exercises, the mistakes, the submissions to look at. No word is cut at 72 columns."""
 
     def tell(text: str) -> None:
@@ -111,13 +113,13 @@ def overview(one: Overview, out: Console) -> None:
         tell(f"and {len(one.misconceptions) - MOST_MISTAKES} more mistakes in the page")
     for exercise, count in one.unrecognised.items():
         tell(f"{escape(exercise)}: {count} with a mistake that was not recognised")
-    for look in one.looks:
+    for look in one.review_queue:
         tell(f"[yellow]look:[/] {escape(f'{look.student}: {look.kind}: {look.why}')}")
-    for pair in one.alike[:MOST_MISTAKES]:
+    for pair in one.similar_pairs[:MOST_MISTAKES]:
         shared = ", ".join(f"{part.exercise} {part.share:.0%}" for part in pair.exercises)
         tell(f"[yellow]look:[/] {escape(' and '.join(pair.students))}: near-identical code: {escape(shared)}")
-    if len(one.alike) > MOST_MISTAKES:
-        tell(f"and {len(one.alike) - MOST_MISTAKES} more pairs with near-identical code in the page")
+    if len(one.similar_pairs) > MOST_MISTAKES:
+        tell(f"and {len(one.similar_pairs) - MOST_MISTAKES} more pairs with near-identical code in the page")
 
 
 def proof(proof: Proof, out: Console) -> None:

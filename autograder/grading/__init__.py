@@ -1,4 +1,4 @@
-"""Grading: a submission's bytes in, one verdict out, and what is done with verdicts.
+"""Grade submissions: one submission becomes one verdict, and verdicts become points in the gradebook.
 
 `pair` runs a zygote and a judge side by side; `judge` grades one submission; `batch` grades a class.
 """

@@ -1,7 +1,8 @@
-"""Grades a class: finds the submissions, grades the new ones, enters the points, writes what nbgrader reads.
+"""Grade a class: find the submissions, grade the new ones, enter the points, write the graded notebooks.
 
-In this order, so that a run that is killed anywhere goes on where it was: verdicts to disk; all points into
-the gradebook in one transaction; graded notebooks. Only this process writes.
+A run writes first the verdicts, then all points into the gradebook in one transaction, then the graded
+notebooks. So a run that is killed at any time can be repeated, and goes on where it was. Only this process
+writes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class Change:
-    """Points for one exercise that are other than those that the gradebook had."""
+    """New points for one exercise that differ from the points in the gradebook."""
 
     student: str
     assignment: str
@@ -58,50 +59,51 @@ class Change:
     before: float | None
     after: float
     same_notebook: bool
-    """Whether it was graded before: the exercise or the grader has changed, and not what was handed in."""
+    """Whether the same notebook was graded before: then the exercise or the grader has changed."""
 
 
 @dataclass
 class Batch:
-    """What one run of the grader did."""
+    """The results of one run of the grader."""
 
     graded: list[Graded] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     unwritten: list[str] = field(default_factory=list)
-    """The folders in autograded/ that a graded notebook could not be written to, and why."""
+    """The folders in autograded/ where a graded notebook could not be written, each with the reason."""
     seconds: float = 0.0
     tier: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The run as JSON data."""
+        """Return the run as JSON data."""
         return {
-            "graded": sum(one.new for one in self.graded),
-            "unchanged": sum(not one.new for one in self.graded),
+            "graded": sum(submission.new for submission in self.graded),
+            "unchanged": sum(not submission.new for submission in self.graded),
             "seconds": round(self.seconds, 2),
             "tier": self.tier,
             "assignments": {name: self.summary(name) for name in self._assignments},
-            "submissions": [asdict(one) for one in self.graded],
-            "changes": [asdict(one) for one in self.changes],
-            "problems": [asdict(one) for one in self.problems],
+            "submissions": [asdict(submission) for submission in self.graded],
+            "changes": [asdict(change) for change in self.changes],
+            "problems": [asdict(problem) for problem in self.problems],
             "remarks": self.remarks,
             "unwritten": self.unwritten,
         }
 
     @property
     def _assignments(self) -> list[str]:
-        return sorted({one.assignment for one in self.graded} | {one.assignment for one in self.problems})
+        graded = {submission.assignment for submission in self.graded}
+        return sorted(graded | {problem.assignment for problem in self.problems})
 
     def summary(self, assignment: str) -> dict[str, Any]:
-        """The figures of one assignment."""
-        own = [one for one in self.graded if one.assignment == assignment]
+        """Return the counts and the median of one assignment."""
+        graded = [submission for submission in self.graded if submission.assignment == assignment]
         return {
-            "graded": sum(one.new for one in own),
-            "unchanged": sum(not one.new for one in own),
-            "median": median(one.score for one in own) if own else None,
-            "max_score": max((one.max_score for one in own), default=None),
-            "problems": sum(one.assignment == assignment for one in self.problems),
+            "graded": sum(submission.new for submission in graded),
+            "unchanged": sum(not submission.new for submission in graded),
+            "median": median(submission.score for submission in graded) if graded else None,
+            "max_score": max((submission.max_score for submission in graded), default=None),
+            "problems": sum(problem.assignment == assignment for problem in self.problems),
         }
 
 
@@ -118,22 +120,22 @@ def grade(
     allow_unsafe: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Batch:
-    """Grades the submissions in a folder.
+    """Grade the submissions in a folder.
 
     Args:
-        course: whose assignments they are.
-        names: which assignments; all, if empty.
-        folder: holds ``<student>/<assignment>/<notebook>.ipynb``.
-        executor: where they are graded; see `autograder.grading.executors`.
-        workers: how many at once.
-        limits: what a submission may use.
-        seed: draws the hidden cases; by default the course's own secret.
-        force: grades again what was graded before.
-        allow_unsafe: grades also where no walls hold.
-        progress: is told how far it is.
+        course: the course that has the assignments.
+        names: the names of the assignments; all assignments, if empty.
+        folder: the folder with ``<student>/<assignment>/<notebook>.ipynb``.
+        executor: where the submissions are graded; see `autograder.grading.executors`.
+        workers: the number of submissions graded at once.
+        limits: the time and memory that a submission may use.
+        seed: draws the hidden cases; by default the course's own secret seed.
+        force: grade also the submissions that were graded before.
+        allow_unsafe: grade also on a machine without walls.
+        progress: is called with the numbers (done, total).
 
     Raises:
-        BadInputError: something that was given cannot be used. Nothing has changed then.
+        BadInputError: an argument cannot be used; nothing has changed.
     """
     started = time.monotonic()
     limits = limits or Limits()
@@ -148,14 +150,15 @@ def grade(
     gradebook.require_usable(course)
     for output in (course.state, course.autograded):
         require_writable(output)
-    found = submissions.find(folder, {name: publish.notebook_names(course, name) for name in chosen}, names)
+    wanted: dict[str, Iterable[str]] = {name: publish.notebook_names(course, name) for name in chosen}
+    found = submissions.find(folder, wanted, names)
     releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
     course.make_private()
     tier = tier_of(executor, allow_unsafe)
     with hold_lock(course.state / "lock", "autograder grade"):
         seed = secret_seed(course) if seed is None else seed
         batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
-        _Run(course, releases, found, limits, seed, force, batch).all(executor, workers, progress)
+        _Run(course, releases, found, limits, seed, force, batch).grade_all(executor, workers, progress)
     batch.seconds = time.monotonic() - started
     return batch
 
@@ -164,11 +167,11 @@ def _require_exercises(assignment: str) -> None:
     try:
         exercises.names_of(assignment)
     except UnknownExerciseError as error:
-        raise BadInputError(f"{assignment} has no exercises that the grader knows ({error}).") from error
+        raise BadInputError(f"the grader knows no exercises of {assignment} ({error}).") from error
 
 
 def secret_seed(course: Course) -> int:
-    """The seed of the course's hidden cases: drawn once, kept where only its owner reads, never printed."""
+    """Return the secret seed of the hidden cases, which is drawn once and which only its owner can read."""
     drawn = read_seed(course.state)
     if drawn is None:
         course.make_private()
@@ -180,7 +183,7 @@ def secret_seed(course: Course) -> int:
 
 @dataclass
 class _Run:
-    """One run: the submissions found, and the verdicts on them."""
+    """One run of the grader: the submissions that were found, and the verdicts on them."""
 
     course: Course
     releases: dict[str, Files]
@@ -194,41 +197,41 @@ class _Run:
     fresh: dict[str, tuple[VerdictStore, Identity]] = field(default_factory=dict)
     done: int = 0
 
-    def all(self, executor: str, workers: int | None, progress: Progress) -> None:
-        """Grades, enters, writes."""
+    def grade_all(self, executor: str, workers: int | None, progress: Progress) -> None:
+        """Grade the submissions, enter the points and write the graded notebooks."""
         failed: dict[str, Verdict] = {}
         with ExitStack() as stack:
             for assignment in self.releases:
                 path = self.course.state / "verdicts" / f"{assignment}.jsonl"
                 self.stores[assignment] = stack.enter_context(VerdictStore(path))
             progress(0, len(self.found.submissions))
-            for own, verdict in grade_all(self._tasks(progress), self.batch.tier, executor, workers):
-                store, identity = self.fresh[own]
+            for key, verdict in grade_all(self._tasks(progress), self.batch.tier, executor, workers):
+                store, identity = self.fresh[key]
                 store.add(identity, verdict)
                 if verdict.status == "failed":
-                    failed[own] = verdict
+                    failed[key] = verdict
                 self._advance(progress)
             for store in self.stores.values():
                 store.sync()
             self._enter(failed)
-        self._see_what_is_kept()
-        _remember_problems(self.course, self.releases, self.batch)
+        self._add_kept_points()
+        _save_problems(self.course, self.releases, self.batch)
 
-    def _see_what_is_kept(self) -> None:
-        """Tells with each problem the points that the gradebook keeps from an earlier version."""
+    def _add_kept_points(self) -> None:
+        """Add to each problem the points that the gradebook keeps from an earlier version."""
         if not self.batch.problems or not gradebook.exists(self.course):
             return
         totals = {
             (assignment, row.student): row.total
-            for assignment in {one.assignment for one in self.batch.problems}
+            for assignment in {problem.assignment for problem in self.batch.problems}
             for row in gradebook.read(self.course, assignment)
         }
-        now = {(one.assignment, one.student) for one in self.batch.graded}
+        graded = {(submission.assignment, submission.student) for submission in self.batch.graded}
         self.batch.problems = [
-            one
-            if (one.assignment, one.student) in now
-            else replace(one, kept=totals.get((one.assignment, one.student)))
-            for one in self.batch.problems
+            problem
+            if (problem.assignment, problem.student) in graded
+            else replace(problem, kept=totals.get((problem.assignment, problem.student)))
+            for problem in self.batch.problems
         ]
 
     def _advance(self, progress: Progress) -> None:
@@ -236,29 +239,29 @@ class _Run:
         progress(self.done, len(self.found.submissions))
 
     def _tasks(self, progress: Progress) -> Iterator[tuple[str, Task]]:
-        """The tasks that no verdict is known for, read one by one; equal submissions make one task.
+        """Yield a task for each submission without a verdict; equal submissions share one task.
 
-        They come assignment by assignment, since a judge remembers what it has found for one.
+        The tasks are sorted by assignment, because a judge caches its results for the current assignment.
         """
-        for submission in sorted(self.found.submissions, key=lambda one: one.assignment):
+        for submission in sorted(self.found.submissions, key=lambda found: found.assignment):
             store = self._store(submission)
             released = self.releases[submission.assignment][submission.notebook]
             try:
                 data = submission.read()
             except BadInputError as error:
-                self._report(submission, str(error))
+                self._add_problem(submission, str(error))
                 self._advance(progress)
                 continue
             identity = Identity.of(
                 data, released, submission.assignment, self.batch.tier, self.seed, self.limits
             )
-            self.identities[submission], own = identity, identity.key
-            if own in self.fresh or (own in store and not self.force):
+            self.identities[submission], key = identity, identity.key
+            if key in self.fresh or (key in store and not self.force):
                 self._advance(progress)
             else:
-                self.fresh[own] = store, identity
+                self.fresh[key] = store, identity
                 known = [] if self.force else store.known(identity)
-                yield own, notebook_task(submission.assignment, released, data, self.seed, self.limits, known)
+                yield key, notebook_task(submission.assignment, released, data, self.seed, self.limits, known)
 
     def _store(self, submission: Submission) -> VerdictStore:
         return self.stores[submission.assignment]
@@ -266,11 +269,11 @@ class _Run:
     def _verdict(self, submission: Submission) -> Verdict:
         return self._store(submission)[self.identities[submission].key]
 
-    def _report(self, submission: Submission, what: str) -> None:
+    def _add_problem(self, submission: Submission, what: str) -> None:
         self.batch.problems.append(Problem(submission.student, submission.assignment, what))
 
     def _enter(self, failed: dict[str, Verdict]) -> None:
-        """Enters all points in one transaction, then writes the graded notebooks."""
+        """Enter all points in one transaction, then write the graded notebooks."""
         graded: list[Submission] = []
         for submission, identity in self.identities.items():
             verdict = failed.get(identity.key) or self._verdict(submission)
@@ -278,11 +281,11 @@ class _Run:
                 graded.append(submission)
             elif verdict.status == "failed":
                 why = verdict.note.strip().splitlines()
-                self._report(
+                self._add_problem(
                     submission, f"{why[0]} {why[-1] if why[1:] else ''} Grade again, or report this fault"
                 )
             else:
-                self._report(submission, verdict.note)
+                self._add_problem(submission, verdict.note)
         if not graded:
             return
         with gradebook.opened(self.course) as book:
@@ -291,9 +294,9 @@ class _Run:
             for submission in graded:
                 verdict = self._verdict(submission)
                 self._enter_one(book, submission, verdict)
-                self.batch.graded.append(self._told(submission, verdict))
+                self.batch.graded.append(self._graded(submission, verdict))
         for submission in graded:
-            notebook = written.noted(self._verdict(submission))
+            notebook = written.with_results(self._verdict(submission))
             folder = self._written_to(submission)
             try:
                 written.write(folder, submission, notebook)
@@ -303,8 +306,8 @@ class _Run:
                 self.batch.unwritten.append(f"{folder} ({error.strerror})")
 
     def _enter_one(self, book: gradebook.GradebookWriter, submission: Submission, verdict: Verdict) -> None:
-        """Enters one submission, unless all of it was entered before: a teacher may have gone on since."""
-        notebook = written.noted(verdict)
+        """Enter one submission, unless it is entered already: a teacher may have changed its points since."""
+        notebook = written.with_results(verdict)
         scores = {cell.grade_id: cell.score for cell in verdict.cells if cell.score is not None}
         folder, stamp = self._written_to(submission), submission.timestamp
         done = written.is_written(folder, submission.notebook, notebook, stamp)
@@ -312,7 +315,7 @@ class _Run:
         if done and all(name in held and held[name] == score for name, score in scores.items()):
             book.penalise(submission.assignment, submission.student)
             return
-        same = self._store(submission).graded_otherwise(self.identities[submission])
+        same = self._store(submission).has_other_verdict(self.identities[submission])
         self.batch.changes += [
             Change(submission.student, submission.assignment, name, held.get(name), score, same)
             for name, score in scores.items()
@@ -325,13 +328,15 @@ class _Run:
             {submission.notebook: node},
             scores,
             submission.timestamp,
-            written.alike(written.notebook(folder / f"{submission.notebook}.ipynb"), notebook),
+            written.cells_with_equal_answers(
+                written.notebook(folder / f"{submission.notebook}.ipynb"), notebook
+            ),
         )
 
     def _written_to(self, submission: Submission) -> Path:
         return self.course.autograded / submission.student / submission.assignment
 
-    def _told(self, submission: Submission, verdict: Verdict) -> Graded:
+    def _graded(self, submission: Submission, verdict: Verdict) -> Graded:
         return Graded(
             submission.student,
             submission.assignment,
@@ -342,23 +347,29 @@ class _Run:
         )
 
 
-def _remember_problems(course: Course, assignments: Iterable[str], batch: Batch) -> None:
-    """Remember who could not be graded, until they are; a name that is no id, until the next run."""
+def _save_problems(course: Course, assignments: Iterable[str], batch: Batch) -> None:
+    """Save the problems of each assignment.
+
+    The problem of a student is kept until a submission of this student is graded. A problem with a name that
+    cannot be an id is kept until the next run.
+    """
     for assignment in assignments:
-        graded = {one.student for one in batch.graded if one.assignment == assignment}
+        graded = {submission.student for submission in batch.graded if submission.assignment == assignment}
         known = problems(course, assignment).items()
-        told = {student: what for student, what in known if student not in graded and is_valid(student)}
-        own = (one for one in batch.problems if one.assignment == assignment)
-        told |= {one.student: one.what for one in own}
+        open_problems = {
+            student: what for student, what in known if student not in graded and is_valid(student)
+        }
+        new = (problem for problem in batch.problems if problem.assignment == assignment)
+        open_problems |= {problem.student: problem.what for problem in new}
         path = course.state / "problems" / f"{assignment}.json"
-        if told or path.exists():
-            write_atomically(path, json.dumps(told, indent=1, sort_keys=True).encode())
+        if open_problems or path.exists():
+            write_atomically(path, json.dumps(open_problems, indent=1, sort_keys=True).encode())
 
 
 def problems(course: Course, assignment: str) -> dict[str, str]:
-    """The submissions that could not be graded, and what to do about each."""
+    """Return by student the problem of each submission that could not be graded, with the remedy."""
     try:
-        told = json.loads((course.state / "problems" / f"{assignment}.json").read_bytes())
+        saved = json.loads((course.state / "problems" / f"{assignment}.json").read_bytes())
     except (OSError, ValueError):
         return {}
-    return {str(student): str(what) for student, what in told.items()} if isinstance(told, dict) else {}
+    return {str(student): str(what) for student, what in saved.items()} if isinstance(saved, dict) else {}

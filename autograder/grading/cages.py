@@ -1,12 +1,12 @@
-"""The cage around submissions: its tiers, what each needs, and which of them this machine holds.
+"""Choose the tier of the cage around submissions: find the strongest tier of this machine and configure it.
 
-A: its own name spaces with no network and a read-only root (bubblewrap), and the walls of B.
-B: Landlock around files, a filter of system calls (libseccomp), limits. No privilege is needed.
-C: no walls of ours, but a container without network whose root cannot be written.
-D: limits on time, memory and output only.
+A: separate name spaces without a network and with a read-only root (bubblewrap), and the walls of B.
+B: Landlock around files, a filter of system calls (libseccomp), limits. B needs no privilege.
+C: only limits, but in a container without a network and with a read-only root.
+D: only limits on time, memory and output.
 
-What holds is found from the inside; see `autograder.cage.self_test`. C and D hold nothing back of what lies
-in the same container or account, so they are used only by who says so.
+A test inside the cage finds whether the walls of a tier hold; see `autograder.cage.self_test`. Tiers C and D
+do not protect files in the same container or account, so they are used only with ``--allow-unsafe``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROBE_SECONDS = 60
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/bin", "/usr/share/fonts", "/usr/share/zoneinfo")
 LINKED = ("/bin", "/lib", "/lib64", "/lib32")
-"""What is a part of /usr, or stands in its place."""
+"""Folders that are links into /usr or, on some systems, folders of their own."""
 OF_A_PREFIX = ("bin", "lib", "lib64", "pyvenv.cfg")
 SETTINGS = (
     "/etc/ld.so.cache",
@@ -55,71 +55,75 @@ SETTINGS = (
     "/dev/urandom",
 )
 OPEN_TO_STUDENTS = {"tfcore": ("__init__.py", "data"), "autograder": ("__init__.py", "cage")}
-"""What a submission may see of the course's own packages: tasks to train on, and the cage's own code."""
+"""The parts of the course's own packages that a submission may read: training data and the cage's code."""
 METERS = "testing/meters.py"
 
 
 @dataclass(frozen=True)
 class Held:
-    """The tier that was found to hold, and for each stronger one what is missing."""
+    """The strongest tier that holds on a machine, and the missing requirements of each stronger tier."""
 
     tier: str
     missing: dict[str, str]
 
 
 class CageError(RuntimeError):
-    """A tier that was promised does not hold."""
+    """The error that the walls of a tier do not hold."""
 
 
 @cache
 def strongest() -> Held:
-    """The strongest tier that holds on this machine now, tried from the inside."""
+    """Return the strongest tier whose walls hold on this machine, as a test inside the cage finds."""
     missing: dict[str, str] = {}
     for tier in SAFE:
-        if lacking := _lacking(tier):
-            missing[tier] = lacking
+        if requirements := _missing_requirements(tier):
+            missing[tier] = requirements
             continue
         try:
             with tempfile.TemporaryDirectory(prefix="autograder-") as folder, secret() as target:
-                facts = _probed(tier, Path(folder), target)
+                facts = _run_self_test(tier, Path(folder), target)
             require(tier, facts)
         except CageError as error:
             missing[tier] = str(error)
         else:
             return Held(tier, missing)
-    if not _alone():
-        missing["C"] = "this is no container without network whose root is read-only"
+    if not _is_locked_container():
+        missing["C"] = "this is not a container without a network and with a read-only root"
     return Held("D" if "C" in missing else "C", missing)
 
 
 def required(allow_unsafe: bool, held: Held | None = None) -> str:
-    """The tier to grade at: what is held where grading happens, here by default.
+    """Return the tier to grade at.
+
+    Args:
+        allow_unsafe: accept also tiers C and D.
+        held: the tier of the machine that grades; by default of this machine.
 
     Raises:
-        BadInputError: it is C or D, and nobody said that this is meant.
+        BadInputError: the tier is C or D and `allow_unsafe` is not given.
     """
     held = held or strongest()
     if held.tier in SAFE or allow_unsafe:
         return held.tier
     why = "; ".join(f"tier {tier}: {what}" for tier, what in held.missing.items() if tier in SAFE)
     raise BadInputError(
-        f"this machine cannot wall submissions off (tier {held.tier}). What is missing, {why}. Their code "
-        "could read and change what you can. `autograder doctor` says how to get walls; if you trust "
-        "everybody, or this machine holds nothing of worth, add --allow-unsafe."
+        f"this machine cannot wall submissions off (tier {held.tier}). Missing requirements, {why}. The code "
+        "of a submission could read and change all files that you can. `autograder doctor` explains how to "
+        "get walls; if you trust all students, or this machine holds nothing of value, add --allow-unsafe."
     )
 
 
 def require(tier: str, facts: dict[str, Any]) -> None:
-    """Holds what was found from the inside against what the tier promises.
+    """Compare the facts that the self test found with the walls that the tier promises.
 
     Raises:
-        CageError: something is open that should be shut.
+        CageError: something is open that the tier should close.
     """
     opened = [f"{name} ({what})" for name, what in facts["got"].items() if what]
     if tier == "A":
         opened += [f"shares {space}" for space in SPACES if facts["spaces"][space] == _space(space)]
         opened += ["the root can be written"] * facts["root_writable"]
-        opened += ["the grader's files are there"] * facts["sees_target"]
+        opened += ["the grader's files are visible"] * facts["sees_target"]
     if opened:
         raise CageError(f"the walls do not hold: {', '.join(opened)}")
 
@@ -128,22 +132,22 @@ def _space(name: str) -> str:
     return os.readlink(f"/proc/self/ns/{name}")
 
 
-def _lacking(tier: str) -> str:
-    """What is not there that this tier is made of."""
+def _missing_requirements(tier: str) -> str:
+    """Return the missing requirements of this tier."""
     if sys.platform != "linux":
         return "needs Linux"
-    lacking = []
+    missing = []
     if not landlock.version():
-        lacking.append("Landlock (Linux 5.13 or later, and not switched off)")
+        missing.append("Landlock (Linux 5.13 or later, and not switched off)")
     if _filter() is None:
-        lacking.append("libseccomp (Debian: apt install libseccomp2) and pyseccomp (pip)")
+        missing.append("libseccomp (Debian: apt install libseccomp2) and pyseccomp (pip)")
     if tier == "A" and not shutil.which("bwrap"):
-        lacking.append("bubblewrap (Debian: apt install bubblewrap)")
-    return ", ".join(lacking)
+        missing.append("bubblewrap (Debian: apt install bubblewrap)")
+    return ", ".join(missing)
 
 
-def _alone() -> bool:
-    """Whether this process sits in a container with no network but its own and a root that is read-only."""
+def _is_locked_container() -> bool:
+    """Return whether this process has no network but loopback and a read-only root."""
     try:
         return {name for _, name in socket.if_nameindex()} <= {"lo"} and not os.access("/", os.W_OK)
     except OSError:
@@ -152,7 +156,7 @@ def _alone() -> bool:
 
 @contextlib.contextmanager
 def secret() -> Iterator[dict[str, Any]]:
-    """A target for attempts: a file of this process's own, and sockets on which it listens."""
+    """Yield a target that a cage must protect: a file of this process, and sockets on which it listens."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="autograder-secret-"))
         path = Path(folder, "secret")
@@ -169,10 +173,10 @@ def secret() -> Iterator[dict[str, Any]]:
         }
 
 
-def _probed(tier: str, folder: Path, target: dict[str, Any]) -> dict[str, Any]:
+def _run_self_test(tier: str, folder: Path, target: dict[str, Any]) -> dict[str, Any]:
     script = Path(cage.__file__).parent / "self_test.py"
-    told = json.dumps(config(tier, folder) | {"target": target})
-    command = [*bubblewrap(tier, folder), sys.executable, "-I", str(script), told]
+    settings = json.dumps(config(tier, folder) | {"target": target})
+    command = [*bubblewrap(tier, folder), sys.executable, "-I", str(script), settings]
     try:
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL
@@ -187,7 +191,7 @@ def _probed(tier: str, folder: Path, target: dict[str, Any]) -> dict[str, Any]:
 
 
 def config(tier: str, folder: Path) -> dict[str, Any]:
-    """What a zygote is told about the walls that its children step behind."""
+    """Return the settings for a zygote: the walls that its children put up around themselves."""
     if tier not in SAFE:
         return {"readable": None, "writable": [], "filter": None, "folder": str(folder)}
     program = _filter()
@@ -207,33 +211,33 @@ def _filter() -> bytes | None:
 
 @cache
 def readable() -> tuple[str, ...]:
-    """The files and folders that a zygote and its children need, and none of the course's own besides."""
+    """Return the files and folders that a zygote and its children need, without the rest of the course."""
     prefixes = [f"{prefix}/{part}" for prefix in (sys.prefix, sys.base_prefix) for part in OF_A_PREFIX]
     prefixes += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     packages = {name: Path(str(find_spec(name).origin)).parent for name in OPEN_TO_STUDENTS}  # type: ignore[union-attr]
-    shut = [package.resolve() for package in packages.values()]
+    closed = [package.resolve() for package in packages.values()]
     needed = [Path(path) for path in (*SYSTEM, *LINKED, *SETTINGS, *prefixes)]
-    paths = [one for path in needed if path.exists() for one in _without(path, shut)]
+    paths = [part for path in needed if path.exists() for part in _without(path, closed)]
     for name, package in packages.items():
         paths += [package / part for part in OPEN_TO_STUDENTS[name]]
     paths.append(packages["tfcore"] / METERS)
     return tuple(dict.fromkeys(form for path in paths for form in (str(path), str(path.resolve()))))
 
 
-def _without(path: Path, shut: list[Path]) -> Iterator[Path]:
-    """The path, or of a folder that holds something shut the parts that do not."""
+def _without(path: Path, closed: list[Path]) -> Iterator[Path]:
+    """Yield the path or, if a closed folder is inside it, its parts without the closed folder."""
     real = path.resolve()
-    if any(real == one or one in real.parents for one in shut):
+    if any(real == folder or folder in real.parents for folder in closed):
         return
-    if not any(real in one.parents for one in shut):
+    if not any(real in folder.parents for folder in closed):
         yield path
         return
     for part in path.iterdir():
-        yield from _without(part, shut)
+        yield from _without(part, closed)
 
 
 def bubblewrap(tier: str, folder: Path) -> list[str]:
-    """The command in front of the zygote's that puts it into name spaces of its own; none for tier B."""
+    """Return the command that runs the zygote in separate name spaces for tier A; else an empty list."""
     if tier != "A":
         return []
     command = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]

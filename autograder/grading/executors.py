@@ -1,7 +1,7 @@
-"""Where submissions are graded: the one seam at which a cluster can be put in.
+"""Grade tasks in this process, in several processes, or on a cluster: each executor is one of these places.
 
-An executor takes (key, task) pairs and yields (key, verdict) pairs in the order in which they are done. It
-writes nothing: that is the caller's, and only the caller's.
+An executor takes (key, task) pairs and yields (key, verdict) pairs in the order in which they are done. An
+executor writes no files; only its caller does.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Keyed = tuple[str, Task]
 Executor = Callable[[Iterable[Keyed], str, int], Iterator[tuple[str, Verdict]]]
 
 SCHEDULER = "DASK_SCHEDULER_ADDRESS"
-"""Where Dask itself looks for the address of its scheduler."""
+"""The environment variable from which Dask itself reads the address of its scheduler."""
 CONNECT_SECONDS = 30
 
 
 def local(tasks: Iterable[Keyed], tier: str, workers: int = 1) -> Iterator[tuple[str, Verdict]]:
-    """One after another, in one pair."""
+    """Grade the tasks one after another, in one pair of processes."""
     with Pair(tier) as pair:
         for key, task in tasks:
             yield key, pair.grade(task)
 
 
 def processes(tasks: Iterable[Keyed], tier: str, workers: int) -> Iterator[tuple[str, Verdict]]:
-    """In `workers` pairs of processes; a thread each only waits for its pair."""
+    """Grade the tasks in `workers` pairs of processes; each pair has a thread that waits for its verdicts."""
     pairs = _Pairs()
     waiting: dict[Future[Verdict], str] = {}
     with ThreadPoolExecutor(workers, thread_name_prefix="pair") as pool:
@@ -63,31 +63,31 @@ def _done(waiting: dict[Future[Verdict], str]) -> Iterator[tuple[str, Verdict]]:
 
 
 class _Pairs:
-    """A pair for each thread that asks for one."""
+    """The pairs of processes of several threads, one pair for each thread."""
 
     def __init__(self) -> None:
-        self._own = threading.local()
+        self._thread = threading.local()
         self._all: list[Pair] = []
 
     def grade(self, task: Task, tier: str) -> Verdict:
-        """The verdict of this thread's pair."""
-        if not hasattr(self._own, "pair"):
-            self._own.pair = Pair(tier)
-            self._all.append(self._own.pair)
-        verdict: Verdict = self._own.pair.grade(task)
+        """Return the verdict of this thread's pair."""
+        if not hasattr(self._thread, "pair"):
+            self._thread.pair = Pair(tier)
+            self._all.append(self._thread.pair)
+        verdict: Verdict = self._thread.pair.grade(task)
         return verdict
 
     def close(self) -> None:
-        """Ends them all."""
+        """End all pairs."""
         for pair in self._all:
             pair.close()
 
 
 def dask(tasks: Iterable[Keyed], tier: str, workers: int) -> Iterator[tuple[str, Verdict]]:
-    """On the workers of a Dask cluster, or on `workers` of its processes here if no scheduler is named.
+    """Grade the tasks on a Dask cluster, or in `workers` Dask processes here if no scheduler is named.
 
-    Dask may run a task twice, when it has lost a worker; the first verdict that comes is the one that counts.
-    A task that takes its worker down again and again is given up, and told. Workers may come and go.
+    Dask runs a task again if its worker is lost; the first verdict counts. A task whose workers end again and
+    again gets a failed verdict. Workers may be added and removed during a run.
     """
     with _client(workers) as client:
         from distributed import as_completed
@@ -107,16 +107,16 @@ def dask(tasks: Iterable[Keyed], tier: str, workers: int) -> Iterator[tuple[str,
         for future, result in done:
             failed = future.status != "finished"
             future.release()
-            yield keys.pop(future.key), Verdict("failed", note=_told(result)) if failed else result
+            yield keys.pop(future.key), Verdict("failed", note=_failure_note(result)) if failed else result
             keep_busy()
 
 
 @contextmanager
 def _client(workers: int) -> Iterator[Client]:
-    """Connects to the scheduler that is named, or starts one here.
+    """Connect to the named scheduler, or start a scheduler here.
 
     Raises:
-        BadInputError: it does not answer, or has no workers.
+        BadInputError: the scheduler does not answer, or has no workers.
     """
     try:
         import dask as configuration
@@ -125,9 +125,9 @@ def _client(workers: int) -> Iterator[Client]:
         raise BadInputError(f"--executor dask needs Dask ({error}). Run: pip install distributed") from error
     configuration.config.set({"distributed.scheduler.allowed-failures": 1})
     address = os.environ.get(SCHEDULER)
-    own = None if address else LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+    local_cluster = None if address else LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
     try:
-        with Client(own or address, timeout=CONNECT_SECONDS) as client:
+        with Client(local_cluster or address, timeout=CONNECT_SECONDS) as client:
             try:
                 client.wait_for_workers(1, timeout=CONNECT_SECONDS)
             except TimeoutError as error:
@@ -138,21 +138,21 @@ def _client(workers: int) -> Iterator[Client]:
     except OSError as error:
         raise BadInputError(f"no Dask scheduler answers at {address} ({error}).") from error
     finally:
-        if own:
-            own.close()
+        if local_cluster:
+            local_cluster.close()
 
 
 def tier_of(executor: str, allow_unsafe: bool) -> str:
-    """The tier to grade at: that of this machine, or the weakest among the workers of a cluster.
+    """Return the tier to grade at: the tier of this machine, or the weakest tier among a cluster's workers.
 
     Raises:
-        BadInputError: it is C or D, and nobody said that this is meant; or a worker would grade otherwise.
+        BadInputError: the tier is C or D and `allow_unsafe` is not given, or a worker has another version.
     """
     if executor != "dask" or not os.environ.get(SCHEDULER):
         return cages.required(allow_unsafe)
     with _client(1) as client:
-        workers = client.run(_standing)
-    ours = versions.of_everything()
+        workers = client.run(_version_and_tier)
+    ours = versions.hash_everything()
     if other := [worker for worker, (version, _) in workers.items() if version != ours]:
         raise BadInputError(
             f"{other[0]} has another version of the grader, its libraries or Python than this machine. Run "
@@ -161,20 +161,20 @@ def tier_of(executor: str, allow_unsafe: bool) -> str:
     return cages.required(allow_unsafe, max((held for _, held in workers.values()), key=lambda h: h.tier))
 
 
-def _standing() -> tuple[str, cages.Held]:
-    """What a worker grades with: its version of everything, and the tier that it holds."""
-    return versions.of_everything(), cages.strongest()
+def _version_and_tier() -> tuple[str, cages.Held]:
+    """Return the hash of this worker's code and the strongest tier of its machine."""
+    return versions.hash_everything(), cages.strongest()
 
 
-_here = _Pairs()
+_pairs_here = _Pairs()
 
 
 def _on_a_worker(task: Task, tier: str) -> Verdict:
-    return _here.grade(task, tier)
+    return _pairs_here.grade(task, tier)
 
 
-def _told(result: object) -> str:
-    """What Dask says of a task that came to nothing: an exception, or its type, value and traceback."""
+def _failure_note(result: object) -> str:
+    """Return a note on a failed task; Dask gives an exception, or its type, value and traceback."""
     error = result[1] if isinstance(result, tuple) else result
     return f"the cluster could not grade it ({error}); grade again"
 
@@ -185,12 +185,12 @@ EXECUTORS: dict[str, Executor] = {"local": local, "processes": processes, "dask"
 def grade_all(
     tasks: Iterable[Keyed], tier: str, executor: str = "processes", workers: int | None = None
 ) -> Iterator[tuple[str, Verdict]]:
-    """Yields (key, verdict) for every task, as they are done.
+    """Yield (key, verdict) for every task, in the order in which they are done.
 
     Args:
-        tasks: read only as fast as they are graded, so that a large class does not fill the memory.
-        tier: the walls around each; see `autograder.grading.cages`.
+        tasks: pairs (key, task); they are read as fast as they are graded, to save memory.
+        tier: the walls around each submission; see `autograder.grading.cages`.
         executor: a name in `EXECUTORS`.
-        workers: how many at once; by default one for each core.
+        workers: the number of tasks graded at once; by default one for each core.
     """
     yield from EXECUTORS[executor](tasks, tier, workers or cores())

@@ -1,4 +1,4 @@
-"""nbgrader's gradebook: checked before it is touched, written in one transaction, read for every report."""
+"""Check, write and read nbgrader's gradebook; all points of a run are written in one transaction."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
-_HELD = ("locked", "busy", "lock timeout")
+_LOCKED = ("locked", "busy", "lock timeout")
 _ONE_WRITER = 0x6772616465  # "grade"; the server's lock that a grader holds while it writes
 _QUIET = logging.Logger("nbgrader-gradebook", logging.CRITICAL)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One student's assignment as the gradebook has it. Scores are what counts: a teacher's before ours."""
+    """The points of one student for one assignment; a teacher's score replaces the grader's."""
 
     student: str
     assignment: str
@@ -54,28 +54,26 @@ class Row:
 
 
 def expected_revision() -> str:
-    """The schema that the installed nbgrader works with."""
+    """Return the version of the database schema that the installed nbgrader works with."""
     return str(ScriptDirectory(dbutil.ALEMBIC_DIR).get_current_head())
 
 
 def exists(course: Course) -> bool:
-    """Whether there is a gradebook, of the right schema.
-
-    Reads only: a gradebook that is not ours to change is not changed by looking.
+    """Return whether the course has a gradebook; check its schema without changing it.
 
     Raises:
-        BadInputError: something else is in its place.
+        BadInputError: the file or database is not a gradebook, or has another schema.
     """
     path, name = course.db_file, databases.describe(course.db_url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         return False
-    away = "Move it away, or name another" if path else "Name another database"
+    remedy = "Move it away, or name another" if path else "Name another database"
     url = f"sqlite:///file:{path}?mode=ro&uri=true" if path else course.db_url
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            looked = inspect(connection)
-            tables = set(looked.get_table_names())
+            inspector = inspect(connection)
+            tables = set(inspector.get_table_names())
             if not tables and not path:
                 return False
             revision = None
@@ -86,7 +84,7 @@ def exists(course: Course) -> bool:
                 for name, table in api.Base.metadata.tables.items()
                 if name in tables
                 for column in table.columns
-                if column.name not in {there["name"] for there in looked.get_columns(name)}
+                if column.name not in {existing["name"] for existing in inspector.get_columns(name)}
             ]
     except SQLAlchemyError as error:
         raise cannot_be_used(course, error) from error
@@ -95,8 +93,8 @@ def exists(course: Course) -> bool:
     missing = set(api.Base.metadata.tables) - tables
     if revision is None or (revision == expected_revision() and missing):
         raise BadInputError(
-            f"{name} is no gradebook of nbgrader: it lacks the tables "
-            f"{', '.join(sorted(missing or {'alembic_version'}))}. {away} with {_NAMED}."
+            f"{name} is not a gradebook of nbgrader: it lacks the tables "
+            f"{', '.join(sorted(missing or {'alembic_version'}))}. {remedy} with {_NAMED}."
         )
     if revision != expected_revision():
         raise BadInputError(
@@ -106,18 +104,18 @@ def exists(course: Course) -> bool:
     if lacking:
         raise BadInputError(
             f"{name} lacks the columns {', '.join(lacking)}, which nbgrader needs: "
-            "something other than nbgrader has changed it. Put back a copy from before, or move it away."
+            "another program has changed it. Restore an older copy, or move it away."
         )
     return True
 
 
 def cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
-    """What to tell of a gradebook that cannot be read: one that is only busy must not be moved away."""
+    """Return the error for a gradebook that cannot be read; a user must not move away a gradebook in use."""
     path, why, name = course.db_file, _why(error), databases.describe(course.db_url)
-    if any(word in why for word in _HELD):
+    if any(word in why for word in _LOCKED):
         return BadInputError(
-            f"{name} is held by another program ({why}), perhaps formgrader or another command of nbgrader. "
-            "Close that, or wait until it has ended, then run this again. Leave it where it is."
+            f"{name} is locked by another program ({why}), perhaps formgrader or a command of nbgrader. "
+            "Close that program, or wait until it has ended, then run this again. Do not move the gradebook."
         )
     if path is None:
         return BadInputError(
@@ -126,12 +124,12 @@ def cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
         )
     if path.is_dir():
         return BadInputError(
-            f"{name} is a folder, but must be the file of the gradebook. Move that folder away, or name "
-            f"another place with {_NAMED}."
+            f"{name} is a folder, but the gradebook is a file. Move the folder away, or name another file "
+            f"with {_NAMED}."
         )
     if "disk I/O" in why or "unable to open" in why:
         return BadInputError(
-            f"{name} cannot be read from the disk ({why}). Make sure that the disk is well and that you may "
+            f"{name} cannot be read from the disk ({why}). Make sure that the disk works and that you may "
             "read the file, then run this again; keep a copy of it."
         )
     return BadInputError(
@@ -140,26 +138,26 @@ def cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
 
 
 def require(course: Course) -> None:
-    """Makes sure that there is a gradebook to read.
+    """Make sure that the course has a gradebook.
 
     Raises:
-        BadInputError: there is none yet.
+        BadInputError: the course has no gradebook yet, or it cannot be used.
     """
     if not exists(course):
         raise BadInputError(
-            "there is no gradebook yet: nothing has been graded here. Run: autograder grade --submissions DIR"
+            "this course has no gradebook yet: nothing is graded. Run: autograder grade --submissions DIR"
         )
 
 
 def require_usable(course: Course) -> None:
-    """Makes sure that grades can be written, before anything is.
+    """Make sure that grades can be written.
 
     Raises:
-        BadInputError: why not.
+        BadInputError: the gradebook or its folder cannot be written; the message has the reason.
     """
     exists(course)
     if course.db_file is None:
-        with _taken_back(course) as connection:  # the server may not let us, or only let us read
+        with _trial_connection(course) as connection:  # the server may refuse access, or allow only reading
             _create_tables(connection)
             connection.execute(update(api.Grade).where(false()).values(auto_score=0.0))
     else:
@@ -171,28 +169,28 @@ def require_usable(course: Course) -> None:
                 raise BadInputError(
                     f"{course.db_file} must be writable ({error.strerror}). Give yourself that permission."
                 ) from error
-            with _taken_back(course) as connection:
+            with _trial_connection(course) as connection:
                 _begin(connection)
 
 
 @contextmanager
 def opened(course: Course) -> Iterator[GradebookWriter]:
-    """A writer whose changes all take effect at the end of the block, or not at all.
+    """Yield a writer; its changes are all committed at the end of the block, or not at all.
 
     Raises:
         BadInputError: the gradebook is locked by another program, or the disk is full.
     """
-    api.app_log.disabled = True  # nbgrader logs the whole trace of what is told in a sentence below
+    api.app_log.disabled = True  # nbgrader logs a whole traceback; the errors below are one sentence
     try:
         _create(course)
         book = api.Gradebook(course.db_url, str(course.coursedir().course_id or "default_course"))
         with book, warnings.catch_warnings():
-            warnings.simplefilter("ignore", SAWarning)  # of nbgrader's way of linking new rows
+            warnings.simplefilter("ignore", SAWarning)  # nbgrader's way of linking new rows causes warnings
             commit = book.db.commit
             book.db.commit = book.db.flush
             try:
                 _begin(book.db.connection())
-                book.check_course()  # the name under which nbgrader's own preprocessors open a gradebook
+                book.check_course()  # nbgrader's preprocessors look for the course by this name
                 yield GradebookWriter(book, course)
                 commit()
             except BaseException:
@@ -201,20 +199,20 @@ def opened(course: Course) -> Iterator[GradebookWriter]:
     except (api.InvalidEntry, SQLAlchemyError) as error:
         raise BadInputError(
             f"the gradebook cannot be written ({_why(error)}). Nothing in it has changed. If another "
-            "program holds it, close that; then run the same command again: what was graded is remembered."
+            "program locks it, close that program; then run the same command again: all verdicts are saved."
         ) from error
     finally:
         api.app_log.disabled = False
 
 
 def _why(error: Exception) -> str:
-    """What the database says, in one line; SQLAlchemy adds the statement, and its values, after it."""
-    told = str(getattr(error, "orig", None) or (error.args or [error])[0]).splitlines()[0]
-    return re.sub(r"^\([\w.]+\) ", "", told)
+    """Return the database's own message in one line, without the statement that SQLAlchemy adds."""
+    message = str(getattr(error, "orig", None) or (error.args or [error])[0]).splitlines()[0]
+    return re.sub(r"^\([\w.]+\) ", "", message)
 
 
 def _create(course: Course) -> None:
-    """Makes an empty gradebook, if there is none. nbgrader does it by alembic, which takes four seconds."""
+    """Create an empty gradebook, if there is none. nbgrader would use alembic, which takes four seconds."""
     if exists(course):
         return
     engine = create_engine(course.db_url)
@@ -225,7 +223,7 @@ def _create(course: Course) -> None:
 
 def _create_tables(connection: Connection) -> None:
     _begin(connection)
-    if inspect(connection).get_table_names():  # made while we waited
+    if inspect(connection).get_table_names():  # another process created them during the wait
         return
     api.Base.metadata.create_all(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
@@ -234,9 +232,9 @@ def _create_tables(connection: Connection) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Waits until no other grader writes; until this transaction ends, others wait for us.
+    """Wait until no other grader writes, then lock the gradebook until the connection's transaction ends.
 
-    For a file it also begins the transaction, which Python's driver would do only after tables are made.
+    For a file it also begins the transaction; Python's driver would begin it only after tables are created.
     """
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -245,8 +243,8 @@ def _begin(connection: Connection) -> None:
 
 
 @contextmanager
-def _taken_back(course: Course) -> Iterator[Connection]:
-    """A connection to try on whether the gradebook can be written; what is written is taken back."""
+def _trial_connection(course: Course) -> Iterator[Connection]:
+    """Yield a connection to try whether the gradebook can be written; all changes are rolled back."""
     engine = create_engine(course.db_url)
     try:
         with engine.connect() as connection:
@@ -259,7 +257,7 @@ def _taken_back(course: Course) -> Iterator[Connection]:
 
 
 class GradebookWriter:
-    """Enters what the grader found; never touches what a teacher entered."""
+    """An open gradebook, into which the grader enters its points; it never changes a teacher's points."""
 
     def __init__(self, book: api.Gradebook, course: Course) -> None:
         self.book = book
@@ -267,10 +265,14 @@ class GradebookWriter:
         self._penalties.init_plugin()
 
     def learn(self, assignment: str, released: Files) -> None:
-        """Enters an assignment with its graded cells, or brings them up to date.
+        """Enter an assignment with its graded cells, or update its cells.
+
+        Args:
+            assignment: the name of the assignment.
+            released: its released notebooks, by name.
 
         Raises:
-            BadInputError: a cell has gone that a teacher has graded by hand.
+            BadInputError: the release no longer has a cell that a teacher has graded by hand.
         """
         self.book.update_or_create_assignment(assignment)
         for name, data in released.items():
@@ -294,19 +296,19 @@ class GradebookWriter:
         timestamp: str | None,
         unchanged: Set[str] = frozenset(),
     ) -> None:
-        """Enters one student's graded notebooks.
+        """Enter one student's graded notebooks.
 
         Args:
-            assignment: the assignment.
-            student: who.
+            assignment: the name of the assignment.
+            student: the id of the student.
             graded: the notebooks as written for nbgrader, by name.
-            scores: points by grade_id; a cell that is not in it waits for a person.
-            timestamp: when it was handed in.
-            unchanged: the cells whose answer is what it was when it was entered last; what a teacher has
-                marked there need not be looked at again.
+            scores: points by grade_id; a cell without points waits for a person.
+            timestamp: the time of submission.
+            unchanged: the cells whose answer has not changed since they were entered last; the points that a
+                teacher gave for them need no second look.
 
         Raises:
-            BadInputError: that cannot be a student's id.
+            BadInputError: `student` cannot be a student's id.
         """
         self.book.update_or_create_student(require_valid(student))
         submission = self.book.update_or_create_submission(assignment, student, timestamp=timestamp)
@@ -316,13 +318,13 @@ class GradebookWriter:
                 self._penalise(submission, submitted)
 
     def penalise(self, assignment: str, student: str) -> None:
-        """Works out the late penalty of a submission that is entered: a due date may have come since."""
+        """Update the late penalty of an entered submission: the due date may have changed since."""
         submission = self.book.find_submission(assignment, student)
         for submitted in submission.notebooks:
             self._penalise(submission, submitted)
 
     def held(self, assignment: str, student: str) -> dict[str, float | None]:
-        """The points that the gradebook has from the grader, by grade_id; nothing of who is not in it."""
+        """Return the grader's points by grade_id; an empty dictionary for a student without a submission."""
         try:
             submission = self.book.find_submission(assignment, student)
         except api.MissingEntry:
@@ -362,7 +364,7 @@ class GradebookWriter:
                 submitted.late_submission_penalty = self._penalties._check_late_penalty(submitted, penalty)
 
     def _reconcile(self, assignment: str, name: str, notebook: nbformat.NotebookNode) -> None:
-        """Adds and removes cells of a notebook that has submissions, which `SaveCells` refuses to do."""
+        """Add and remove cells of a notebook that has submissions, which `SaveCells` refuses to do."""
         try:
             known = self.book.find_notebook(name, assignment)
         except api.MissingEntry:
@@ -380,14 +382,15 @@ class GradebookWriter:
                 self.book.db.delete(cell)
         self.book.db.flush()
         self.book.db.expire(known)
-        there = {cell.name for cell in known.grade_cells}, {cell.name for cell in known.solution_cells}
-        for grade_id in set(grades) - there[0]:
+        grade_ids = {cell.name for cell in known.grade_cells}
+        solution_ids = {cell.name for cell in known.solution_cells}
+        for grade_id in set(grades) - grade_ids:
             info = grades[grade_id].metadata.nbgrader
             cell = self.book.add_grade_cell(
                 grade_id, name, assignment, max_score=float(info.points), cell_type=grades[grade_id].cell_type
             )
             self.book.db.add_all(api.Grade(cell_id=cell.id, notebook=s) for s in known.submissions)
-        for grade_id in set(solutions) - there[1]:
+        for grade_id in set(solutions) - solution_ids:
             cell = self.book.add_solution_cell(grade_id, name, assignment)
             self.book.db.add_all(api.Comment(cell_id=cell.id, notebook=s) for s in known.submissions)
         for grade_id in set(marks) - {cell.name for cell in known.source_cells}:
@@ -413,10 +416,10 @@ def _untouched(cell: nbformat.NotebookNode) -> bool:
 
 
 def read(course: Course, assignment: str) -> list[Row]:
-    """What the gradebook holds of an assignment: a row for each student who handed it in, by name.
+    """Return the rows of an assignment in the gradebook: one for each student with a submission, by name.
 
     Raises:
-        BadInputError: there is no gradebook, or it cannot be read.
+        BadInputError: the course has no gradebook, or it cannot be read.
     """
     require(course)
     engine = create_engine(course.db_url)

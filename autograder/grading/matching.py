@@ -1,4 +1,4 @@
-"""Finds the released cells in a submitted notebook, whatever its editor did to the metadata."""
+"""Match the released cells with the cells of a submitted notebook, even if an editor changed the metadata."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from autograder.reading import forbidden_calls
 Cell = dict[str, Any]
 MAX_BYTES = 32 << 20
 MAX_CELLS = 2000
-AN_ANSWER = 6
-"""Words in a code cell that may be a written answer: ``answer = "..."``, ``print("...")``, ``%%markdown``."""
+WORDS_OF_ANSWER = 6
+"""The fewest words in a code cell that may be a written answer, such as ``answer = "..."``."""
 MAX_TEXT = 2 << 20
-"""Characters of all cells, but for pictures in Markdown: reading them takes its time."""
+"""The most characters of all cells without pictures in Markdown; to read more takes too long."""
 SIMILAR_ENOUGH = 0.5
 NEARLY, PART = 0.8, 5_000
-"""How much of a text's first characters must be those of another to be the same with a word changed."""
+"""Two texts count as the same if their first `PART` characters are at least `NEARLY` alike."""
 
 
 class UnreadableError(ValueError):
-    """The bytes are no notebook."""
+    """The error that a file cannot be read as a notebook."""
 
 
 @dataclass
 class Matched:
-    """The submitted cells in order, released cells among them marked, and remarks for the teacher.
+    """The submitted cells in order, with the metadata of released cells, and remarks for the teacher.
 
-    Every released answer and test stands in `cells` exactly once with the release's nbgrader metadata; tests
-    and other locked cells have the release's source.
+    Each released answer and test is in `cells` exactly once with nbgrader's metadata from the release; tests
+    and other locked cells have their source from the release.
     """
 
     cells: list[Cell]
@@ -42,10 +42,10 @@ class Matched:
 
 
 def read_notebook(data: bytes) -> dict[str, Any]:
-    """The notebook, with each cell reduced to type, source, metadata and attachments.
+    """Return a notebook with each cell reduced to type, source, grade_id and attachments.
 
     Raises:
-        UnreadableError: what was expected, what came, and what to do.
+        UnreadableError: the bytes are not a notebook, or too large; the message has the remedy.
     """
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"the file has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
@@ -59,19 +59,21 @@ def read_notebook(data: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise UnreadableError(
-            "the file is JSON but no notebook of format 4: it has no list of cells; ask for the .ipynb file "
-            "as Jupyter saves it"
+            "the file is JSON but not a notebook of format 4: it has no list of cells; ask for the .ipynb "
+            "file as Jupyter saves it"
         )
     if len(notebook["cells"]) > MAX_CELLS:
         raise UnreadableError(
             f"the notebook has {len(notebook['cells'])} cells; at most {MAX_CELLS} are read"
         )
     cells = [_clean(c) for c in notebook["cells"] if isinstance(c, dict)]
-    text = sum(len(c["source"]) if c["cell_type"] == "code" else without_pictures(c["source"]) for c in cells)
+    text = sum(
+        len(c["source"]) if c["cell_type"] == "code" else count_without_pictures(c["source"]) for c in cells
+    )
     if text > MAX_TEXT:
         raise UnreadableError(
-            f"its cells hold {text:,} characters, and at most {MAX_TEXT:,} are read; ask for it without what "
-            "was pasted"
+            f"its cells hold {text:,} characters, and at most {MAX_TEXT:,} are read; ask for it without "
+            "pasted text"
         )
     return {"cells": cells}
 
@@ -80,25 +82,25 @@ _PICTURE = re.compile(r"data:image/[\w+.-]+;base64,[A-Za-z0-9+/=]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 
 
-def without_pictures(markdown: str) -> int:
-    """How many characters a text has, but for those that pictures are made of."""
+def count_without_pictures(markdown: str) -> int:
+    """Return the number of characters of a text without its pictures."""
     return len(_PICTURE.sub("", markdown))
 
 
 def _pictures(attachments: Any) -> dict[str, dict[str, str]]:
-    """The pictures pasted into a cell, by name and kind."""
+    """Return the pictures that were pasted into a cell, by name and kind."""
     named = attachments.items() if isinstance(attachments, dict) else ()
-    found = {
-        name: {kind: data for kind, told in kinds.items() if (data := _picture(kind, joined(told)))}
+    pictures = {
+        name: {kind: data for kind, text in kinds.items() if (data := _picture(kind, joined(text)))}
         for name, kinds in named
         if isinstance(kinds, dict)
     }
-    return {name: kinds for name, kinds in found.items() if kinds}
+    return {name: kinds for name, kinds in pictures.items() if kinds}
 
 
 def _picture(kind: str, data: Any) -> str | None:
-    is_one = kind in ("image/png", "image/jpeg", "image/gif") and isinstance(data, str)
-    return data if is_one and _BASE64.fullmatch(data) else None
+    is_picture = kind in ("image/png", "image/jpeg", "image/gif") and isinstance(data, str)
+    return data if is_picture and _BASE64.fullmatch(data) else None
 
 
 def _clean(cell: Cell) -> Cell:
@@ -116,35 +118,35 @@ def _clean(cell: Cell) -> Cell:
 
 
 def joined(source: Any) -> Any:
-    """A cell's text, which a notebook may hold as a list of lines."""
+    """Return a cell's text, which a notebook may store as a list of lines."""
     return "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
 
 
 def match(released: list[Cell], submitted: list[Cell]) -> Matched:
-    """Pairs released cells with submitted ones: by grade_id, by the function defined, by likeness, by place.
+    """Match released cells with submitted cells by grade_id, defined function, similar text and position.
 
     Args:
         released: the cells of the released notebook, with nbgrader metadata.
         submitted: the cells of `read_notebook`.
     """
     wanted = [c for c in released if "nbgrader" in c["metadata"]]
-    theirs = {cell["grade_id"] for cell in submitted} - {None}
-    if len(theirs) > 1 and not theirs & {_id(cell) for cell in wanted}:
-        some = ", ".join(sorted(theirs)[:3])
-        raise UnreadableError(f"this is another assignment's notebook: its cells are called {some}, ...")
+    grade_ids = {cell["grade_id"] for cell in submitted} - {None}
+    if len(grade_ids) > 1 and not grade_ids & {_id(cell) for cell in wanted}:
+        some = ", ".join(sorted(grade_ids)[:3])
+        raise UnreadableError(f"this is the notebook of another assignment: its cells are called {some}, ...")
     notes: list[str] = []
     pairs: dict[int, Cell] = {}
-    _by_grade_id(wanted, submitted, pairs, notes)
-    _by_likeness([c for c in wanted if not _taken(c, pairs)], submitted, pairs)
-    _by_place(released, submitted, pairs)
-    _beside_an_empty_cell(released, submitted, pairs)
-    notes += _written_elsewhere(released, submitted, pairs)
-    cells = [one for i, cell in enumerate(submitted) for one in _marked(cell, pairs.get(i))]
+    _match_by_grade_id(wanted, submitted, pairs, notes)
+    _match_by_likeness([c for c in wanted if not _is_matched(c, pairs)], submitted, pairs)
+    _match_by_place(released, submitted, pairs)
+    _match_beside_empty_cell(released, submitted, pairs)
+    notes += _remark_text_elsewhere(released, submitted, pairs)
+    cells = [result for i, cell in enumerate(submitted) for result in _convert_cell(cell, pairs.get(i))]
     elsewhere = _defined_elsewhere(submitted)
     for index, cell in enumerate(wanted):
-        if not _taken(cell, pairs):
-            missing = _annotated(None, cell)
-            if cell["cell_type"] == "code" and not _is_test(cell) and _names(cell) <= elsewhere:
+        if not _is_matched(cell, pairs):
+            missing = _with_metadata(None, cell)
+            if cell["cell_type"] == "code" and not _is_test(cell) and _defined_names(cell) <= elsewhere:
                 missing["source"] = "# This answer is in another cell."
             elif not _is_test(cell):
                 notes.append(f"the cell {_id(cell)!r} is missing")
@@ -153,13 +155,15 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
 
 
 def imports(released: list[Cell]) -> str:
-    """Return the imports of the given cells, which answers need although a student broke such a cell."""
+    """Return the imports of the released cells, which answers need even if a student broke such a cell."""
     given = [c["source"] for c in released if c["cell_type"] == "code" and "nbgrader" not in c["metadata"]]
-    found = [one for source in given for one in forbidden_calls.statements(source)]
-    return "\n".join(ast.unparse(one) for one in found if isinstance(one, ast.Import | ast.ImportFrom))
+    nodes = [node for source in given for node in forbidden_calls.statements(source)]
+    return "\n".join(ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def _by_grade_id(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell], notes: list[str]) -> None:
+def _match_by_grade_id(
+    wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell], notes: list[str]
+) -> None:
     for cell in wanted:
         holders = [
             i
@@ -178,7 +182,7 @@ def _by_grade_id(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cel
             pairs[holders[0]] = cell
 
 
-def _by_likeness(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
+def _match_by_likeness(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
     scored = []
     for order, cell in enumerate(wanted):
         for i, other in enumerate(submitted):
@@ -187,23 +191,23 @@ def _by_likeness(wanted: list[Cell], submitted: list[Cell], pairs: dict[int, Cel
                 if likeness >= SIMILAR_ENOUGH:
                     scored.append((-likeness, order, i))
     for _, order, i in sorted(scored):
-        if i not in pairs and not _taken(wanted[order], pairs):
+        if i not in pairs and not _is_matched(wanted[order], pairs):
             pairs[i] = wanted[order]
 
 
-def _by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
-    """Finds a rewritten answer between the released cells that stood around it and still do.
+def _match_by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
+    """Match a rewritten answer by its position between the released cells around it.
 
-    Of several cells there, the longest of the right type is taken for the answer.
+    If several cells are between them, the longest cell of the right type is the answer.
     """
     for order, cell in enumerate(released):
-        is_answer = cell["metadata"].get("nbgrader", {}).get("solution") and not _taken(cell, pairs)
+        is_answer = cell["metadata"].get("nbgrader", {}).get("solution") and not _is_matched(cell, pairs)
         if is_answer and (between := _between(order, released, submitted, pairs)):
             pairs[_most_likely(between, submitted, cell)] = cell
 
 
-def _beside_an_empty_cell(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
-    """Takes the text beside the empty cell of a written answer for that answer."""
+def _match_beside_empty_cell(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> None:
+    """Match a written answer with the text beside its cell, if the cell itself is empty or unchanged."""
     given = {cell["source"].strip() for cell in released}
     for i, cell in list(pairs.items()):
         if not _is_written(cell) or submitted[i]["source"].strip() not in given | {""}:
@@ -216,7 +220,7 @@ def _beside_an_empty_cell(released: list[Cell], submitted: list[Cell], pairs: di
 
 
 def _most_likely(places: list[int], submitted: list[Cell], released: Cell) -> int:
-    """The place of the longest cell of the released cell's type; of any other type, where there is none."""
+    """Return the index of the longest cell of the released cell's type, or of any type if there is none."""
     return max(
         places,
         key=lambda i: (
@@ -228,30 +232,30 @@ def _most_likely(places: list[int], submitted: list[Cell], released: Cell) -> in
 
 
 def _between(order: int, released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[int]:
-    """The submitted cells that may be a released one, between the cells that stood around it and still do."""
-    found = {id(cell): i for i, cell in pairs.items()}
+    """Return the indices of cells that may be a released cell, between the cells around it in the release."""
+    matched = {id(cell): i for i, cell in pairs.items()}
     text: dict[tuple[str, str], int] = {}
     for i, cell in enumerate(submitted):
         text.setdefault((cell["cell_type"], cell["source"].strip()), i)
-    stands = [found.get(id(c), text.get((c["cell_type"], c["source"].strip()))) for c in released]
-    before = max((i for i in stands[:order] if i is not None), default=-1)
-    after = min((i for i in stands[order + 1 :] if i is not None), default=len(submitted))
+    indices = [matched.get(id(c), text.get((c["cell_type"], c["source"].strip()))) for c in released]
+    before = max((i for i in indices[:order] if i is not None), default=-1)
+    after = min((i for i in indices[order + 1 :] if i is not None), default=len(submitted))
     return [
         i
         for i in range(before + 1, after)
-        if i not in stands and submitted[i]["source"].strip() and _may_be(submitted[i], released[order])
+        if i not in indices and submitted[i]["source"].strip() and _may_be(submitted[i], released[order])
     ]
 
 
 def _may_be(submitted: Cell, released: Cell) -> bool:
-    """Whether a cell has the type of a released one; a written answer may have become raw or code."""
+    """Return whether a cell has a released cell's type; a written answer may have become raw or code."""
     if submitted["cell_type"] == released["cell_type"]:
         return True
     return _is_written(released) and (
         submitted["grade_id"] == _id(released)
         or submitted["cell_type"] == "raw"
         or not _is_code(submitted["source"])
-        or _words(submitted["source"]) >= AN_ANSWER
+        or _count_words(submitted["source"]) >= WORDS_OF_ANSWER
     )
 
 
@@ -261,28 +265,28 @@ def _is_written(released: Cell) -> bool:
 
 
 def _is_code(source: str) -> bool:
-    """Whether a code cell is more than text: strings, comments, names, or words that are no Python."""
+    """Return whether a cell has code, not only strings, comments, names and words that are not Python."""
     return not all(
-        isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant | ast.Name)
-        for one in forbidden_calls.statements(source)
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.Name)
+        for node in forbidden_calls.statements(source)
     )
 
 
-def _words(source: str) -> int:
+def _count_words(source: str) -> int:
     """Count the words of a code cell's longest text: a string, a magic's lines, or its comments."""
-    nodes = [node for one in forbidden_calls.statements(source) for node in ast.walk(one)]
+    nodes = [node for top in forbidden_calls.statements(source) for node in ast.walk(top)]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     texts.append(" ".join(re.findall(r"#(.*)", source)))
     return max(len(re.findall(r"[^\W\d_]{2,}", text)) for text in texts)
 
 
 def _is_given(text: str, given: set[str]) -> bool:
-    """Whether a text was handed out, as it is or in an earlier release with other words here and there."""
-    return text in given or any(fuzz.ratio(text[:PART], one[:PART]) > 100 * NEARLY for one in given)
+    """Return whether a text is equal or nearly equal to a released text, as in an earlier release."""
+    return text in given or any(fuzz.ratio(text[:PART], known[:PART]) > 100 * NEARLY for known in given)
 
 
-def _written_elsewhere(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[str]:
-    """A remark where the cell of a written answer was left as it is, and there is text of the student's."""
+def _remark_text_elsewhere(released: list[Cell], submitted: list[Cell], pairs: dict[int, Cell]) -> list[str]:
+    """Return remarks on written answers whose cell is unchanged while other cells have a student's text."""
     given = {cell["source"].strip() for cell in released} | {""}
     other = [c for i, c in enumerate(submitted) if i not in pairs and c["cell_type"] != "code"]
     texts = [c for c in other if not _is_given(c["source"].strip(), given)]
@@ -296,7 +300,7 @@ def _written_elsewhere(released: list[Cell], submitted: list[Cell], pairs: dict[
     ]
     cells = "a cell" if len(texts) == 1 else f"{len(texts)} cells"
     return [
-        f"the written answer {_id(c)!r} is empty, and text stands in {cells} beside it: look there"
+        f"the written answer {_id(c)!r} is empty, and there is text in {cells} beside it: look there"
         for c in empty
         if texts
     ]
@@ -314,8 +318,8 @@ def _likeness(released: str, submitted: str) -> float:
     return fuzz.ratio(released[:4000], submitted[:4000]) / 100
 
 
-def _names(cell: Cell) -> set[str]:
-    """The names that a code cell defines at its top level."""
+def _defined_names(cell: Cell) -> set[str]:
+    """Return the names that a code cell defines at its top level."""
     try:
         return set().union(*map(forbidden_calls.defined_names, forbidden_calls.statements(cell["source"])))
     except RecursionError:
@@ -323,42 +327,43 @@ def _names(cell: Cell) -> set[str]:
 
 
 def _defined_elsewhere(submitted: list[Cell]) -> set[str]:
-    return set().union(*(_names(cell) for cell in submitted if cell["cell_type"] == "code"))
+    return set().union(*(_defined_names(cell) for cell in submitted if cell["cell_type"] == "code"))
 
 
-def _marked(cell: Cell, release: Cell | None) -> list[Cell]:
-    """A submitted cell as format 4.5 has it, with the marks of the released one.
+def _convert_cell(cell: Cell, release: Cell | None) -> list[Cell]:
+    """Return a submitted cell in format 4.5, with the metadata of the released cell.
 
-    A written answer is Markdown. Code in it also stays as a cell of its own, since other cells may need it.
+    A written answer becomes Markdown. If it has code, the code is also kept as a separate cell, since other
+    cells may need it.
     """
     if release is None or not _is_written(release) or cell["cell_type"] == "markdown":
-        return [_annotated(cell, release)]
-    runs = cell["cell_type"] == "code" and _is_code(cell["source"])
+        return [_with_metadata(cell, release)]
+    has_code = cell["cell_type"] == "code" and _is_code(cell["source"])
     text = cell["source"]
-    if runs or text.lstrip().startswith(("#", "'", '"')):  # in Markdown a comment would be a heading
+    if has_code or text.lstrip().startswith(("#", "'", '"')):  # in Markdown a comment would be a heading
         fence = "~" * (1 + max([2, *map(len, re.findall("~+", text))]))
         text = f"{fence}\n{text}\n{fence}"
-    answer = _annotated({**cell, "cell_type": "markdown", "source": text}, release)
-    return [_annotated(cell, None), answer] if runs else [answer]
+    answer = _with_metadata({**cell, "cell_type": "markdown", "source": text}, release)
+    return [_with_metadata(cell, None), answer] if has_code else [answer]
 
 
-def _annotated(cell: Cell | None, release: Cell | None) -> Cell:
-    """A notebook cell of format 4.5 with the release's metadata, and its source where that is locked."""
+def _with_metadata(cell: Cell | None, release: Cell | None) -> Cell:
+    """Return a cell in format 4.5 with the release's metadata and, if it is locked, the release's source."""
     locked = release is not None and not release["metadata"]["nbgrader"].get("solution")
     origin = release if release is not None and (cell is None or locked) else cell
     assert origin is not None
-    made: Cell = {"cell_type": origin["cell_type"], "source": origin["source"], "metadata": {}}
+    result: Cell = {"cell_type": origin["cell_type"], "source": origin["source"], "metadata": {}}
     if release is not None:
-        made["metadata"]["nbgrader"] = copy.deepcopy(release["metadata"]["nbgrader"])
-    if made["cell_type"] == "code":
-        made |= {"outputs": [], "execution_count": None}
+        result["metadata"]["nbgrader"] = copy.deepcopy(release["metadata"]["nbgrader"])
+    if result["cell_type"] == "code":
+        result |= {"outputs": [], "execution_count": None}
     elif origin.get("attachments"):
-        made["attachments"] = origin["attachments"]
-    return made
+        result["attachments"] = origin["attachments"]
+    return result
 
 
 def _place(before: list[Cell], cells: list[Cell]) -> int:
-    """Where a missing cell belongs: behind the nearest released cell that is there."""
+    """Return the index of a missing cell: after the nearest released cell that is present."""
     for earlier in reversed(before):
         for i, cell in enumerate(cells):
             if "nbgrader" in cell["metadata"] and _id(cell) == _id(earlier):
@@ -366,7 +371,7 @@ def _place(before: list[Cell], cells: list[Cell]) -> int:
     return 0
 
 
-def _taken(cell: Cell, pairs: dict[int, Cell]) -> bool:
+def _is_matched(cell: Cell, pairs: dict[int, Cell]) -> bool:
     return any(other is cell for other in pairs.values())
 
 

@@ -1,8 +1,8 @@
-"""A zygote and a judge side by side, and the submissions that pass through them one at a time.
+"""Run a zygote and a judge side by side, and grade submissions with them one at a time.
 
-Neither is forked from the other, nor from this process: both are started anew. For each submission this
-module makes one socketpair, gives one end to a fresh child of the zygote and the other to a fresh fork of the
-judge, waits for the verdict, and ends the child.
+Both are new processes; neither is a fork of the other or of this process. For each submission this module
+makes one socketpair, gives one end to a new child of the zygote and the other end to a new fork of the judge,
+waits for the verdict, and ends the child.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
 from autograder.grading.verdict import CellVerdict, Verdict
 
 Task = dict[str, Any]
-Made = tuple[str, str, str]
-"""A mistake that was made: the exercise, its name in the bank, and the criterion that it failed."""
+MistakeMade = tuple[str, str, str]
+"""A mistake in an answer: the exercise, the mistake's name in the bank, and the criterion that it failed."""
 
 LARGE = {b"optim": "torch._dynamo"}
-"""What a submission mentions if it needs a module that takes a second to import: torch's optimizers need its
-compiler. The zygote imports it once, for that child and all that come after."""
+"""Modules that take a second to import, by a word in the submissions that need them: torch's optimizers need
+its compiler. The zygote imports such a module once, for this child and all later children."""
 
 START_SECONDS = 120.0
-LOOK_SECONDS = 0.1
-"""Between two looks whether who starts still lives."""
+CHECK_SECONDS = 0.1
+"""The time between two checks whether a starting process is still alive."""
 OVERHEAD_SECONDS = 60.0
 
 
 class PairError(RuntimeError):
-    """The zygote or the judge could not be started."""
+    """The error that the zygote or the judge could not be started."""
 
 
 def notebook_task(
@@ -56,7 +56,7 @@ def notebook_task(
     limits: Limits,
     known: Sequence[CellVerdict] = (),
 ) -> Task:
-    """The task of grading a submitted notebook against the released one, but for what is known of it."""
+    """Return the task to grade a submitted notebook; exercises with a known verdict are not graded again."""
     return {
         "kind": "notebook",
         "assignment": assignment,
@@ -71,7 +71,7 @@ def notebook_task(
 def file_task(
     exercise: str, submission: bytes, is_notebook: bool, seed: int, limits: Limits, shrinking: bool = True
 ) -> Task:
-    """The task of grading one exercise in a plain file or notebook, making what fails smaller or not."""
+    """Return the task to grade one exercise in a file; `shrinking` makes failing cases smaller."""
     return {
         "kind": "file",
         "exercise": exercise,
@@ -84,12 +84,14 @@ def file_task(
 
 
 class Pair:
-    """Grades submissions one after another; starts its two processes when first asked, and again if lost.
+    """A zygote and a judge that grade submissions one after another.
+
+    The two processes start with the first task, and start again if one of them is lost.
 
     Args:
-        tier: the walls around each submission, as in `autograder.grading.cages`. A or B must be found to
-            hold, from the inside, each time a zygote starts.
-        user: who submissions run as, where root grades without walls; by default who grades.
+        tier: the walls around each submission, as in `autograder.grading.cages`. Each time a zygote starts, a
+            self test must find that the walls of tier A or B hold.
+        user: the user that runs the submissions if root grades without walls; by default the current user.
     """
 
     def __init__(self, tier: str, user: str | None = None) -> None:
@@ -98,7 +100,7 @@ class Pair:
         self._folder: Path | None = None
         self._zygote: _Process | None = None
         self._judge: _Process | None = None
-        self._made_before: list[Made] = []
+        self._made_before: list[MistakeMade] = []
         self._starting, self._closed = threading.RLock(), False
 
     def __enter__(self) -> Pair:
@@ -110,13 +112,13 @@ class Pair:
         self.close()
 
     def close(self) -> None:
-        """Ends both processes, for good, though another thread waits for a verdict of theirs."""
+        """End both processes for good, even while another thread waits for their verdict."""
         with self._starting:
             self._closed = True
             self._end()
 
     def _end(self) -> None:
-        """Ends both processes and removes what submissions left."""
+        """End both processes and remove the files of submissions."""
         with self._starting:
             for process in (self._zygote, self._judge):
                 if process:
@@ -127,10 +129,10 @@ class Pair:
                 self._folder = None
 
     def grade(self, task: Task) -> Verdict:
-        """The verdict on one task. It never raises for what a submission does.
+        """Return the verdict on one task. No action of a submission raises an error here.
 
-        Where one of the processes was killed by somebody else, such as a machine short of memory, the task is
-        begun again, once.
+        If another program kills one of the processes, such as a system that is short of memory, the task is
+        repeated once.
 
         Raises:
             PairError: the processes do not start on this machine, or the walls do not hold.
@@ -139,7 +141,7 @@ class Pair:
         for last in (False, True):
             try:
                 verdict, killed = self._grade(task)
-            except PairError:  # killed while it started; where it cannot start, it does not start twice
+            except PairError:  # perhaps killed while it started; if it cannot start, the second try fails too
                 if last or self._closed:
                     raise
                 continue
@@ -149,12 +151,13 @@ class Pair:
                 verdict, killed = Verdict("failed", note=lost), not isinstance(error, wire.TooLate)
             if last or not killed:
                 break
-        if killed and verdict.status == "graded" and self.tier in cages.SAFE:  # where none can kill itself
+        # In a safe tier a child cannot kill itself.
+        if killed and verdict.status == "graded" and self.tier in cages.SAFE:
             verdict = Verdict("failed", note="its process was killed from outside, twice; grade again")
         return dataclasses.replace(verdict, tier=self.tier, seconds=round(time.monotonic() - started, 3))
 
     def _grade(self, task: Task) -> tuple[Verdict, bool]:
-        """The verdict, and whether somebody else killed the child."""
+        """Return the verdict, and whether another program killed the child."""
         zygote, judge = self._start()
         limits = task["limits"]
         order = {
@@ -167,33 +170,37 @@ class Pair:
             child = zygote.ask(b"F", theirs, order, START_SECONDS)["pid"]
             theirs.close()
             try:
-                told = task | {"made_before": self._made_before}
-                reply = judge.ask(b"G", ours, told, _longest(limits))
+                task_for_judge = task | {"made_before": self._made_before}
+                reply = judge.ask(b"G", ours, task_for_judge, _most_seconds(limits))
             finally:
                 ours.close()
                 killed = zygote.ask(b"E", None, {"pid": child}, START_SECONDS)["killed"]
         verdict = Verdict.from_dict(wire.json_from_array(reply["verdict"]))
-        self._made_before = list(_made(verdict)) if task.get("shrinking", True) else []
+        self._made_before = list(_mistakes_made(verdict)) if task.get("shrinking", True) else []
         return verdict, killed
 
     def _start(self) -> tuple[_Process, _Process]:
-        """The zygote and the judge, started anew if one of them has ended."""
+        """Return the zygote and the judge; start both again if one of them has ended."""
         if self._zygote and self._judge and self._zygote.alive and self._judge.alive:
             return self._zygote, self._judge
         with cages.secret() as target:
-            zygote, judge = self._started(target if self.tier in cages.SAFE else None)
-            ready = self._ready("zygote", zygote)
-            self._ready("judge", judge)
+            zygote, judge = self._start_processes(target if self.tier in cages.SAFE else None)
+            ready = self._wait_until_ready("zygote", zygote)
+            self._wait_until_ready("judge", judge)
         if self.tier in cages.SAFE:
             try:
                 cages.require(self.tier, wire.json_from_array(ready["facts"]))
             except cages.CageError as error:
                 self._end()
-                raise PairError(f"tier {self.tier}, which was promised, is not there: {error}") from error
+                raise PairError(f"tier {self.tier}, which was promised, does not hold: {error}") from error
         return zygote, judge
 
-    def _started(self, target: dict[str, Any] | None) -> tuple[_Process, _Process]:
-        """New processes in a new folder, which are not ready yet; none once the pair is closed."""
+    def _start_processes(self, target: dict[str, Any] | None) -> tuple[_Process, _Process]:
+        """Start both processes in a new folder, and return them before they are ready.
+
+        Raises:
+            PairError: the pair is closed.
+        """
         with self._starting:
             self._end()
             if self._closed:
@@ -213,33 +220,33 @@ class Pair:
             self._judge = judge = _Process(module, str(folder), {**os.environ, **_SINGLE_THREADED}, None)
             return zygote, judge
 
-    def _ready(self, name: str, process: _Process) -> Any:
+    def _wait_until_ready(self, name: str, process: _Process) -> Any:
         try:
             return process.wait_until_ready()
         except wire.WireError as error:
-            told = process.errors()
+            stderr = process.errors()
             self._end()
-            raise PairError(f"the {name} did not start: {error}\n{told}") from error
+            raise PairError(f"the {name} did not start: {error}\n{stderr}") from error
 
 
-def _made(verdict: Verdict) -> Iterator[Made]:
-    """The mistakes in a verdict, each where it is told first."""
+def _mistakes_made(verdict: Verdict) -> Iterator[MistakeMade]:
+    """Yield the mistakes that a verdict names, each with the first criterion that it failed."""
     for report in filter(None, (cell.report for cell in verdict.cells)):
-        told = set()
+        named = set()
         for result in report.criteria:
             mistake = result.failure.misconception if result.failure else None
-            if mistake and mistake not in told:
-                told.add(mistake)
+            if mistake and mistake not in named:
+                named.add(mistake)
                 yield report.exercise, mistake, result.says
 
 
 class _Process:
-    """A long-lived helper process and the socket it takes orders on."""
+    """A long-lived helper process and the socket on which it takes orders."""
 
     def __init__(
         self,
         command: list[str],
-        told: str,
+        settings: str,
         environment: dict[str, str],
         folder: Path | None,
         user: str | None = None,
@@ -248,7 +255,7 @@ class _Process:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         with theirs:
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), told],
+                [*command, str(theirs.fileno()), settings],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 cwd=folder,
@@ -256,7 +263,7 @@ class _Process:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 start_new_session=True,
-                **_identity(user),
+                **_run_as(user),
             )
 
     @property
@@ -264,32 +271,32 @@ class _Process:
         return self._process.poll() is None
 
     def wait_until_ready(self) -> Any:
-        """What it says when it has started.
+        """Return the first message of the process, which it sends when it has started.
 
-        One that ends before is not waited for: what it has started itself may live on and keep the line open.
+        If the process ends before that, stop waiting: a child of it may live on and keep the socket open.
         """
         end = time.monotonic() + START_SECONDS
-        while not select.select([self.control], [], [], LOOK_SECONDS)[0] and time.monotonic() < end:
+        while not select.select([self.control], [], [], CHECK_SECONDS)[0] and time.monotonic() < end:
             if not self.alive:
                 raise wire.WireError("it was ended while it started")
         return wire.receive(self.control, end)
 
     def ask(self, tag: bytes, passed: socket.socket | None, order: Any, seconds: float) -> Any:
-        """Sends an order, with a descriptor where one is passed, and waits for the answer."""
+        """Send an order, with a descriptor if `passed` is given, and return the answer."""
         self.control.settimeout(START_SECONDS)
         socket.send_fds(self.control, [tag], [passed.fileno()] if passed else [])
         wire.send(self.control, order)
         return wire.receive(self.control, time.monotonic() + seconds)
 
     def errors(self) -> str:
-        """The end of what the process wrote to stderr."""
+        """Return the last characters that the process wrote to stderr."""
         if self._stderr.closed:
             return ""
         self._stderr.seek(0)
         return self._stderr.read()[-2000:].decode(errors="replace")
 
     def end(self) -> None:
-        # Who waits in another thread hears of a shutdown, and not of a close.
+        # A shutdown wakes a thread that waits on the socket; a close does not.
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(ProcessLookupError):
@@ -299,8 +306,8 @@ class _Process:
         self._stderr.close()
 
 
-def _identity(user: str | None) -> dict[str, Any]:
-    """What makes a process another user's, and a member of no group but that user's."""
+def _run_as(user: str | None) -> dict[str, Any]:
+    """Return arguments of Popen that run a process as a user, in the group of this user alone."""
     import pwd
 
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
@@ -310,7 +317,7 @@ _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NU
 
 
 def _bare_environment(folder: Path) -> dict[str, str]:
-    """An environment that tells a submission nothing of the machine but where programs are."""
+    """Return an environment for submissions that shows nothing of the machine but the path of programs."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
@@ -322,8 +329,8 @@ def _bare_environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _longest(limits: dict[str, Any]) -> float:
-    """A bound on one submission: what it may use, its last cell, and the judge's own work."""
+def _most_seconds(limits: dict[str, Any]) -> float:
+    """Return the most seconds that one submission can take: its limit, its last cell and the judge's work."""
     return float(
         limits["total_seconds"] + WAITING * limits["cell_seconds"] + GRACE_SECONDS + OVERHEAD_SECONDS
     )

@@ -1,4 +1,4 @@
-"""Grades one exercise in plain Python files and notebooks, for people who work outside the course."""
+"""Grade one exercise in plain Python files and notebooks, for people who work outside the course."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autograder.grading.session import Limits
 
 @dataclass(frozen=True)
 class Checked:
-    """One file, graded."""
+    """A file with the report on its answer."""
 
     file: str
     report: Report
@@ -30,7 +30,7 @@ class Checked:
         return self.report.passed
 
     def as_dict(self) -> dict[str, Any]:
-        """The line that a program reads."""
+        """Return the report as JSON data."""
         return {
             "exercise": self.report.exercise,
             "file": self.file,
@@ -46,17 +46,17 @@ class Checked:
 def check(
     name: str, files: list[Path], seed: int | None, limits: Limits, allow_unsafe: bool = False
 ) -> Iterator[Checked]:
-    """Grades the files one after another and yields each as soon as it is graded.
+    """Grade the files one after another, and yield the result of each file as soon as it is graded.
 
     Args:
-        name: the exercise.
-        files: ``.py`` or ``.ipynb``; all are read before the first is graded.
-        seed: draws the hidden cases; at random, if None.
-        limits: what each file may use.
-        allow_unsafe: whether to grade where no walls hold.
+        name: the name of the exercise.
+        files: ``.py`` or ``.ipynb`` files; all are read before the first is graded.
+        seed: draws the hidden cases; a random seed, if None.
+        limits: the time and memory that each file may use.
+        allow_unsafe: grade also on a machine without walls.
 
     Raises:
-        BadInputError: the exercise is unknown, a file cannot be read, or no walls hold.
+        BadInputError: the exercise is unknown, a file cannot be read, or this machine has no walls.
     """
     try:
         exercise = exercises.find(name)
@@ -89,8 +89,8 @@ def _read(file: Path) -> bytes:
         else:
             data.decode()
     except (matching.UnreadableError, UnicodeDecodeError) as error:
-        what = "a notebook" if file.suffix == ".ipynb" else "Python in UTF-8"
-        raise BadInputError(f"{file} is not {what}: {error}.") from error
+        kind = "a notebook" if file.suffix == ".ipynb" else "Python in UTF-8"
+        raise BadInputError(f"{file} is not {kind}: {error}.") from error
     if len(data) > matching.MAX_BYTES:
         raise BadInputError(f"{file} has {len(data):,} bytes; at most {matching.MAX_BYTES:,} are read.")
     return data

@@ -1,4 +1,4 @@
-"""The judge's end of the wire: a student's notebook as something to run cells in and to call."""
+"""Drive the child from the judge's side: run the cells of a student's notebook and call its functions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from autograder.checking.costs import impossible
 from autograder.checking.declaration import Case, Lent, Outcome
 
 WAITING = 4
-"""A child may take so many times its processor seconds on the clock; as in `autograder.cage.child`."""
+"""The seconds on the clock for each processor second of a limit; as in `autograder.cage.child`."""
 OUTPUTS = 16 << 20
-"""Characters of output that one notebook keeps."""
+"""The most characters of output that are kept of one notebook."""
 LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": "more output than is kept of one notebook\n"}
 GRACE_SECONDS = 3.0
-"""How long after that it may still answer before it is given up."""
+"""The seconds after the limit in which a child may still answer."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use: processor time for a cell and for one call, time on the clock in all."""
+    """The limits of one submission: processor time of a cell and of a call, time on the clock, memory."""
 
     cell_seconds: float = 30.0
     call_seconds: float = 5.0
@@ -35,8 +35,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """One cell, run."""
+class CellRun:
+    """The result of one executed cell."""
 
     error: str | None
     message: str
@@ -44,7 +44,7 @@ class Ran:
 
 
 class Session:
-    """One child. Every answer is checked before it is used; after a broken one nothing more is asked."""
+    """A connection to one child. It checks each answer, and sends no more orders after an invalid answer."""
 
     def __init__(self, sock: socket.socket, limits: Limits) -> None:
         self.sock = sock
@@ -53,19 +53,21 @@ class Session:
         self.room = OUTPUTS
         self.end = time.monotonic() + limits.total_seconds
 
-    def run(self, source: str) -> Ran:
-        """Runs a cell."""
+    def run(self, source: str) -> CellRun:
+        """Run a cell and return its result."""
         order = {"op": "run", "source": wire.bytes_to_array(source.encode())}
         reply = self._ask(order, self.limits.cell_seconds)
         error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
-        outputs = _outputs(reply.get("outputs"))
+        outputs = _allowed_outputs(reply.get("outputs"))
         self.room -= sum(
-            len(text) for one in outputs for text in (one.get("text", ""), *one.get("data", {}).values())
+            len(text)
+            for output in outputs
+            for text in (output.get("text", ""), *output.get("data", {}).values())
         )
-        return Ran(error, message, outputs if self.room > 0 else [LEFT_OUT])
+        return CellRun(error, message, outputs if self.room > 0 else [LEFT_OUT])
 
     def candidate(self, name: str, forbidden: tuple[str, ...]) -> Candidate:
-        """The student's function of that name, to be called case by case."""
+        """Return the student's function of this name; a call of it runs one case in the child."""
 
         def call(case: Case) -> Outcome:
             host = Host()
@@ -86,7 +88,7 @@ class Session:
             arguments, cost = reply.get("arguments"), reply.get("cost")
             error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
             if case.metered and not error and (why := impossible(cost)):
-                error, message = "Unfit", f"the count of what your code did cannot be true: {why}"
+                error, message = "Unfit", f"the count of your code's operations cannot be true: {why}"
             return Outcome(
                 value=reply.get("value"),
                 error=error,
@@ -116,7 +118,7 @@ class Session:
                 wire.send(self.sock, (host or Host()).reply(*question))
                 reply = wire.receive(self.sock, deadline)
             if not isinstance(reply, dict):
-                raise wire.WireError("the answer is no dictionary")
+                raise wire.WireError("the answer is not a dictionary")
             if reply.get("stubborn"):
                 raise wire.TooLate
         except (wire.TooLate, TimeoutError):
@@ -132,8 +134,8 @@ def _text(value: Any) -> str | None:
     return value[:2000] if isinstance(value, str) else None
 
 
-def _outputs(value: Any) -> list[dict[str, Any]]:
-    """The outputs that a notebook may hold; whatever has another form is left out."""
+def _allowed_outputs(value: Any) -> list[dict[str, Any]]:
+    """Return the outputs that a notebook may hold, without outputs of any other form."""
     kept: list[dict[str, Any]] = []
     for output in value if isinstance(value, list) else []:
         if not isinstance(output, dict):
@@ -141,7 +143,7 @@ def _outputs(value: Any) -> list[dict[str, Any]]:
         if output.get("output_type") == "stream" and isinstance(output.get("text"), str):
             name = "stderr" if output.get("name") == "stderr" else "stdout"
             kept.append({"output_type": "stream", "name": name, "text": output["text"]})
-        elif shown := _shown_forms(output.get("data")):
+        elif shown := _allowed_forms(output.get("data")):
             kept.append({"output_type": "display_data", "data": shown, "metadata": {}})
     return kept
 
@@ -149,12 +151,12 @@ def _outputs(value: Any) -> list[dict[str, Any]]:
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n")
 
 
-def _shown_forms(data: Any) -> dict[str, str]:
+def _allowed_forms(data: Any) -> dict[str, str]:
     forms = data.items() if isinstance(data, dict) else ()
-    return {kind: text for kind, value in forms if (text := _shown(kind, value)) is not None}
+    return {kind: text for kind, value in forms if (text := _allowed_text(kind, value)) is not None}
 
 
-def _shown(kind: str, value: Any) -> str | None:
+def _allowed_text(kind: str, value: Any) -> str | None:
     if kind == "text/plain":
         return value if isinstance(value, str) else None
     if kind in ("image/png", "image/jpeg") and hasattr(value, "tobytes"):

@@ -1,7 +1,7 @@
-"""The verdicts that were given: an append-only file of JSON lines, one a verdict.
+"""Store verdicts on disk: an append-only file of JSON lines, one line for each verdict.
 
-It is written before the gradebook is touched, so that a run that was killed goes on where it was. The last
-line for a key counts. A line that was cut off is no line.
+The file is written before the gradebook, so that a killed run goes on where it was. The last line for a key
+counts. An incomplete line is ignored.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _START = re.compile(rb'\{"key": "(\w{64})", "submission": "(\w{64})", "status": 
 
 @dataclass(frozen=True)
 class Identity:
-    """All that a verdict depends on.
+    """The hashes of everything that a verdict depends on.
 
     Args:
-        submission: a hash of the notebook as it was handed in.
-        circumstances: a hash of the release, the heart of the grader, the tier, the seed and the limits.
-        exercises: the version of each exercise, by function.
+        submission: a hash of the submitted notebook.
+        circumstances: a hash of the release, the core of the grader, the tier, the seed and the limits.
+        exercises: a hash of each exercise, by function.
     """
 
     submission: str
@@ -40,13 +40,13 @@ class Identity:
     def of(
         cls, submission: bytes, released: bytes, assignment: str, tier: str, seed: int, limits: Limits
     ) -> Identity:
-        told = (versions.of_heart().encode(), f"{tier} {seed} {limits}".encode())
-        circumstances = _hash(b"".join(_hash(part).encode() for part in (released, *told)))
-        return cls(_hash(submission), circumstances, versions.of_assignment(assignment))
+        settings = (versions.hash_core().encode(), f"{tier} {seed} {limits}".encode())
+        circumstances = _hash(b"".join(_hash(part).encode() for part in (released, *settings)))
+        return cls(_hash(submission), circumstances, versions.hash_exercises(assignment))
 
     @property
     def key(self) -> str:
-        """One hash of it all: the same key needs no second grading."""
+        """Return one hash of all parts: submissions with the same key are graded only once."""
         return _hash(json.dumps([self.submission, self.circumstances, self.exercises]).encode())
 
 
@@ -55,7 +55,7 @@ def _hash(data: bytes) -> str:
 
 
 class VerdictStore:
-    """The verdicts on one assignment. Holds in memory only where each one lies."""
+    """The file of the verdicts on one assignment; only the position of each verdict is in memory."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -83,7 +83,7 @@ class VerdictStore:
         return Verdict.from_dict(self._line(self._places[key])["verdict"])
 
     def known(self, identity: Identity) -> list[CellVerdict]:
-        """What the last verdict on the same notebook says of exercises that have not changed since."""
+        """Return the verdicts on exercises that have not changed since the same notebook was graded last."""
         if identity.submission not in self._latest:
             return []
         line = self._line(self._latest[identity.submission][1])
@@ -95,13 +95,13 @@ class VerdictStore:
         verdict = Verdict.from_dict(line["verdict"])
         return [cell for cell in verdict.cells if cell.grade_id in same and cell.report]
 
-    def graded_otherwise(self, identity: Identity) -> bool:
-        """Whether the same notebook was graded before, by another version or under other circumstances."""
+    def has_other_verdict(self, identity: Identity) -> bool:
+        """Return whether the same notebook was graded before, by another version or with other settings."""
         return identity.submission in self._again
 
     def add(self, identity: Identity, verdict: Verdict) -> None:
-        """Appends a verdict. One where the grader itself failed is written down too, but not found again."""
-        told = {
+        """Append a verdict. A failed verdict is written too, but never looked up again."""
+        record = {
             "key": identity.key,
             "submission": identity.submission,
             "status": verdict.status,
@@ -109,21 +109,21 @@ class VerdictStore:
             "exercises": identity.exercises,
             "verdict": verdict.as_dict(),
         }
-        line = json.dumps(told).encode() + b"\n"
+        line = json.dumps(record).encode() + b"\n"
         place = self._file.seek(0, os.SEEK_END)
         self._file.write(line)
         self._file.flush()
         self._remember(line, place)
 
     def sync(self) -> None:
-        """Returns when all that was added is on the disk."""
+        """Write all added verdicts to the disk, and return when they are there."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def _line(self, place: int) -> dict[str, Any]:
         self._file.seek(place)
-        told: dict[str, Any] = json.loads(self._file.readline())
-        return told
+        record: dict[str, Any] = json.loads(self._file.readline())
+        return record
 
     def _read_places(self) -> None:
         self._file.seek(0)

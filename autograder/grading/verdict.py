@@ -1,4 +1,4 @@
-"""The verdict on one submission: all that grading found, as plain JSON data."""
+"""Define the verdict on one submission: all results of grading, as plain JSON data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograder.course.remark import Remark
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """One graded cell. ``score`` is None for a written answer, which a person grades."""
+    """The verdict on one graded cell. ``score`` is None for a written answer, which a person grades."""
 
     grade_id: str
     score: float | None
@@ -24,22 +24,22 @@ class CellVerdict:
         return cls(data["grade_id"], data["score"], data["max_score"], report)
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain | {"report": self.report.as_dict() if self.report else None}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one submitted notebook.
+    """The verdict on one submitted notebook.
 
     Args:
-        status: "graded"; "unreadable" when the file is no notebook; "failed" when the grader itself did.
-        note: why, where it was not graded.
+        status: "graded"; "unreadable" if the file is not a notebook; "failed" if the grader itself failed.
+        note: the reason why a notebook was not graded.
         cells: a verdict for each graded cell of the release.
-        notebook: the notebook as run, with nbgrader's metadata and the reports as outputs.
-        remarks: what a teacher should know: cells lost, a kernel that died, code for a person to look at.
-        tier: how the code was confined.
-        seconds: wall-clock time spent on it.
+        notebook: the executed notebook, with nbgrader's metadata and the reports as outputs.
+        remarks: remarks for the teacher: missing cells, a lost kernel, code that a person should read.
+        tier: the tier of the cage around the code.
+        seconds: the seconds that grading took on the clock.
     """
 
     status: Literal["graded", "unreadable", "failed"]
@@ -52,17 +52,17 @@ class Verdict:
 
     @property
     def score(self) -> float:
-        """The points given by the grader; those that a person gives are not in it."""
+        """Return the sum of the points from the grader, without the points from a person."""
         return sum(cell.score or 0.0 for cell in self.cells)
 
     @property
     def max_score(self) -> float:
-        """The points that the grader could give."""
+        """Return the highest sum of points that the grader can give."""
         return sum(cell.max_score for cell in self.cells if cell.score is not None)
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as JSON data, which shares the notebook with it."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the verdict as JSON data; its notebook is the same object, not a copy."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         cells = [cell.as_dict() for cell in self.cells]
         remarks = [asdict(remark) for remark in self.remarks]
         return plain | {"cells": cells, "remarks": remarks, "score": self.score, "max_score": self.max_score}

@@ -1,4 +1,4 @@
-"""The graded notebook on disk, where nbgrader's formgrader and feedback look for it."""
+"""Write and read the graded notebook on disk, in the folder that nbgrader's formgrader and feedback read."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from autograder.grading.submissions import SECRET, Submission
 from autograder.grading.verdict import Verdict
 
 NOTE = "autograder"
-"""Where in a graded notebook's metadata the reports stand."""
+"""The key of the reports in a graded notebook's metadata."""
 
 
-def noted(verdict: Verdict) -> dict[str, Any]:
-    """The graded notebook with the reports and remarks in its metadata."""
+def with_results(verdict: Verdict) -> dict[str, Any]:
+    """Return the graded notebook of a verdict, with the reports and remarks in its metadata."""
     assert verdict.notebook is not None
-    told = {
+    results = {
         "tier": verdict.tier,
         "remarks": [asdict(remark) for remark in verdict.remarks],
         "reports": {cell.grade_id: cell.report.as_dict() for cell in verdict.cells if cell.report},
     }
-    return verdict.notebook | {"metadata": verdict.notebook["metadata"] | {NOTE: told}}
+    return verdict.notebook | {"metadata": verdict.notebook["metadata"] | {NOTE: results}}
 
 
 def as_bytes(notebook: dict[str, Any]) -> bytes:
-    """The one text of a notebook."""
+    """Return a notebook as JSON in the form that is written to disk."""
     return (json.dumps(notebook, ensure_ascii=False, sort_keys=True) + "\n").encode("utf-8", "replace")
 
 
 def write(folder: Path, submission: Submission, notebook: dict[str, Any]) -> None:
-    """Writes ``<name>.ipynb`` and what nbgrader wants beside it, where they are not already so."""
+    """Write ``<name>.ipynb`` and nbgrader's files for the time and the secret, if they have changed."""
     write_if_changed(folder / f"{submission.notebook}.ipynb", as_bytes(notebook))
     stamp = f"{submission.timestamp}\n" if submission.timestamp else None
     for file, text in (("timestamp.txt", stamp), (SECRET, submission.secret)):
@@ -45,14 +45,14 @@ def write(folder: Path, submission: Submission, notebook: dict[str, Any]) -> Non
 
 
 def is_written(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
-    """Whether the notebook and its time are there already, as `write` writes them."""
+    """Return whether `write` has already written this notebook with this time."""
     stamp = f"{timestamp}\n".encode() if timestamp else None
-    there = [read_if_there(folder / file) for file in (f"{name}.ipynb", "timestamp.txt")]
-    return there == [as_bytes(notebook), stamp]
+    on_disk = [read_if_there(folder / file) for file in (f"{name}.ipynb", "timestamp.txt")]
+    return on_disk == [as_bytes(notebook), stamp]
 
 
 def notebook(path: Path) -> dict[str, Any]:
-    """A graded notebook; empty where none can be read."""
+    """Return the graded notebook in a file; an empty dictionary if the file cannot be read."""
     try:
         read = json.loads(path.read_bytes())
         return read if isinstance(read, dict) else {}
@@ -60,10 +60,10 @@ def notebook(path: Path) -> dict[str, Any]:
         return {}
 
 
-def alike(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
-    """The graded cells whose answer stands the same in two graded notebooks.
+def cells_with_equal_answers(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
+    """Return the ids of the graded cells whose answers are equal in two graded notebooks.
 
-    Of a cell that a person marks that is its own text; of a test, all the code.
+    The answer of a cell that a person grades is its own text; the answer of a test cell is all the code.
     """
     first, second = ({_grade_id(c): c for c in nb.get("cells", [])} for nb in (one, other))
     code = [
@@ -83,14 +83,14 @@ def _grade_id(cell: dict[str, Any]) -> str:
 
 
 def reports_in(notebook: dict[str, Any]) -> dict[str, Any]:
-    """What `noted` wrote into a graded notebook; empty where another program graded it."""
+    """Return the results in a graded notebook's metadata; empty if another program graded it."""
     try:
-        told = notebook["metadata"][NOTE]
-        return told if isinstance(told, dict) else {}
+        results = notebook["metadata"][NOTE]
+        return results if isinstance(results, dict) else {}
     except (KeyError, TypeError):
         return {}
 
 
 def remarks_in(notebook: dict[str, Any]) -> list[Remark]:
-    """Return the remarks that `noted` wrote into a graded notebook."""
-    return [Remark.from_json(one) for one in reports_in(notebook).get("remarks", ())]
+    """Return the remarks that `with_results` wrote into a graded notebook."""
+    return [Remark.from_json(remark) for remark in reports_in(notebook).get("remarks", ())]

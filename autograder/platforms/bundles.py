@@ -83,7 +83,7 @@ def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle
     wheels = student_wheels()
     files = _released(course, assignments) | wheels | {"README.md": (BUNDLED / "student.md").read_bytes()}
     files |= _requirements(pinned(course, NOTEBOOKS), wheels, index)
-    for found in audit.leaks(course, audit.unpacked(files)):
+    for found in audit.leaks(course, audit.unpack(files)):
         raise BadInputError(f"the bundle would give away {found}")
     return Bundle("student", files)
 
@@ -101,7 +101,7 @@ def for_colleagues(course: Course, assignments: list[str], index: str = "") -> B
             for path in folder.rglob("*")
             if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
         }
-        files[f"mark_schemes/{assignment}.md"] = publish.answers(course, assignment).encode()
+        files[f"mark_schemes/{assignment}.md"] = publish.make_answer_key(course, assignment).encode()
     files |= colab.settings(course)
     return Bundle("instructor", files | _guides(course))
 
@@ -126,7 +126,7 @@ def of_classroom(course: Course, assignment: str) -> Bundle:
     text = (BUNDLED / "classroom.yml").read_text()
     for name, value in names.items():
         text = text.replace(name, value)
-    files = {".github/workflows/classroom.yml": text.encode(), **publish.made(course, assignment)}
+    files = {".github/workflows/classroom.yml": text.encode(), **publish.make_release(course, assignment)}
     for found in audit.leaks(course, {f"{assignment}/{path}": data for path, data in files.items()}):
         raise BadInputError(f"the bundle would give away {found}")
     return Bundle(f"classroom-{assignment}", files)
@@ -192,7 +192,7 @@ def _released(course: Course, assignments: list[str]) -> Files:
     return {
         f"notebooks/{assignment}/{name}": data
         for assignment in assignments
-        for name, data in publish.made(course, assignment).items()
+        for name, data in publish.make_release(course, assignment).items()
     }
 
 

@@ -124,7 +124,7 @@ def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -
     remarks = remarks or {}
     cells: dict[tuple[str, str], None] = {}
     for row in rows:
-        for grade_id in in_order(row):
+        for grade_id in cells_in_order(row):
             cells[row.assignment, grade_id] = None
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -156,7 +156,7 @@ def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -
     return out.getvalue()
 
 
-def in_order(row: Row) -> list[str]:
+def cells_in_order(row: Row) -> list[str]:
     """The graded cells of an assignment: its exercises as in the notebook, then what a person grades."""
     known = [name.split("/")[1] for name in exercises.names() if name.startswith(f"{row.assignment}/")]
     return sorted(row.scores, key=lambda name: (known.index(name) if name in known else len(known), name))

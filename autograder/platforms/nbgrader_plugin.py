@@ -63,7 +63,7 @@ class GradeSafely(NbGraderPreprocessor):
             raise RuntimeError(visible(f"not graded: {verdict.note}"))
         for remark in verdict.remarks:
             self.log.warning(one_line(str(remark)))
-        made = written.noted(verdict)
+        made = written.with_results(verdict)
         return _notebook(made["cells"], made["metadata"]), resources
 
 

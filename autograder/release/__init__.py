@@ -1,1 +1,1 @@
-"""From the instructor's notebooks to the students', and what a change of either concerns."""
+"""Make the students' notebooks, check them for leaks, and hash the code that verdicts depend on."""

@@ -1,6 +1,6 @@
-"""Looks for what a student must not get: solutions, hidden cases, the secret seed, instructors' files.
+"""Find secrets among files for students: solutions, hidden cases, the secret seed.
 
-`autograder release` asks before it writes; `autograder audit` asks of a folder or of a bundle, a zip file.
+`autograder release` checks a release before it writes it; `autograder audit` checks a folder or a zip file.
 """
 
 from __future__ import annotations
@@ -33,112 +33,112 @@ _NUMBER = re.compile(r"-?\d+\.\d{6,}")
 _LIBRARY = ("autograder", "tfcore", "tfwidgets")
 """The packages that notebooks import: their reference and their bank are public."""
 _SHORT = 30
-"""Solutions of fewer characters may well stand elsewhere by chance."""
+"""Solutions of fewer characters are often in other texts by chance."""
 _BY_CHANCE = 3
-"""So many numbers of hidden cases, to six decimals, stand nowhere by chance."""
+"""So many numbers of hidden cases, to six decimals, are in no text by chance."""
 
 
 def leaks(course: Course, files: Files) -> Iterator[str]:
-    """A sentence for each thing among the files that no student may see.
+    """Yield a sentence for each secret in the files: its path, what it gives away, and the remedy.
 
     Args:
-        course: says what is secret.
-        files: by path: ``<assignment>/<name>``, or deeper inside a bundle.
+        course: the course; its solutions and its seed are secret.
+        files: the content of the files by path: ``<assignment>/<name>``, or deeper inside a bundle.
     """
     secrets = _Secrets(course)
     for path, data in sorted(files.items()):
         parts = PurePosixPath(path).parts
         of_library = any(part in _LIBRARY for part in parts[:-1])
         if folder := next((part for part in parts[:-1] if part in _SECRET_FOLDER), None):
-            yield f"{path}: it lies in {folder}/, which is the instructor's. Leave that folder out."
+            yield f"{path}: it is in {folder}/, a folder for instructors only. Leave that folder out."
         elif not (path.endswith(".ipynb") or of_library) and _SECRET_NAME.search(parts[-1]):
             yield (
-                f"{path}: every file beside the notebook goes to the students, and this one looks like an "
-                "instructor's. Move it out of the assignment's folder."
+                f"{path}: every file beside the notebook goes to the students, and this one is named like an "
+                "instructor's file. Move it out of the assignment's folder."
             )
         text = data.decode("utf-8", "replace")
         if secrets.seed and secrets.seed.search(text):
-            yield f"{path}: it holds the secret seed that draws the hidden cases. Take it out."
+            yield f"{path}: it holds the secret seed that draws the hidden cases. Remove it."
         if path.endswith(".ipynb"):
-            yield from (f"{path}: {found}" for found in _of_notebook(secrets, data, path))
-        elif not of_library and (found := secrets.solution_in(text, path)):
-            yield f"{path}: it holds the solution of {found}. Take it out."
+            yield from (f"{path}: {leak}" for leak in _leaks_in_notebook(secrets, data, path))
+        elif not of_library and (name := secrets.solution_in(text, path)):
+            yield f"{path}: it holds the solution of {name}. Remove it."
 
 
-def of_folder(course: Course, path: Path) -> list[str]:
-    """The leaks in a folder or in a zip file.
+def leaks_in_folder(course: Course, path: Path) -> list[str]:
+    """Return the leaks in a folder or in a zip file.
 
     Raises:
-        BadInputError: there is no such folder or file, or it is no zip file.
+        BadInputError: the path does not exist, or is neither a folder nor a zip file.
     """
     return list(leaks(course, _read(path)))
 
 
 def _read(path: Path) -> Files:
     if path.is_dir():
-        lying = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-        return unpacked(lying)
+        files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        return unpack(files)
     try:
         with zipfile.ZipFile(path) as bundle:
-            return unpacked(_inside(bundle))
+            return unpack(_inside(bundle))
     except (OSError, zipfile.BadZipFile) as error:
         raise BadInputError(
-            f"{path} is neither a folder nor a zip file ({error}). Name what the students get."
+            f"{path} is neither a folder nor a zip file ({error}). Name a folder or zip file for students."
         ) from error
 
 
-def unpacked(files: Files) -> Files:
-    """The files, with those inside zip files and wheels among them in place of these."""
-    found: Files = {}
+def unpack(files: Files) -> Files:
+    """Return the files by path, with the content of each zip file or wheel in place of the archive."""
+    contents: Files = {}
     for path, data in files.items():
         if path.endswith((".zip", ".whl")) and zipfile.is_zipfile(io.BytesIO(data)):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                inner = unpacked(_inside(archive))
-            found |= {f"{path}/{name}": content for name, content in inner.items()}
+                inner = unpack(_inside(archive))
+            contents |= {f"{path}/{name}": content for name, content in inner.items()}
         else:
-            found[path] = data
-    return found
+            contents[path] = data
+    return contents
 
 
 def _inside(archive: zipfile.ZipFile) -> Files:
     return {about.filename: archive.read(about) for about in archive.infolist() if not about.is_dir()}
 
 
-def _of_notebook(secrets: _Secrets, data: bytes, path: str) -> Iterator[str]:
+def _leaks_in_notebook(secrets: _Secrets, data: bytes, path: str) -> Iterator[str]:
     try:
         cells = json.loads(data)["cells"]
         text = "\n".join(source(cell) for cell in cells)
     except (ValueError, KeyError, TypeError):
-        yield "it is no notebook, so nobody can say what it holds. Take it out."
+        yield "it is not a notebook, so it cannot be checked. Remove it."
         return
     if left := _LEFT_OVER.search(text):
-        yield f"it gives away what is marked {left[0]!r}. Correct the markers in the solution."
-    if found := secrets.solution_in(text, path):
-        yield f"it gives away the solution of {found}: the same text stands in a cell. Change one of the two."
+        yield f"it gives away text marked {left[0]!r}. Correct the markers in the solution."
+    if name := secrets.solution_in(text, path):
+        yield f"it gives away the solution of {name}: a cell has the same text. Change one of them."
     if named := _GRADER.search(text):
-        yield f"it speaks of {named[0]}, where cases are drawn. Students need `from autograder import check`."
+        yield f"it names {named[0]}, which draws hidden cases. Students need `from autograder import check`."
     if any(cell.get("outputs") for cell in cells):
-        yield "a cell holds outputs, which may show what a solution gives. Clear them."
+        yield "a cell has outputs, which may show the results of a solution. Clear them."
     if secrets.hidden_in(text):
-        yield "numbers of the hidden cases stand in it. Take them out, or draw another secret seed."
+        yield "it holds numbers of the hidden cases. Remove them, or draw another secret seed."
 
 
 class _Secrets:
-    """What a course keeps from its students."""
+    """The secrets of a course: its seed, its solutions, the numbers of its hidden cases."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
 
     @cached_property
     def seed(self) -> re.Pattern[str] | None:
-        """The secret seed as it would stand in a text; a short one would stand there by chance."""
+        """Return a pattern that finds the secret seed; None for a short seed, which texts hold by chance."""
         number = read_seed(self.course.state)
         return re.compile(rf"(?<!\d){number}(?!\d)") if number is not None and number > 9999 else None
 
     @cached_property
     def solutions(self) -> dict[str, str]:
-        """Each solution and mark scheme without white space, and which it is."""
-        found: dict[str, str] = {}
+        """Return the name of each solution and mark scheme, by its text without white space."""
+        solutions: dict[str, str] = {}
         for path in sorted(self.course.solutions.glob("*/*.ipynb")):
             try:
                 cells = json.loads(path.read_bytes())["cells"]
@@ -146,25 +146,26 @@ class _Secrets:
                 continue
             for cell in cells:
                 name = f"{path.parent.name}/{cell['metadata'].get('nbgrader', {}).get('grade_id', '?')}"
-                found |= {"".join(text.split()): name for text in _solutions(cell)}
-        return {text: name for text, name in found.items() if len(text) >= _SHORT}
+                solutions |= {"".join(text.split()): name for text in _solutions(cell)}
+        return {text: name for text, name in solutions.items() if len(text) >= _SHORT}
 
     def solution_in(self, text: str, path: str) -> str | None:
-        """Which solution stands in a text, if one does.
+        """Return the name of a solution that is in a text, or None.
 
-        A notebook may give what an earlier one asked for, so an assignment is held against itself alone.
+        A notebook may give the code that an earlier notebook asked for, so the text of an assignment is
+        compared with the solutions of this assignment alone.
         """
         plain = "".join(text.split())
-        own = set(PurePosixPath(path).parts) & {name.split("/")[0] for name in self.solutions.values()}
+        named = set(PurePosixPath(path).parts) & {name.split("/")[0] for name in self.solutions.values()}
         for solution, name in self.solutions.items():
-            if solution in plain and (not own or name.split("/")[0] in own):
+            if solution in plain and (not named or name.split("/")[0] in named):
                 return name
         return None
 
     def hidden_in(self, text: str) -> bool:
-        """Whether numbers of hidden cases stand in a text."""
-        there = {f"{float(number):.6f}" for number in _NUMBER.findall(text)}
-        return len(there) >= _BY_CHANCE and len(there & self._hidden_numbers) >= _BY_CHANCE
+        """Return whether a text holds numbers of hidden cases."""
+        numbers = {f"{float(number):.6f}" for number in _NUMBER.findall(text)}
+        return len(numbers) >= _BY_CHANCE and len(numbers & self._hidden_numbers) >= _BY_CHANCE
 
     @cached_property
     def _hidden_numbers(self) -> set[str]:
@@ -174,17 +175,17 @@ class _Secrets:
         seed = read_seed(self.course.state)
         if seed is None:
             return set()
-        found: set[str] = set()
+        numbers: set[str] = set()
         for assignment in set(exercises.assignments()) & set(self.course.assignments):
             for exercise in exercises.of_assignment(assignment):
                 cases = (case for _, drawn in exercise.draw(seed) for case in drawn)
                 for array in (a for c in cases for a in tensors.arrays(c.args, c.kwargs)):
                     if tensors.is_floating(array):
-                        plain = np.ravel(tensors.numbers(array))[:200]
-                        found |= {
-                            f"{x:.6f}" for x in plain[np.isfinite(plain) & (plain != np.round(plain, 3))]
+                        values = np.ravel(tensors.numbers(array))[:200]
+                        numbers |= {
+                            f"{x:.6f}" for x in values[np.isfinite(values) & (values != np.round(values, 3))]
                         }
-        return found
+        return numbers
 
 
 def _solutions(cell: dict[str, Any]) -> Iterable[str]:
@@ -195,6 +196,6 @@ def _solutions(cell: dict[str, Any]) -> Iterable[str]:
 
 
 def source(cell: dict[str, Any]) -> str:
-    """A cell's text, which a notebook may hold as a list of lines."""
+    """Return a cell's text, which a notebook may store as a list of lines."""
     text = cell.get("source", "")
     return text if isinstance(text, str) else "".join(text)

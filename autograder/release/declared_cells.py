@@ -1,7 +1,7 @@
 """Write into a solution notebook what its exercises declare: test cells, the table, the time, the numbers.
 
-Points, minutes and difficulty of an exercise are in its declaration, those of a written question in the
-metadata of its cell. All else that names them is written here, so that nobody has to keep copies in step.
+The declaration of an exercise has its points, minutes and difficulty; for a written question, the metadata of
+its cell has them. This module writes all copies of these facts, so that none is kept by hand.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ BY_A_PERSON = re.compile(r"\([\d.]+ points?, graded by a person\)")
 MARKS = {"schema_version": 3, "task": False}
 
 
-def solutions(course: Course, assignment: str) -> Files:
+def solution_notebooks(course: Course, assignment: str) -> Files:
     """Return the solution notebooks of an assignment, by file name, with what the exercises declare.
 
     Raises:
-        BadInputError: a file is no notebook.
+        BadInputError: a file is not a notebook.
     """
     files = {}
     for path in sorted((course.solutions / assignment).glob("*.ipynb")):
@@ -44,12 +44,12 @@ def solutions(course: Course, assignment: str) -> Files:
     return files
 
 
-def missing(files: Files, assignment: str) -> list[str]:
+def without_test_cell(files: Files, assignment: str) -> list[str]:
     """Return the exercises of an assignment for which none of its notebooks has a test cell."""
     cells = [cell for data in files.values() for cell in json.loads(data)["cells"]]
-    there = {_marks(cell).get("grade_id") for cell in cells}
+    tested = {_marks(cell).get("grade_id") for cell in cells}
     return [
-        exercise.function_name for exercise in _declared(assignment) if exercise.function_name not in there
+        exercise.function_name for exercise in _declared(assignment) if exercise.function_name not in tested
     ]
 
 
@@ -60,7 +60,7 @@ def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
 
     Args:
         notebook: a solution notebook; it is not changed.
-        assignment: its assignment.
+        assignment: the name of its assignment.
     """
     declared = {exercise.function_name: exercise for exercise in _declared(assignment)}
     if not declared:
@@ -86,7 +86,7 @@ def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
 
 
 def as_bytes(notebook: Notebook) -> bytes:
-    """Return the one form in which notebooks are written: sorted keys, one space, a last newline."""
+    """Return a notebook as JSON with sorted keys, an indent of one space and a last newline."""
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
@@ -94,10 +94,10 @@ def _read(path: Path, data: bytes) -> Notebook:
     try:
         notebook: Notebook = json.loads(data)
         if not isinstance(notebook["cells"], list):
-            raise TypeError("its cells are no list")
+            raise TypeError("its cells are not a list")
     except (ValueError, KeyError, TypeError) as error:
         raise BadInputError(
-            f"{path} is no notebook ({str(error)[:100]}). Restore it, or save it again from Jupyter."
+            f"{path} is not a notebook ({str(error)[:100]}). Restore it, or save it again from Jupyter."
         ) from error
     return notebook
 
@@ -117,7 +117,7 @@ def _bare(title: str) -> str:
 
 
 def _write_test_cell(cells: list[Cell], exercise: Exercise) -> None:
-    """Mark the answer cell of an exercise, and write the test cell, below it unless it is somewhere else."""
+    """Mark the answer cell of an exercise and write its test cell, which is added below if there is none."""
     name = exercise.function_name
     answer = _answer_cell(cells, name)
     test = next((cell for cell in cells if _marks(cell).get("grade_id") == name), None)
@@ -133,7 +133,7 @@ def _write_test_cell(cells: list[Cell], exercise: Exercise) -> None:
 
 
 def _answer_cell(cells: list[Cell], name: str) -> Cell | None:
-    """Return the answer cell of an exercise: marked already, or the first unmarked cell that defines it."""
+    """Return the cell marked as the answer of an exercise, or mark the first cell that defines it."""
     marked = f"{name}_answer"
     for cell in cells:
         if _marks(cell).get("grade_id") == marked:
@@ -148,7 +148,7 @@ def _answer_cell(cells: list[Cell], name: str) -> Cell | None:
 
 
 def _number_headings(cells: list[Cell], graded: list[Cell]) -> None:
-    """Give each graded cell's number to the last heading above it, and its points to a written question's."""
+    """Write each graded cell's number, and a written question's points, into the last heading above it."""
     heading: Cell | None = None
     number = {id(cell): place for place, cell in enumerate(graded, 1)}
     for cell in cells:
@@ -157,8 +157,8 @@ def _number_headings(cells: list[Cell], graded: list[Cell]) -> None:
         if id(cell) in number and heading is not None:
             text = HEADING.sub(f"## {number[id(cell)]}. ", source(heading), count=1)
             points = _marks(cell)["points"]
-            by = f"({points:g} point{'s' * (points != 1)}, graded by a person)"
-            _set_source(heading, BY_A_PERSON.sub(by, text, count=1))
+            worth = f"({points:g} point{'s' * (points != 1)}, graded by a person)"
+            _set_source(heading, BY_A_PERSON.sub(worth, text, count=1))
             heading = None
 
 
@@ -176,7 +176,7 @@ def _rows(graded: list[Cell], declared: dict[str, Exercise]) -> str:
 
 def _with_table(text: str, rows: str) -> str:
     """Return a text with these rows in its table of exercises, if it has one."""
-    written = TABLE.sub(lambda found: found[1] + rows, text)
+    written = TABLE.sub(lambda match: match[1] + rows, text)
     return written if text.endswith("\n") else written.removesuffix("\n")
 
 

@@ -1,7 +1,7 @@
-"""Makes the student's notebooks from the solutions, through nbgrader's own converter.
+"""Make the students' notebooks from the solutions, with nbgrader's own converter.
 
-What a student gets is checked before it is put anywhere, and put there whole. A notebook that somebody has
-worked in is never overwritten unasked.
+A release is checked for leaks before it is written, and all its files are written together. A notebook that
+somebody has worked in is overwritten only with `force`.
 """
 
 from __future__ import annotations
@@ -35,73 +35,75 @@ _NOISE = ("execution", "collapsed", "scrolled", "ExecuteTime", "vscode", "jupyte
 
 @dataclass(frozen=True)
 class Published:
-    """What became of one assignment: its files as they now stand in the release folder."""
+    """The outcome of the release of one assignment."""
 
     assignment: str
     status: Literal["written", "unchanged", "kept"]
     files: tuple[str, ...]
     note: str = ""
     solutions: tuple[str, ...] = ()
-    """Solution notebooks in which test cells, table, time or numbers were written anew."""
+    """Solution notebooks in which test cells, table, time or numbers were updated."""
     undefined: tuple[str, ...] = ()
-    """Exercises that no cell of the notebooks defines."""
+    """Declared exercises that are defined in none of the notebooks."""
 
 
-def made(course: Course, assignment: str, variant: str | None = None) -> Files:
-    """The release of an assignment, as `publish` would write it.
+def make_release(course: Course, assignment: str, variant: str | None = None) -> Files:
+    """Return the files of an assignment's release by name, without writing them into the release folder.
 
     Args:
         course: the course.
-        assignment: which.
+        assignment: the name of the assignment.
         variant: the student or class that gets other numbers; see `autograder.course.variants`.
 
     Raises:
-        BadInputError: nbgrader refuses the source, or a solution would be given away.
+        BadInputError: nbgrader cannot convert the source, or the release would give away a solution.
     """
-    files, remember = _files(course, assignment, variant)
+    files, save_to_cache = _unchecked_files(course, assignment, variant)
     _refuse_leaks(course, assignment, files)
-    remember()
+    save_to_cache()
     return files
 
 
-Remember = Callable[[], None]
+SaveToCache = Callable[[], None]
 
 
-def _files(course: Course, assignment: str, variant: str | None = None) -> tuple[Files, Remember]:
-    """The release, before anybody has looked whether it gives something away."""
-    converted, remember = _converted(course, assignment)
+def _unchecked_files(
+    course: Course, assignment: str, variant: str | None = None
+) -> tuple[Files, SaveToCache]:
+    """Return the files of a release that is not yet checked for leaks, and a function that caches it."""
+    converted, save_to_cache = _convert_or_recall(course, assignment)
     cell = colab.first_cell(course)
     files = {
-        name: _finished(data, assignment, variant, cell) if name.endswith(".ipynb") else data
+        name: _finish_notebook(data, assignment, variant, cell) if name.endswith(".ipynb") else data
         for name, data in converted.items()
     }
-    return files, remember
+    return files, save_to_cache
 
 
-def _converted(course: Course, assignment: str) -> tuple[Files, Remember]:
-    """What nbgrader makes of the source, and a way to remember it until that or what it is held to change."""
+def _convert_or_recall(course: Course, assignment: str) -> tuple[Files, SaveToCache]:
+    """Return nbgrader's conversion of an assignment, cached or new, and a function that caches it."""
     fingerprint = _fingerprint(course, assignment)
-    memory = course.state / "released" / f"{assignment}.json"
+    cache_file = course.state / "released" / f"{assignment}.json"
     try:
-        remembered = json.loads(memory.read_bytes())
-        if remembered["fingerprint"] == fingerprint:
-            known = {name: base64.b64decode(data) for name, data in remembered["files"].items()}
+        cached = json.loads(cache_file.read_bytes())
+        if cached["fingerprint"] == fingerprint:
+            known = {name: base64.b64decode(data) for name, data in cached["files"].items()}
             return known, lambda: None
     except (OSError, ValueError, KeyError, TypeError):
         pass
     files = _convert(course, assignment)
 
-    def remember() -> None:
-        told = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    def save_to_cache() -> None:
+        encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
         with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
             course.make_private()
-            write_atomically(memory, json.dumps({"fingerprint": fingerprint, "files": told}).encode())
+            write_atomically(cache_file, json.dumps({"fingerprint": fingerprint, "files": encoded}).encode())
 
-    return files, remember
+    return files, save_to_cache
 
 
 def notebook_names(course: Course, assignment: str) -> list[str]:
-    """The names of an assignment's notebooks, without ``.ipynb``."""
+    """Return the names of an assignment's notebooks, without ``.ipynb``."""
     return sorted(path.stem for path in _sources(course, assignment))
 
 
@@ -110,26 +112,28 @@ def _sources(course: Course, assignment: str) -> Iterable[Path]:
 
 
 def notebooks(course: Course, assignment: str) -> Files:
-    """The released notebooks of an assignment, by name without ``.ipynb``, as the grader reads them.
+    """Return the released notebooks of an assignment, by name without ``.ipynb``, as the grader reads them.
 
-    A cell's source is one string in them, where nbgrader writes a list of lines.
+    The source of each cell is one string; nbgrader writes a list of lines.
     """
-    found = {}
-    files, remember = _files(course, assignment)
-    remember()
+    released = {}
+    files, save_to_cache = _unchecked_files(course, assignment)
+    save_to_cache()
     for name, data in files.items():
         if name.endswith(".ipynb"):
             notebook = json.loads(data)
             for cell in notebook["cells"]:
                 cell["source"] = source(cell)
-            found[name.removesuffix(".ipynb")] = json.dumps(
+            released[name.removesuffix(".ipynb")] = json.dumps(
                 notebook, ensure_ascii=False, sort_keys=True
             ).encode()
-    return found
+    return released
 
 
-def _finished(data: bytes, assignment: str, variant: str | None, first: dict[str, Any] | None) -> bytes:
-    """The notebook with its first cell and the numbers of a variant, without the comments on these."""
+def _finish_notebook(
+    data: bytes, assignment: str, variant: str | None, first: dict[str, Any] | None
+) -> bytes:
+    """Return a notebook with the numbers of a variant, without ``<!-- varies -->``, and with a first cell."""
     notebook = json.loads(data)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
@@ -138,62 +142,71 @@ def _finished(data: bytes, assignment: str, variant: str | None, first: dict[str
     return declared_cells.as_bytes(colab.insert_first_cell(notebook, first))
 
 
-def give_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
-    """Writes a release of its own for each student or class, and for the teacher the answers that go with it.
+def write_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
+    """Write a release with other numbers for each student or class, and its answer key for the teacher.
 
-    The releases lie in ``variants/<name>/<assignment>/``, the answers in ``.autograder/variants/<name>/``.
+    The folder of a release is ``variants/<name>/<assignment>/``; its answer key is
+    ``.autograder/variants/<name>/<assignment>.md``.
+
+    Args:
+        course: the course.
+        assignments: the names of the assignments.
+        names: the names of the students or classes.
+
+    Returns:
+        The folders of the releases.
 
     Raises:
-        BadInputError: a name is not fit for a folder, or a release is refused.
+        BadInputError: a name cannot be the name of a folder, or a release is refused.
     """
     for name in names:
         if not re.fullmatch(r"\w[\w.@+-]*", name):
-            raise BadInputError(f"a variant is named like a folder, by letters and digits; got {name!r}")
-    every = {(n, a): made(course, a, n) for n in names for a in assignments}
-    keys = {(n, a): answers(course, a, n) for n in names for a in assignments}
+            raise BadInputError(f"the name of a variant may have letters, digits and . _ @ + -; got {name!r}")
+    releases = {(n, a): make_release(course, a, n) for n in names for a in assignments}
+    keys = {(n, a): make_answer_key(course, a, n) for n in names for a in assignments}
     written = []
     course.make_private()
-    for (name, assignment), files in every.items():
+    for (name, assignment), files in releases.items():
         folder = course.root / "variants" / name / assignment
-        _put(folder, files, True, {})
+        _replace_folder(folder, files, True, {})
         key = course.state / "variants" / name / f"{assignment}.md"
         write_if_changed(key, keys[name, assignment].encode())
         written.append(folder)
     return written
 
 
-def answers(course: Course, assignment: str, variant: str | None = None) -> str:
-    """The written questions' answers and mark schemes, with the numbers of a variant if one is named."""
-    told = [f"# {assignment}, variant {variant}" if variant else f"# {assignment}"]
+def make_answer_key(course: Course, assignment: str, variant: str | None = None) -> str:
+    """Return the answers and mark schemes of the written questions, with the numbers of a variant."""
+    parts = [f"# {assignment}, variant {variant}" if variant else f"# {assignment}"]
     for path in sorted((course.solutions / assignment).glob("*.ipynb")):
         for cell in json.loads(path.read_bytes())["cells"]:
             marks = cell.get("metadata", {}).get("nbgrader", {})
             if cell["cell_type"] == "markdown" and marks.get("solution"):
                 where = f"{assignment} {cell.get('id') or marks['grade_id']}"
-                told += [f"## {marks['grade_id']}", variants.apply_variant(source(cell), where, variant)]
-    return "\n\n".join(told) + "\n"
+                parts += [f"## {marks['grade_id']}", variants.apply_variant(source(cell), where, variant)]
+    return "\n\n".join(parts) + "\n"
 
 
 def publish(course: Course, assignments: list[str], force: bool = False) -> list[Published]:
-    """Writes the releases into the release folder; nothing is written if one of them is refused.
+    """Write the releases into the release folder; write nothing if one of them is refused.
 
     Args:
         course: the course.
-        assignments: which.
-        force: replaces a notebook that somebody has worked in; what it held is kept beside it as ``*.orig``.
+        assignments: the names of the assignments.
+        force: replace also a notebook that somebody has worked in, and keep a copy beside it as ``*.orig``.
 
     Raises:
         BadInputError: a release is refused, or the folder cannot be written.
     """
     require_writable(course.notebooks)
-    every = {assignment: made(course, assignment) for assignment in assignments}
+    releases = {assignment: make_release(course, assignment) for assignment in assignments}
     published = []
     course.make_private()
-    for assignment, files in every.items():
+    for assignment, files in releases.items():
         solutions, undefined = _write_solutions(course, assignment)
         record = course.state / "releases" / f"{assignment}.json"
         ours: dict[str, list[str]] = json.loads(read_if_there(record) or b"{}")
-        done = _put(course.notebooks / assignment, files, force, ours)
+        done = _replace_folder(course.notebooks / assignment, files, force, ours)
         published.append(replace(done, solutions=solutions, undefined=undefined))
         if done.status != "kept":
             for name, data in files.items():
@@ -209,33 +222,33 @@ def _write_solutions(course: Course, assignment: str) -> tuple[tuple[str, ...], 
     Returns:
         The names of the files that changed, and the exercises that no notebook defines.
     """
-    files = declared_cells.solutions(course, assignment)
+    files = declared_cells.solution_notebooks(course, assignment)
     folder = course.solutions / assignment
     changed = tuple(name for name, data in files.items() if read_if_there(folder / name) != data)
     if changed:
         require_writable(folder)
     for name in changed:
         write_atomically(folder / name, files[name])
-    return changed, tuple(declared_cells.missing(files, assignment))
+    return changed, tuple(declared_cells.without_test_cell(files, assignment))
 
 
 MOST_RELEASES = 100
-"""Of a file, that are known as the course's own: who goes back to one by git has not worked in it."""
+"""The number of releases of a file that are remembered: a file that git restores from them is not work."""
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _put(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) -> Published:
-    """Puts a release in its folder, unless somebody worked there since `ours`, the hashes of all before."""
-    there = {name: read_if_there(folder / name) for name in files}
+def _replace_folder(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) -> Published:
+    """Write a release into its folder, unless somebody worked there; `ours` has earlier releases' hashes."""
+    present = {name: read_if_there(folder / name) for name in files}
     names = tuple(sorted(files))
-    if there == files:
+    if present == files:
         return Published(folder.name, "unchanged", names)
     worked_in = [
         name
-        for name, data in there.items()
+        for name, data in present.items()
         if data and data != files[name] and _is_work(folder / name, data, ours.get(name, []))
     ]
     if worked_in and not force:
@@ -249,7 +262,7 @@ def _put(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) ->
             shutil.copytree(folder, new, dirs_exist_ok=True, symlinks=True)
         for name, data in files.items():
             if name in worked_in:
-                write_atomically(new / f"{name}.orig", there[name] or b"")
+                write_atomically(new / f"{name}.orig", present[name] or b"")
             write_atomically(new / name, data)
         old = new.with_name(f"{new.name}-old")
         if folder.exists():
@@ -262,7 +275,7 @@ def _put(folder: Path, files: Files, force: bool, ours: dict[str, list[str]]) ->
 
 
 def _is_work(path: Path, data: bytes, ours: list[str]) -> bool:
-    """Whether somebody worked in a file, which then was never put there as it is, nor committed."""
+    """Return whether somebody worked in a file: it is neither an earlier release nor committed as it is."""
     if _digest(data) in ours:
         return False
     if path.suffix == ".ipynb" and _has_answers(data):
@@ -271,7 +284,7 @@ def _is_work(path: Path, data: bytes, ours: list[str]) -> bool:
 
 
 def _has_answers(data: bytes) -> bool:
-    """Whether a notebook has outputs, or an answer that is not as it was released."""
+    """Return whether a notebook has outputs, or an answer that differs from the release."""
     import nbformat
     from nbgrader.utils import compute_checksum
 
@@ -281,42 +294,42 @@ def _has_answers(data: bytes) -> bool:
         return any(cell.get("outputs") for cell in cells) or any(
             "checksum" in marks and marks["checksum"] != compute_checksum(cell) for cell, marks in marked
         )
-    except Exception:  # whatever it is, it is not ours to overwrite
+    except Exception:  # a file that cannot be read is somebody's file
         return True
 
 
 def _is_committed(path: Path) -> bool:
-    """Whether git has the file as it is."""
+    """Return whether the file is committed to git without changes."""
     command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", "--", path.name]
     try:
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return False
         command[3:] = ["diff", "--quiet", "HEAD", "--", path.name]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:  # there is no git
+    except OSError:  # git is not installed
         return False
 
 
 def _fingerprint(course: Course, assignment: str) -> str:
-    """Tells whether anything has changed that the release is made from, or held against."""
+    """Return a hash of everything that a release depends on: sources, settings, code, exercises."""
     known = assignment in exercises.assignments()
-    told = hashlib.sha256(json.dumps(versions.of_assignment(assignment) if known else {}).encode())
+    digest = hashlib.sha256(json.dumps(versions.hash_exercises(assignment) if known else {}).encode())
     folder = course.solutions / assignment
     code = (Path(__file__), Path(declared_cells.__file__))
     for path in [course.root / CONFIG, *code, *sorted(folder.rglob("*"))]:
         if path.is_file() and ".ipynb_checkpoints" not in path.parts:
             name = path.relative_to(folder) if path.is_relative_to(folder) else path.name
             data = path.read_bytes()
-            told.update(f"{name}\0{len(data)}\0".encode() + data)
-    return told.hexdigest()
+            digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()
 
 
 def _convert(course: Course, assignment: str) -> Files:
-    """Runs nbgrader's generate_assignment into a temporary folder, without a gradebook."""
+    """Return the files that nbgrader's generate_assignment writes into a temporary folder."""
     from nbgrader.converters import GenerateAssignment
     from nbgrader.converters.base import NbGraderException
 
-    sources = declared_cells.solutions(course, assignment)
+    sources = declared_cells.solution_notebooks(course, assignment)
     messages = _Messages()
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         copied = Path(folder) / "source"
@@ -340,41 +353,41 @@ def _convert(course: Course, assignment: str) -> Files:
                 f"nbgrader cannot make a release of {assignment}: {messages.last or error}. Correct the "
                 f"notebook in {course.solutions / assignment}."
             ) from error
-        made_in = Path(folder) / "." / assignment
+        written_to = Path(folder) / "." / assignment
         files = {
-            str(path.relative_to(made_in)): path.read_bytes()
-            for path in sorted(made_in.rglob("*"))
+            str(path.relative_to(written_to)): path.read_bytes()
+            for path in sorted(written_to.rglob("*"))
             if path.is_file()
         }
-    return {n: _steady(d, sources[n]) if n.endswith(".ipynb") else d for n, d in files.items()}
+    return {n: _normalize(d, sources[n]) if n.endswith(".ipynb") else d for n, d in files.items()}
 
 
 class _Messages(logging.Handler):
-    """Keeps what nbgrader says, so that the reason of a failure can be told in one line."""
+    """A log handler that keeps nbgrader's messages, so that an error can name the reason in one line."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.logger = logging.Logger("nbgrader-release", logging.WARNING)
         self.logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.texts.append(record.getMessage())
 
     @property
     def last(self) -> str:
-        """The first line of the exception that nbgrader logged, or its last message."""
-        for text in self.said:
+        """Return the last line of the traceback that nbgrader logged, else its last message."""
+        for text in self.texts:
             if text.startswith("Traceback"):
                 return text.strip().splitlines()[-1]
-        return self.said[-1] if self.said else ""
+        return self.texts[-1] if self.texts else ""
 
 
-def _steady(data: bytes, source: bytes) -> bytes:
-    """The notebook in the one form that the same source always gives.
+def _normalize(data: bytes, source: bytes) -> bytes:
+    """Return a converted notebook in a form that depends on its source alone.
 
-    No outputs, no traces of the machine it was executed on, and the source's own cell ids or, where it has
-    none, ids made from names and places.
+    It has no outputs and no metadata of the machine that executed it. Each cell has the id of its cell in the
+    source, or else an id make_release from its position.
     """
     notebook = json.loads(data)
     original = json.loads(source)["cells"]
@@ -396,6 +409,6 @@ def _steady(data: bytes, source: bytes) -> bytes:
 
 
 def _refuse_leaks(course: Course, assignment: str, files: Files) -> None:
-    """Refuses a release that would give away what students must not see; says where to mend it."""
-    for found in audit.leaks(course, {f"{assignment}/{name}": data for name, data in files.items()}):
-        raise BadInputError(f"the release would give away {found} Its source is {course.solutions}.")
+    """Raise BadInputError if a release would give away a secret; name the folder to correct."""
+    for leak in audit.leaks(course, {f"{assignment}/{name}": data for name, data in files.items()}):
+        raise BadInputError(f"the release would give away {leak} Its source is {course.solutions}.")

@@ -1,7 +1,7 @@
-"""Versions of what verdicts depend on: hashes of source, so that a fix concerns just what runs through it.
+"""Hash the source code that verdicts depend on, so that a change regrades only the exercises that use it.
 
-A verdict on an exercise depends on the grader's heart (the judge, the pair, the cage), on the libraries, and
-on the exercise's own file with all that it imports, which is read off the ``import`` statements.
+A verdict on an exercise depends on the grader's core (the judge, the pair, the cage), on the libraries, and
+on the file of the exercise with all modules that it imports, as its ``import`` statements name them.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ import tfcore
 from autograder import exercises
 
 PACKAGES = {package.__name__: Path(str(package.__file__)).parent for package in (autograder, tfcore)}
-HEART = (
+CORE = (
     "autograder.grading.judge",
     "autograder.grading.pair",
     "autograder.cage.*",
     "tfcore.testing.meters",
     "tfcore.data",
 )
-"""The modules that every verdict runs through; those of the cage are also scripts of their own."""
+"""The modules that every verdict depends on; modules of the cage also run as scripts, so all are listed."""
 LIBRARIES = ("numpy", "torch", "ipython", "matplotlib")
 
 
 @cache
-def of_heart() -> str:
-    """The version of what all verdicts depend on."""
+def hash_core() -> str:
+    """Return the hash of the code that all verdicts depend on: the core, Python and the libraries."""
     libraries = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
-    return _hashed(heart(), f"Python {platform.python_version()}", *libraries)
+    return _hash_files(core_files(), f"Python {platform.python_version()}", *libraries)
 
 
 @cache
-def of_exercise(name: str) -> str:
-    """The version of one exercise, ``assignment/function``: of what it adds to the heart."""
-    return _hashed(closure(exercises.modules_of(name)) - heart())
+def hash_exercise(name: str) -> str:
+    """Return the hash of the files that one exercise, ``assignment/function``, uses beside the core."""
+    return _hash_files(files_imported_by(exercises.modules_of(name)) - core_files())
 
 
-def of_assignment(assignment: str) -> dict[str, str]:
-    """The versions of an assignment's exercises, by function."""
-    return {name.split("/")[1]: of_exercise(name) for name in exercises.names_of(assignment)}
-
-
-@cache
-def of_everything() -> str:
-    """The version of the heart and of all exercises."""
-    told = [of_heart(), *(str(of_assignment(name)) for name in exercises.assignments())]
-    return hashlib.sha256("".join(told).encode()).hexdigest()
+def hash_exercises(assignment: str) -> dict[str, str]:
+    """Return the hash of each exercise of an assignment, by function name."""
+    return {name.split("/")[1]: hash_exercise(name) for name in exercises.names_of(assignment)}
 
 
 @cache
-def heart() -> frozenset[Path]:
-    """The files of the heart."""
-    roots = [name for name in HEART if not name.endswith(".*")]
-    for name in HEART:
+def hash_everything() -> str:
+    """Return one hash of the core and of all exercises."""
+    hashes = [hash_core(), *(str(hash_exercises(name)) for name in exercises.assignments())]
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+@cache
+def core_files() -> frozenset[Path]:
+    """Return the files of the core."""
+    roots = [name for name in CORE if not name.endswith(".*")]
+    for name in CORE:
         if name.endswith(".*"):
             package = name.removesuffix(".*")
             roots += [
@@ -67,38 +67,38 @@ def heart() -> frozenset[Path]:
                 for path in _file(package).parent.glob("*.py")
                 if path.stem != "__init__"
             ]
-    return closure(roots)
+    return files_imported_by(roots)
 
 
-def closure(modules: Iterable[str]) -> frozenset[Path]:
-    """The files of these modules and of all of ours that they import, at whatever depth.
+def files_imported_by(modules: Iterable[str]) -> frozenset[Path]:
+    """Return the files of these modules and of all of this repository's modules that they import.
 
-    A package counts where it is named itself; that importing one of its modules also runs its ``__init__``
-    is left out, since ours only gather names.
+    The ``__init__`` of a package is included only if an import names the package itself. To import one of its
+    modules also runs it, but the ``__init__`` files of this repository only gather names.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     waiting = [_file(name) for name in modules]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found[path] = None
+        if path not in files:
+            files[path] = None
             waiting += _imported(path)
-    return frozenset(found)
+    return frozenset(files)
 
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """Our files that a file's import statements name, wherever they stand in it."""
+    """Return the files of this repository that the import statements of a file name, anywhere in it."""
     package = _package_of(path)
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            names += [one.name for one in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            for one in node.names:
-                inner = f"{base}.{one.name}"
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
                 names.append(inner if _is_ours(inner) else base)
     return tuple(_file(name) for name in names if _is_ours(name))
 
@@ -107,7 +107,7 @@ def _package_of(path: Path) -> str:
     for name, folder in PACKAGES.items():
         if folder in path.parents:
             return ".".join([name, *path.parent.relative_to(folder).parts])
-    raise ValueError(f"{path} is in none of the packages {', '.join(PACKAGES)}")
+    raise ValueError(f"{path} is not in any of the packages {', '.join(PACKAGES)}")
 
 
 def _is_ours(module: str) -> bool:
@@ -120,8 +120,8 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _hashed(files: Iterable[Path], *words: str) -> str:
-    told = hashlib.sha256("\0".join(words).encode())
+def _hash_files(files: Iterable[Path], *words: str) -> str:
+    digest = hashlib.sha256("\0".join(words).encode())
     for path in sorted(files):
-        told.update(f"{_package_of(path)} {path.name}\0".encode() + path.read_bytes() + b"\0")
-    return told.hexdigest()
+        digest.update(f"{_package_of(path)} {path.name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,1 +1,1 @@
-"""What people read of a graded class: the pages of feedback, and the report on the class."""
+"""Write the pages that people read about a graded class: feedback for students, a report for the teacher."""

@@ -1,6 +1,6 @@
-"""The class at a glance as a page: one file without a script, which loads nothing from elsewhere.
+"""Write the report on a class as a page: one file without scripts, which loads nothing from other hosts.
 
-The templates in `templates/overview` lay the page out; this module computes what they show.
+This module computes the values of the page; the templates in `templates/class_report` are its layout.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ from autograder.course.files import require_writable, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.visible import visible
 from autograder.exercises import UnknownExerciseError
-from autograder.platforms.export import in_order
+from autograder.platforms.export import cells_in_order
 from autograder.reports import plagiarism
-from autograder.reports.class_report import Overview
+from autograder.reports.class_report import ClassReport
 from autograder.reports.item_analysis import FEWEST
 from autograder.reports.review_queue import KINDS
 
-TEMPLATES = Path(__file__).with_name("templates") / "overview"
+TEMPLATES = Path(__file__).with_name("templates") / "class_report"
 BARS = 10
-"""Bars of the distribution: one for each tenth of the points."""
+"""The bars of the distribution: one for each tenth of the points."""
 MOST_PAIRS = 50
 """The page shows at most this many pairs of near-identical code."""
 
 
-def write(course: Course, overview: Overview) -> Path:
-    """Write the page of this overview to ``reports/<assignment>.html`` and return its path."""
+def write(course: Course, report: ClassReport) -> Path:
+    """Write the page of a report to ``reports/<assignment>.html`` and return its path."""
     require_writable(course.reports)
-    path = course.reports / f"{overview.assignment}.html"
-    write_if_changed(path, as_html(overview).encode())
+    path = course.reports / f"{report.assignment}.html"
+    write_if_changed(path, as_html(report).encode())
     return path
 
 
-def as_html(overview: Overview) -> str:
-    """Return the page of this overview. Every value in it is escaped and visible."""
-    most = max((item.graded for item in overview.items), default=0)
-    chances = [item.by_chance for item in overview.items if item.graded == most]
-    page = _environment().get_template("page.html.j2")
+def as_html(report: ClassReport) -> str:
+    """Return the page of a report. Every value in it is escaped and visible."""
+    most = max((item.graded for item in report.items), default=0)
+    chances = [item.by_chance for item in report.items if item.graded == most]
+    page = _make_environment().get_template("page.html.j2")
     return page.render(
-        overview=overview,
-        title=_title(overview.assignment),
-        median=median(overview.shares) if overview.shares else None,
-        tenths=_tenths(overview.shares),
+        report=report,
+        title=_title(report.assignment),
+        median=median(report.shares) if report.shares else None,
+        tenths=_count_by_tenths(report.shares),
         fewest=FEWEST,
         most_graded=most,
         by_chance=max(chances) if most >= FEWEST else None,
         kinds=KINDS,
-        common_from=plagiarism.common_from(len(overview.rows)),
+        common_from=plagiarism.common_from(len(report.rows)),
         most_pairs=MOST_PAIRS,
-        names=in_order(overview.rows[0]),
+        names=cells_in_order(report.rows[0]),
     )
 
 
-def _environment() -> Environment:
-    made = Environment(
+def _make_environment() -> Environment:
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=_visible, undefined=StrictUndefined
     )
-    made.filters |= {
+    environment.filters |= {
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
         "percent": "{:.0%}".format,
         "with_code": lambda text: Markup(marked_up(text)),
     }
-    return made
+    return environment
 
 
 def _visible(value: Any) -> str:
@@ -85,8 +85,8 @@ def _title(assignment: str) -> str:
     return f"{assignment}: {count} exercises"
 
 
-def _tenths(shares: list[float]) -> list[int]:
-    """Return how many students have how many tenths of the points; nothing if nobody has any share."""
+def _count_by_tenths(shares: list[float]) -> list[int]:
+    """Return the number of students in each tenth of the points; an empty list if nobody has a share."""
     counts = [0] * BARS
     for share in shares:
         counts[min(int(share * BARS), BARS - 1)] += 1

@@ -1,6 +1,6 @@
-"""The class at a glance: points, what was hard, what was misunderstood, what needs a look.
+"""Summarise a class: points, hard exercises, common mistakes, submissions to look at.
 
-`autograder.reports.class_page` shows it as a page, `autograder.commands.tables` on the terminal.
+`autograder.reports.class_page` shows the report as a page, `autograder.commands.tables` on the terminal.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from autograder.course.remark import Remark
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
 from autograder.grading.gradebook import Row
-from autograder.platforms.export import in_order
+from autograder.platforms.export import cells_in_order
 from autograder.release import publish
 from autograder.reports import item_analysis, plagiarism, review_queue
 from autograder.reports.item_analysis import Item
 from autograder.reports.plagiarism import Pair
-from autograder.reports.review_queue import Look
-from autograder.reports.sections import Section, book_of, section_of
+from autograder.reports.review_queue import ReviewItem
+from autograder.reports.sections import Section, book_url, section_of
 
 
 @dataclass(frozen=True)
 class Misconception:
-    """A mistake of the bank, with how many made it and what they were told."""
+    """A mistake of the bank, with the number of students who made it and the hint that they read."""
 
     exercise: str
     name: str
@@ -37,8 +37,8 @@ class Misconception:
 
 
 @dataclass(frozen=True)
-class Overview:
-    """One assignment's class."""
+class ClassReport:
+    """The report on a class and one assignment."""
 
     assignment: str
     rows: tuple[Row, ...]
@@ -46,22 +46,22 @@ class Overview:
     """The graded cells, hardest first."""
     misconceptions: tuple[Misconception, ...]
     unrecognised: dict[str, int]
-    """By exercise, how many made a mistake that is none of the bank."""
-    looks: tuple[Look, ...]
-    alike: tuple[Pair, ...]
+    """The number of students, by exercise, whose mistake is not in the bank."""
+    review_queue: tuple[ReviewItem, ...]
+    similar_pairs: tuple[Pair, ...]
     book: str = ""
-    """Where the book is published."""
+    """The address of the published book."""
 
     @property
     def shares(self) -> list[float]:
-        """What part of the points that are graded each student has, after a penalty for being late."""
-        found = []
+        """Return each student's share of the points that are graded, after late penalties."""
+        shares = []
         for row in self.rows:
             graded = item_analysis.graded_scores(row)
             possible = sum(row.max_scores[name] for name in graded)
             if possible:
-                found.append(max(0.0, sum(graded.values()) - row.late_penalty) / possible)
-        return found
+                shares.append(max(0.0, sum(graded.values()) - row.late_penalty) / possible)
+        return shares
 
     @property
     def max_total(self) -> float:
@@ -69,28 +69,28 @@ class Overview:
 
     @property
     def waiting(self) -> tuple[Item, ...]:
-        """The cells that a person has still to grade."""
+        """Return the cells that a person still has to grade."""
         return tuple(item for item in self.items if item.waiting)
 
     def section(self, exercise: str) -> Section | None:
-        """The section of the book that treats an exercise."""
+        """Return the section of the book that treats an exercise."""
         return section_of(f"{self.assignment}/{exercise}")
 
     def summary(self) -> str:
-        """Who handed in, how they did, and what waits for a person."""
+        """Return a sentence on the number of students, their points and the cells to grade by hand."""
         count = len(self.rows)
         students = "1 student" if count == 1 else f"{count} students"
         shares = self.shares
         if shares:
-            told = f"{students}; of the points that are graded, the median is {median(shares):.0%}"
-            told += f" and the mean {mean(shares):.0%}"
+            text = f"{students}; of the points that are graded, the median is {median(shares):.0%}"
+            text += f" and the mean {mean(shares):.0%}"
         else:
-            told = f"{students}; nothing is graded yet"
+            text = f"{students}; nothing is graded yet"
         waiting = [f"{item.exercise} of {item.waiting} ({item.max_score:g} points)" for item in self.waiting]
-        return f"{told}. To be graded by hand: {', '.join(waiting)}." if waiting else f"{told}."
+        return f"{text}. To be graded by hand: {', '.join(waiting)}." if waiting else f"{text}."
 
     def as_dict(self) -> dict[str, Any]:
-        """The overview as JSON data."""
+        """Return the report as JSON data."""
         shares = self.shares
         return {
             "assignment": self.assignment,
@@ -115,18 +115,20 @@ class Overview:
                     "share": item.share,
                     "full_share": item.full_share,
                     "worth_mending": list(item.worth_mending),
-                    **self._treated(item.exercise),
+                    **self._section_data(item.exercise),
                 }
                 for item in self.items
             ],
-            "misconceptions": [{**asdict(one), **self._treated(one.exercise)} for one in self.misconceptions],
+            "misconceptions": [
+                {**asdict(mistake), **self._section_data(mistake.exercise)} for mistake in self.misconceptions
+            ],
             "unrecognised_mistakes": self.unrecognised,
-            "needs_a_look": [asdict(one) for one in self.looks],
-            "near_identical": [asdict(pair) for pair in self.alike],
+            "needs_a_look": [asdict(item) for item in self.review_queue],
+            "near_identical": [asdict(pair) for pair in self.similar_pairs],
         }
 
-    def _treated(self, exercise: str) -> dict[str, str | None]:
-        """The section that treats an exercise, and its address, as JSON data."""
+    def _section_data(self, exercise: str) -> dict[str, str | None]:
+        """Return the section that treats an exercise, and its address, as JSON data."""
         section = self.section(exercise)
         return {
             "section": section.says if section else None,
@@ -134,11 +136,11 @@ class Overview:
         }
 
 
-def of(course: Course, assignment: str) -> Overview:
-    """The overview of an assignment, from the gradebook and the graded notebooks.
+def make_report(course: Course, assignment: str) -> ClassReport:
+    """Return the report on an assignment, from the gradebook and the graded notebooks.
 
     Raises:
-        BadInputError: nothing of it is graded.
+        BadInputError: no submission of the assignment is graded.
     """
     rows = gradebook.read(course, assignment)
     if not rows:
@@ -153,21 +155,21 @@ def of(course: Course, assignment: str) -> Overview:
             reports[student] |= written.reports_in(notebook).get("reports", {})
             remarks[student][path.stem] = written.remarks_in(notebook)
             answers[student] |= plagiarism.answers_in(notebook)
-    names = in_order(rows[0])
-    return Overview(
+    names = cells_in_order(rows[0])
+    return ClassReport(
         assignment,
         tuple(rows),
-        item_analysis.of_class(rows, names),
+        item_analysis.analyse_items(rows, names),
         _misconceptions(list(reports.values())),
         _unrecognised(names, list(reports.values())),
-        review_queue.of_class(rows, problems(course, assignment), reports, remarks),
-        tuple(plagiarism.pairs(answers, _given(course, assignment))),
-        book_of(course),
+        review_queue.make_review_queue(rows, problems(course, assignment), reports, remarks),
+        tuple(plagiarism.find_pairs(answers, _released_code(course, assignment))),
+        book_url(course),
     )
 
 
-def _given(course: Course, assignment: str) -> list[str]:
-    """The code of the released notebooks; none where the release can no longer be made."""
+def _released_code(course: Course, assignment: str) -> list[str]:
+    """Return the code cells of the released notebooks; an empty list if the release cannot be made."""
     try:
         released = publish.notebooks(course, assignment).values()
     except BadInputError:
@@ -177,21 +179,23 @@ def _given(course: Course, assignment: str) -> list[str]:
 
 
 def _misconceptions(students: list[dict[str, Any]]) -> tuple[Misconception, ...]:
-    """The mistakes found, the most common first; each student counts once for each."""
+    """Return the mistakes with the number of students who made each, the most common first."""
     counts: Counter[tuple[str, str]] = Counter()
     hints: dict[tuple[str, str], str] = {}
     for reports in students:
         for grade_id, report in reports.items():
             failures = [c["failure"] for c in report["criteria"] if c["failure"]]
-            found = {f["misconception"]: f["hint"] for f in failures if f["misconception"]}
-            counts.update((grade_id, name) for name in found)
-            hints |= {(grade_id, name): hint for name, hint in found.items()}
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    return tuple(Misconception(where, name, count, hints[where, name]) for (where, name), count in ranked)
+            hint_of = {f["misconception"]: f["hint"] for f in failures if f["misconception"]}
+            counts.update((grade_id, name) for name in hint_of)
+            hints |= {(grade_id, name): hint for name, hint in hint_of.items()}
+    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    return tuple(
+        Misconception(grade_id, name, count, hints[grade_id, name]) for (grade_id, name), count in ranked
+    )
 
 
 def _unrecognised(names: list[str], students: list[dict[str, Any]]) -> dict[str, int]:
-    """How many failed an exercise in a way that no mistake of the bank explains, where any did."""
+    """Return for each exercise the number of students who fail it by no mistake of the bank, if not 0."""
     counts: Counter[str] = Counter()
     for reports in students:
         for grade_id, report in reports.items():

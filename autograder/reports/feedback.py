@@ -1,7 +1,7 @@
-"""Feedback: a page for each graded notebook, made by nbgrader's own exporter, several at once.
+"""Write a page of feedback for each graded notebook, with nbgrader's own exporter, several pages at once.
 
-Only what has changed is made again: a page depends on the graded notebook, on what the gradebook says of it,
-and on the code that makes it.
+A page is written again only if its sources have changed: the graded notebook, its rows in the gradebook, and
+the code that makes pages.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from autograder.grading import gradebook
 from autograder.grading.submissions import SECRET
 from autograder.reports import feedback_page, safe_html
 
-BESIDE = ("timestamp.txt", SECRET)
-"""What nbgrader's `release_feedback` wants beside a page: when it was handed in, and for whom the page is."""
+FILES_BESIDE = ("timestamp.txt", SECRET)
+"""Files beside a page that nbgrader's `release_feedback` reads: the time of submission and the secret."""
 FEW = 6
-"""Up to so many pages are made here: starting other processes would take longer."""
+"""Up to this number, pages are made in this process: to start others would take longer."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page of feedback and what it is made from."""
+    """One page of feedback, its source, and a hash of everything that it is made from."""
 
     assignment: str
     student: str
@@ -46,25 +46,32 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What one run did."""
+class FeedbackRun:
+    """The results of one run."""
 
     written: tuple[Path, ...]
     unchanged: tuple[Path, ...]
     missing: tuple[str, ...]
     unwritten: tuple[str, ...] = ()
-    """The folders that a page could not be written to, and why."""
+    """The folders where a page could not be written, each with the reason."""
 
 
-def give(
+def write_feedback(
     course: Course,
     assignments: list[str],
     *,
     workers: int | None = None,
     force: bool = False,
     progress: Progress = lambda done, total: None,
-) -> Given:
-    """Writes ``feedback/<student>/<assignment>/<notebook>.html`` for all that is graded.
+) -> FeedbackRun:
+    """Write ``feedback/<student>/<assignment>/<notebook>.html`` for all graded notebooks.
+
+    Args:
+        course: the course.
+        assignments: the names of the assignments.
+        workers: the number of processes; by default one for each core.
+        force: write also the pages that have not changed.
+        progress: is called with the numbers (done, total).
 
     Raises:
         BadInputError: nothing is graded, the folder cannot be written, or the gradebook cannot be read.
@@ -77,36 +84,36 @@ def give(
         raise BadInputError(
             f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
-    memory = course.state / "feedback.json"
-    known = _known(memory)
-    stale = [p for p in pages if force or known.get(_name(p)) != p.fingerprint or not p.target.is_file()]
+    record = course.state / "feedback.json"
+    known = _read_record(record)
+    stale = [p for p in pages if force or known.get(_key(p)) != p.fingerprint or not p.target.is_file()]
     progress(0, len(stale))
     unwritten: dict[Page, str] = {}
     try:
-        for done, (page, why) in enumerate(_rendered(course, stale, workers), 1):
+        for done, (page, why) in enumerate(_render_all(course, stale, workers), 1):
             if why:
                 unwritten[page] = f"{page.target.parent} ({why})"
-                known.pop(_name(page), None)
+                known.pop(_key(page), None)
             else:
-                known[_name(page)] = page.fingerprint
+                known[_key(page)] = page.fingerprint
             progress(done, len(stale))
     except SQLAlchemyError as error:
         raise gradebook.cannot_be_used(course, error) from error
     course.make_private()
-    write_if_changed(memory, json.dumps(known, indent=1, sort_keys=True).encode())
+    write_if_changed(record, json.dumps(known, indent=1, sort_keys=True).encode())
     unchanged = tuple(page.target for page in pages if page not in stale)
-    made = tuple(page.target for page in stale if page not in unwritten)
-    return Given(made, unchanged, tuple(missing), tuple(unwritten.values()))
+    written = tuple(page.target for page in stale if page not in unwritten)
+    return FeedbackRun(written, unchanged, tuple(missing), tuple(unwritten.values()))
 
 
 def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:
-    """The pages to be had, and a remark for each entry in the gradebook without a graded notebook."""
+    """Return all pages, and a remark for each student in the gradebook without a graded notebook."""
     pages, missing = [], []
-    maker = hashlib.sha256((course.root / CONFIG).read_bytes())
+    code_digest = hashlib.sha256((course.root / CONFIG).read_bytes())
     templates = (path for path in sorted(feedback_page.TEMPLATES.rglob("*")) if path.is_file())
     modules = (Path(name) for name in (__file__, feedback_page.__file__, report.__file__, safe_html.__file__))
     for code in (*modules, *templates):
-        maker.update(code.read_bytes())
+        code_digest.update(code.read_bytes())
     for assignment in assignments:
         for row in gradebook.read(course, assignment):
             sources = sorted((course.autograded / row.student / assignment).glob("*.ipynb"))
@@ -115,32 +122,32 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
                     f"{row.student} has points for {assignment} but no graded notebook: grade again"
                 )
             for source in sources:
-                told = maker.copy()
-                told.update(source.read_bytes() + json.dumps(asdict(row), sort_keys=True).encode())
-                told.update(b"".join(path.read_bytes() for path in _beside(source)))
+                digest = code_digest.copy()
+                digest.update(source.read_bytes() + json.dumps(asdict(row), sort_keys=True).encode())
+                digest.update(b"".join(path.read_bytes() for path in _beside(source)))
                 target = course.feedback / row.student / assignment / f"{source.stem}.html"
-                pages.append(Page(assignment, row.student, source.stem, source, target, told.hexdigest()))
+                pages.append(Page(assignment, row.student, source.stem, source, target, digest.hexdigest()))
     return pages, missing
 
 
 def _beside(source: Path) -> list[Path]:
-    return [path for path in map(source.with_name, BESIDE) if path.is_file()]
+    return [path for path in map(source.with_name, FILES_BESIDE) if path.is_file()]
 
 
-def _name(page: Page) -> str:
+def _key(page: Page) -> str:
     return f"{page.student}/{page.assignment}/{page.notebook}"
 
 
-def _known(memory: Path) -> dict[str, str]:
+def _read_record(record: Path) -> dict[str, str]:
     try:
-        known: dict[str, str] = json.loads(memory.read_bytes())
+        known: dict[str, str] = json.loads(record.read_bytes())
         return known
     except (OSError, ValueError):
         return {}
 
 
-def _rendered(course: Course, pages: list[Page], workers: int | None) -> Iterator[tuple[Page, str]]:
-    """Makes the pages, and yields each when it is written, with what stood in its way."""
+def _render_all(course: Course, pages: list[Page], workers: int | None) -> Iterator[tuple[Page, str]]:
+    """Write the pages, and yield each page with the reason why it was not written, if there is one."""
     if len(pages) <= FEW:
         for page in pages:
             yield page, render(course, page)
@@ -154,7 +161,7 @@ _exporters: dict[Course, Any] = {}
 
 
 def render(course: Course, page: Page) -> str:
-    """Makes one page, and says why it could not be written, if it could not."""
+    """Write one page; return the reason if it cannot be written, else an empty text."""
     from nbgrader.converters import GenerateFeedback
 
     if course not in _exporters:
@@ -178,7 +185,7 @@ def render(course: Course, page: Page) -> str:
         html, _ = _exporters[course].from_filename(str(page.source), resources=resources)
     except (OSError, SQLAlchemyError):
         raise
-    except Exception as error:  # no notebook may cost the others their feedback
+    except Exception as error:  # no notebook may stop the feedback on others
         return f"it cannot be laid out: {type(error).__name__}: {error}"
     try:
         for path in _beside(page.source):

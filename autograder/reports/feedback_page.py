@@ -1,6 +1,6 @@
-"""The page of feedback: what a student reads in ten seconds on top, then the notebook with its reports.
+"""Make the page of feedback: on top a summary to be read in ten seconds, then the notebook with its reports.
 
-`Summarise` finds what is to be told, and the templates in `templates/feedback` lay it out.
+`Summarise` computes the summary, and the templates in `templates/feedback` are the layout of the page.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MARKS: dict[Verdict, tuple[str, str]] = {
 READ_LATER = "A person reads this answer; until then it has no points."
 READ_AGAIN = "These points were given by hand for an earlier version; a person looks at it again."
 BY_HAND = "Your teacher gave these points."
-NO_ANSWER = "There is no answer here."
+NO_ANSWER = "This answer is empty."
 
 
 @dataclass
 class Line:
-    """What the page tells of one exercise."""
+    """The line of the summary on one exercise."""
 
     name: str
     label: str | Markup
@@ -67,14 +67,17 @@ class Line:
 
 @dataclass
 class Summary:
-    """What the page tells before the notebook.
+    """The summary above the notebook.
 
     Args:
-        total: the points as they stand, a late penalty taken off.
-        counted: the points that could be had in what is graded.
-        waiting: the points that a person has still to give.
-        lines: by grade_id, in the order of the notebook.
-        comments: a teacher's, by grade_id of the answer.
+        title: the name of the notebook.
+        student: the id of the student.
+        total: the points so far, without a late penalty.
+        counted: the highest points for the cells that are graded.
+        waiting: the highest points for the cells that a person still has to grade.
+        remarks: sentences on waiting points and on a late penalty.
+        lines: a line for each exercise, by grade_id, in the order of the notebook.
+        comments: the teacher's comments, by grade_id of the answer.
     """
 
     title: str
@@ -87,50 +90,50 @@ class Summary:
     comments: dict[str, str]
 
     def is_reported(self, cell: NotebookNode) -> bool:
-        """Whether a report stands under this cell, which says more than the test's source."""
+        """Return whether this cell has a report, which the page shows in place of the test's source."""
         line = self.lines.get(cell.metadata.get("nbgrader", {}).get("grade_id"))
         return line is not None and line.reported
 
 
 class Summarise(NbGraderPreprocessor):
-    """Puts what the gradebook and the reports say into ``resources["feedback"]``."""
+    """A preprocessor that puts the summary of gradebook and reports into ``resources["feedback"]``."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        told = resources["nbgrader"]
-        with Gradebook(told["db_url"]) as book:
-            held = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"])
-            resources["feedback"] = summary(nb, held)
+        page = resources["nbgrader"]
+        with Gradebook(page["db_url"]) as book:
+            submitted = book.find_submission_notebook(page["notebook"], page["assignment"], page["student"])
+            resources["feedback"] = summarise(nb, submitted)
         return nb, resources
 
 
-def summary(nb: NotebookNode, held: SubmittedNotebook) -> Summary:
-    """What is to be told of a graded notebook, of which the gradebook holds this."""
-    grades = {grade.name: grade for grade in held.grades}
+def summarise(nb: NotebookNode, submitted: SubmittedNotebook) -> Summary:
+    """Return the summary of a graded notebook and its entry in the gradebook."""
+    grades = {grade.name: grade for grade in submitted.grades}
     reports = {
         name: Report.from_dict(data) for name, data in nb.metadata.get(NOTE, {}).get("reports", {}).items()
     }
     order = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
     lines = {name: _line(grades[name], reports.get(name)) for name in order if name in grades}
-    _say_once(reports, lines)
-    comments = {c.name: c.manual_comment for c in held.comments if c.manual_comment}
+    _shorten_equal_messages(reports, lines)
+    comments = {c.name: c.manual_comment for c in submitted.comments if c.manual_comment}
     for name, comment in comments.items():
-        about = lines.get(name) or lines.get(name.removesuffix("_answer"))
-        if about:
-            about.comments.append(comment)
+        line = lines.get(name) or lines.get(name.removesuffix("_answer"))
+        if line:
+            line.comments.append(comment)
     waiting = sum(grades[name].max_score for name, line in lines.items() if line.verdict == "waits")
-    penalty = held.late_submission_penalty or 0.0
+    penalty = submitted.late_submission_penalty or 0.0
     remarks = []
     if waiting:
-        them = "1 more point waits" if waiting == 1 else f"{waiting:g} more points wait"
-        remarks.append(f"{them} for your teacher.")
+        count = "1 more point waits" if waiting == 1 else f"{waiting:g} more points wait"
+        remarks.append(f"{count} for your teacher.")
     if penalty:
         lost = "1 point is" if penalty == 1 else f"{penalty:g} points are"
         remarks.append(f"{lost} taken off because this was handed in late.")
     return Summary(
-        title=held.name,
-        student=held.student.id,
-        total=f"{held.score - penalty:g}",
-        counted=f"{held.max_score - waiting:g}",
+        title=submitted.name,
+        student=submitted.student.id,
+        total=f"{submitted.score - penalty:g}",
+        counted=f"{submitted.max_score - waiting:g}",
         waiting=f"{waiting:g}" if waiting else "",
         remarks=remarks,
         lines=lines,
@@ -153,7 +156,7 @@ def _line(grade: Grade, report: Report | None) -> Line:
         line.says = READ_LATER
         line.score = "?"
     elif report:
-        line.says = in_short(report)
+        line.says = shorten(report)
     elif grade.manual_score is None and grade.cell_type == "markdown" and not grade.score:
         line.says = NO_ANSWER
     if line.by_hand:
@@ -169,30 +172,30 @@ def _verdict(grade: Grade) -> Verdict:
     return "part" if grade.score > 0 else "none"
 
 
-def in_short(report: Report) -> str:
-    """A report in one sentence; with a second one, where that says why there is nothing to grade."""
+def shorten(report: Report) -> str:
+    """Return a report in one sentence; a report on a missing answer keeps its second sentence, the reason."""
     if report.passed:
         return ""
-    said = report.message if report.status == "missing" else first_sentence(report.message)
-    return said if report.diagnosis else said[:1].upper() + said[1:]  # a hint may begin with `exp`
+    text = report.message if report.status == "missing" else first_sentence(report.message)
+    return text if report.diagnosis else text[:1].upper() + text[1:]  # a hint may begin with `exp`
 
 
 def first_sentence(text: str) -> str:
-    """A text up to where its second sentence begins."""
+    """Return the first sentence of a text."""
     return re.split(r"(?<=[.!?])\s+(?=[A-Z`(])", text, maxsplit=1)[0]
 
 
-def _say_once(reports: dict[str, Report], lines: dict[str, Line]) -> None:
-    """What stopped one exercise and all that came after it is told of the first."""
-    told: dict[str, str] = {}
+def _shorten_equal_messages(reports: dict[str, Report], lines: dict[str, Line]) -> None:
+    """Shorten equal messages of stopped exercises: the first keeps its message, the others refer to it."""
+    first_with: dict[str, str] = {}
     for name, line in lines.items():
         if line.says and name in reports and reports[name].status == "stopped":
-            first = told.setdefault(line.says, name)
+            first = first_with.setdefault(line.says, name)
             line.says = line.says if first == name else f"The same as for `{first}`."
 
 
 class ClearHiddenTests(preprocessors.ClearHiddenTests):
-    """Takes hidden tests out of the tests, and out of nothing that a student wrote."""
+    """nbgrader's preprocessor that removes hidden tests, here only from test cells and never from answers."""
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
@@ -203,19 +206,19 @@ class ClearHiddenTests(preprocessors.ClearHiddenTests):
 
 
 class FeedbackExporter(HTMLExporter):
-    """Lays out the page. It holds no script, and a policy that forbids them."""
+    """The exporter of the page, which has no script, and a policy that forbids scripts."""
 
     @property
     def default_config(self) -> Config:
-        own = {
+        settings = {
             "template_name": "feedback",
             "extra_template_basedirs": [str(TEMPLATES)],
             "exclude_input_prompt": True,
             "exclude_output_prompt": True,
         }
-        made = super().default_config.copy()
-        made.merge(Config({"FeedbackExporter": own}))
-        return made
+        config = super().default_config.copy()
+        config.merge(Config({"FeedbackExporter": settings}))
+        return config
 
     def default_filters(self) -> Any:
         yield from super().default_filters()
@@ -224,9 +227,9 @@ class FeedbackExporter(HTMLExporter):
     def from_notebook_node(  # type: ignore[override]
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
-        told = {"policy": POLICY, "highlighting": _highlighting()}
-        page, resources = super().from_notebook_node(nb, {**(resources or {}), **told}, **kw)
-        if _RUNS.search(page):  # such as the frame in which nbconvert shows output that asks for one
+        values = {"policy": POLICY, "highlighting": _highlighting()}
+        page, resources = super().from_notebook_node(nb, {**(resources or {}), **values}, **kw)
+        if _ACTIVE.search(page):  # such as the frame in which nbconvert shows isolated outputs
             soup = BeautifulSoup(page, "html.parser")
             for element in soup.find_all(["script", "iframe", "object", "embed", "link", "base", "form"]):
                 element.decompose()
@@ -234,11 +237,11 @@ class FeedbackExporter(HTMLExporter):
         return page, resources
 
 
-_RUNS = re.compile(r"<(script|iframe|object|embed|link|base|form)\b", re.IGNORECASE)
+_ACTIVE = re.compile(r"<(script|iframe|object|embed|link|base|form)\b", re.IGNORECASE)
 
 
 def _highlighting() -> str:
-    """The colours of code, by light and by dark."""
+    """Return the style sheet of code colours for light and dark pages."""
     styles = "xcode", "github-dark"
     light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in styles)
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"

@@ -1,9 +1,9 @@
-"""Finds code that two students share, as MOSS does: by fragments that few others wrote.
+"""Find code that two students share, as MOSS does: by fragments that few others wrote.
 
-A student's answer is read as its syntax tree, statement by statement, so that layout, comments, names,
+The module compares the syntax trees of answers, statement by statement, so that layout, comments, names,
 numbers and the order of statements do not matter. Every run of `LENGTH` words inside a statement is a
-fragment. What the release gives and what many in the class wrote counts for nothing; what is left and shared
-is evidence of common work. It is a hint for a person, never a verdict.
+fragment. Fragments from the release, and fragments that many students wrote, do not count. Other shared
+fragments are evidence of common work: a hint for a person, never a verdict.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from itertools import combinations
 from typing import Any
 
 LENGTH = 8
-"""Words of syntax in a fragment; ``y = x - x.max(axis=1)`` has ten."""
+"""The number of words of syntax in a fragment; ``y = x - x.max(axis=1)`` has ten."""
 LONGEST = 20_000
-"""An answer of more characters is not compared; an honest one has a tenth of that."""
+"""An answer of more characters is not compared; a usual answer has a tenth of that."""
 MANY, PART = 3, 50
-"""What more than `MANY` students wrote, and more than one in `PART`, is what people write."""
+"""A fragment is common if more than `MANY` students wrote it, and more than one in `PART`."""
 ALIKE = 0.7
-"""An exercise is nearly the same if the pair shares so much of the longer one's fragments."""
+"""The code of a pair is nearly the same if they share this part of the longer code's fragments."""
 ENOUGH = 30
-"""A pair is told if it shares so many fragments of exercises that are nearly the same."""
+"""A pair is reported if it shares this number of fragments in exercises with nearly the same code."""
 
 Answers = Mapping[str, Mapping[str, str]]
-"""By student and exercise, the code."""
+"""The code of each answer, by student and exercise."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What a pair of students shares of one exercise."""
+    """The code of one exercise that a pair of students shares."""
 
     exercise: str
     fragments: int
-    """How many rare fragments both have."""
+    """The number of rare fragments that both students have."""
     share: float
-    """Of the rare fragments of the one who has more."""
+    """The shared part of the rare fragments of the student who has more."""
 
 
 @dataclass(frozen=True)
@@ -52,47 +52,48 @@ class Pair:
 
     @property
     def fragments(self) -> int:
-        return sum(one.fragments for one in self.exercises)
+        return sum(shared.fragments for shared in self.exercises)
 
 
-def pairs(answers: Answers, given: Iterable[str] = ()) -> list[Pair]:
-    """The pairs whose code is nearly the same, those first that share most.
+def find_pairs(answers: Answers, given: Iterable[str] = ()) -> list[Pair]:
+    """Return the pairs of students whose code is nearly the same; pairs that share most are first.
 
-    Only who shares a rare fragment is compared, so the work grows with the class and not with its square.
+    Only students who share a rare fragment are compared, so the work grows with the size of the class and not
+    with its square.
 
     Args:
-        answers: what each student wrote.
-        given: code that everybody got.
+        answers: the code of each answer, by student and exercise.
+        given: the code of the release.
     """
     known = frozenset().union(*map(fragments, given))
-    found: dict[tuple[str, str], list[Shared]] = {}
-    for exercise in sorted({name for own in answers.values() for name in own}):
+    shared_by: dict[tuple[str, str], list[Shared]] = {}
+    for exercise in sorted({name for code_of in answers.values() for name in code_of}):
         written = {
-            student: fragments(own[exercise]) - known
-            for student, own in sorted(answers.items())
-            if exercise in own
+            student: fragments(code_of[exercise]) - known
+            for student, code_of in sorted(answers.items())
+            if exercise in code_of
         }
-        for pair, shared in _shared(exercise, _rare(written, common_from(len(answers)))):
-            found.setdefault(pair, []).append(shared)
-    told = [Pair(students, tuple(shared)) for students, shared in found.items()]
-    enough = [pair for pair in told if pair.fragments >= ENOUGH]
+        for students, shared in _shared(exercise, _rare(written, common_from(len(answers)))):
+            shared_by.setdefault(students, []).append(shared)
+    all_pairs = [Pair(students, tuple(shared)) for students, shared in shared_by.items()]
+    enough = [pair for pair in all_pairs if pair.fragments >= ENOUGH]
     return sorted(enough, key=lambda pair: (-pair.fragments, pair.students))
 
 
 def common_from(students: int) -> int:
-    """How many students may have a fragment before it counts for nothing."""
+    """Return the most students who may have a fragment before it no longer counts."""
     return max(MANY, students // PART)
 
 
 def _rare(written: dict[str, frozenset[int]], most: int) -> dict[str, frozenset[int]]:
-    counts = Counter(fragment for own in written.values() for fragment in own)
-    return {student: frozenset(f for f in own if counts[f] <= most) for student, own in written.items()}
+    counts = Counter(fragment for whole in written.values() for fragment in whole)
+    return {student: frozenset(f for f in whole if counts[f] <= most) for student, whole in written.items()}
 
 
 def _shared(exercise: str, rare: dict[str, frozenset[int]]) -> Iterator[tuple[tuple[str, str], Shared]]:
     holders: dict[int, list[str]] = {}
-    for student, own in rare.items():
-        for fragment in own:
+    for student, rare_fragments in rare.items():
+        for fragment in rare_fragments:
             holders.setdefault(fragment, []).append(student)
     counts = Counter(pair for students in holders.values() for pair in combinations(students, 2))
     for (one, other), count in counts.items():
@@ -102,27 +103,27 @@ def _shared(exercise: str, rare: dict[str, frozenset[int]]) -> Iterator[tuple[tu
 
 
 def answers_in(notebook: Mapping[str, Any]) -> dict[str, str]:
-    """The code in the answer cells of a graded notebook, by exercise."""
-    found = {}
+    """Return the code in the answer cells of a graded notebook, by exercise."""
+    answers = {}
     for cell in notebook.get("cells", []):
         marks = cell.get("metadata", {}).get("nbgrader", {})
         if cell.get("cell_type") == "code" and marks.get("solution"):
             source = cell.get("source", "")
-            found[str(marks.get("grade_id")).removesuffix("_answer")] = "".join(source)
-    return found
+            answers[str(marks.get("grade_id")).removesuffix("_answer")] = "".join(source)
+    return answers
 
 
 def fragments(source: str) -> frozenset[int]:
-    """The fragments of some code, as numbers; none where it is no Python."""
-    found: set[int] = set()
+    """Return the fragments of a piece of code as hashes; an empty set if it is not Python."""
+    hashes: set[int] = set()
     for statement in _statements(source):
         words = list(_words(statement))
-        found.update(hash(tuple(words[i : i + LENGTH])) for i in range(len(words) - LENGTH + 1))
-    return frozenset(found)
+        hashes.update(hash(tuple(words[i : i + LENGTH])) for i in range(len(words) - LENGTH + 1))
+    return frozenset(hashes)
 
 
 def _statements(source: str) -> Iterator[ast.stmt]:
-    """Every statement of some code, inner ones too; magics, shell lines and docstrings left out."""
+    """Yield every statement of a piece of code, also inner ones, without magics and docstrings."""
     if len(source) > LONGEST:
         return
     plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
@@ -140,7 +141,7 @@ def _statements(source: str) -> Iterator[ast.stmt]:
 
 
 def _words(statement: ast.stmt) -> Iterator[str]:
-    """A statement as words: kinds of syntax, what is looked up, and names by the order in which they come."""
+    """Yield the words of a statement: kinds of syntax, attributes, and names numbered in order."""
     names: dict[str, str] = {}
     waiting: list[ast.AST] = [statement]
     while waiting:

@@ -1,4 +1,4 @@
-"""The submissions that a teacher should look at, each with the kind of reason."""
+"""List the submissions that a teacher should look at, each with a reason and its kind."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Kind = Literal["not graded", "machinery", "forbidden call", "stopped", "late", "
 KINDS: dict[Kind, str] = {
     "not graded": "Not graded",
     "machinery": "Touches the grader's own machinery",
-    "forbidden call": "Calls what it should write",
+    "forbidden call": "Calls a function that it should write",
     "stopped": "Stopped at a limit, or its process was lost",
     "late": "Late",
     "remark": "What the grader noticed",
 }
-"""Their order and their headings."""
+"""The kinds of reasons in the order of the report, with their headings."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """A submission to look at, and why.
+class ReviewItem:
+    """A submission that a teacher should look at, with the reason.
 
     Args:
-        student: whose it is.
+        student: the id of the student.
         kind: the kind of reason.
-        why: the whole reason; what follows is in it.
-        exercise: for code that touches the grader's machinery, the exercise whose function reaches it.
-        place: where that code is.
-        line: that code.
+        why: the whole reason in words.
+        exercise: for code that touches the grader's machinery, the exercise whose function uses it.
+        place: the cell and line of that code.
+        line: the text of that code.
         notebook: the name of the graded notebook.
     """
 
@@ -44,46 +44,46 @@ class Look:
     notebook: str = ""
 
 
-def of_class(
+def make_review_queue(
     rows: list[Row],
     problems: Mapping[str, str],
     reports: Mapping[str, Mapping[str, Any]],
     remarks: Mapping[str, Mapping[str, list[Remark]]],
-) -> tuple[Look, ...]:
-    """Every reason to look, once, by kind and student.
+) -> tuple[ReviewItem, ...]:
+    """Return the submissions to look at, each reason once, sorted by kind and student.
 
     Args:
-        rows: what the gradebook has.
-        problems: by student, why a submission could not be graded.
-        reports: by student and graded cell, the report as JSON data.
-        remarks: by student and notebook, what the grader noticed.
+        rows: the rows of the gradebook.
+        problems: the reason why a submission could not be graded, by student.
+        reports: the reports as JSON data, by student and graded cell.
+        remarks: the grader's remarks, by student and notebook.
     """
-    found = {*_not_graded(rows, problems), *_late(rows)}
-    for student, own in reports.items():
-        reasons = {*_not_examined(student, own)}
-        said = any(look.kind == "stopped" for look in reasons)
-        noticed = _remarks(student, remarks.get(student, {}))
-        found |= reasons | {look for look in noticed if not (said and look.kind == "stopped")}
+    items = {*_not_graded(rows, problems), *_late(rows)}
+    for student, reports_of_student in reports.items():
+        unexamined = {*_not_examined(student, reports_of_student)}
+        is_stopped = any(item.kind == "stopped" for item in unexamined)
+        remarked = _remarks(student, remarks.get(student, {}))
+        items |= unexamined | {item for item in remarked if not (is_stopped and item.kind == "stopped")}
     order = list(KINDS)
-    return tuple(sorted(found, key=lambda look: (order.index(look.kind), look.student, look.why)))
+    return tuple(sorted(items, key=lambda item: (order.index(item.kind), item.student, item.why)))
 
 
-def _not_graded(rows: list[Row], problems: Mapping[str, str]) -> Iterator[Look]:
+def _not_graded(rows: list[Row], problems: Mapping[str, str]) -> Iterator[ReviewItem]:
     totals = {row.student: row.total for row in rows}
     for student, why in problems.items():
         kept = f"{why}. Keeps {totals[student]:g} from the earlier version" if student in totals else why
-        yield Look(student, "not graded", kept)
+        yield ReviewItem(student, "not graded", kept)
 
 
-def _late(rows: list[Row]) -> Iterator[Look]:
+def _late(rows: list[Row]) -> Iterator[ReviewItem]:
     for row in rows:
         if row.late_seconds > 0:
             penalty = f"; {row.late_penalty:g} points taken off" if row.late_penalty else ""
-            yield Look(row.student, "late", f"{_duration(row.late_seconds)} late{penalty}")
+            yield ReviewItem(row.student, "late", f"{_duration(row.late_seconds)} late{penalty}")
 
 
 def _duration(seconds: float) -> str:
-    """The time in its largest unit.
+    """Return a time in its largest unit.
 
     >>> _duration(40), _duration(3600), _duration(2.5 * 86400)
     ('1 minute', '1 hour', '2 days')
@@ -95,18 +95,20 @@ def _duration(seconds: float) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
-def _not_examined(student: str, reports: Mapping[str, Any]) -> Iterator[Look]:
-    """The exercises of which no case could be tried, those with the same reason together."""
+def _not_examined(student: str, reports: Mapping[str, Any]) -> Iterator[ReviewItem]:
+    """Yield an item for each reason why exercises could not be tried, with all exercises of this reason."""
     reasons: dict[tuple[Kind, str], list[str]] = {}
     for grade_id, report in reports.items():
         kind: Kind = "forbidden call" if report["status"] == "forbidden" else "stopped"
         if report["status"] in ("forbidden", "stopped"):
             reasons.setdefault((kind, report["message"]), []).append(grade_id)
     for (kind, why), where in reasons.items():
-        yield Look(student, kind, f"{', '.join(where)}: {why}")
+        yield ReviewItem(student, kind, f"{', '.join(where)}: {why}")
 
 
-def _remarks(student: str, remarks: Mapping[str, list[Remark]]) -> Iterator[Look]:
-    for notebook, own in remarks.items():
-        for one in own:
-            yield Look(student, one.kind, str(one), one.exercise, one.place, one.line, notebook)
+def _remarks(student: str, remarks: Mapping[str, list[Remark]]) -> Iterator[ReviewItem]:
+    for notebook, in_notebook in remarks.items():
+        for remark in in_notebook:
+            yield ReviewItem(
+                student, remark.kind, str(remark), remark.exercise, remark.place, remark.line, notebook
+            )

@@ -1,7 +1,7 @@
-"""HTML in which nothing of a student's can run, and which asks no other host for anything.
+"""Clean the HTML of students' texts: it can run no script, and it loads nothing from other hosts.
 
-nbgrader shows students' Markdown and outputs as HTML; `nbgrader_config.py` puts these filters in its way, for
-feedback and for formgrader. Mathematics becomes MathML, which browsers show without a script.
+nbgrader shows students' Markdown and outputs as HTML; `nbgrader_config.py` adds these filters for feedback
+and for formgrader. Mathematics becomes MathML, which browsers show without a script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 
 from autograder.course.visible import visible
-from autograder.grading.matching import without_pictures
+from autograder.grading.matching import count_without_pictures
 
 _TAGS = """
     a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre q s
@@ -29,7 +29,7 @@ _TAGS = """
 
 
 _OTHER_TAG = re.compile(rf"<(?![!?]|/?(?:{'|'.join(_TAGS.split())})[\s/>])", re.IGNORECASE)
-"""A `<` that begins no permitted tag and no comment."""
+"""A `<` that begins neither a permitted tag nor a comment."""
 _COMMON = {"class", "id", "style", "title"}
 _ATTRIBUTES = dict.fromkeys(_TAGS.split(), _COMMON) | {
     "*": set(),
@@ -43,18 +43,18 @@ _STYLES = """
 """
 MOST_TEX = 5_000
 MOST_CODE, MOST_SECONDS = 10_000, 2
-"""Characters of a cell that are shown in colours, and seconds of a page that go into them."""
+"""The most characters of a cell that is shown in colours, and the most seconds for the colours of a page."""
 LONGEST = 20_000
-"""Characters of Markdown that are laid out; for some texts the time grows with the square of the length."""
+"""The most characters of Markdown that are converted: for some texts the time is quadratic in the length."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def clean(html: object, formulas: list[str] | None = None) -> str:
-    """Return the HTML without anything that could run; tags that are not permitted are shown as text.
+    """Return the HTML without scripts; tags that are not permitted are shown as text.
 
     Args:
-        html: what a student wrote, or what was made of it.
-        formulas: the TeX for whose MathML there are marks in it; in an attribute it takes the mark's place.
+        html: the HTML that a student wrote, or that was made from a student's text.
+        formulas: the TeX of each formula for which the HTML has a mark; in an attribute it replaces the mark.
     """
     text = html.decode() if isinstance(html, bytes) else str(html)
     return nh3.clean(
@@ -69,18 +69,19 @@ def clean(html: object, formulas: list[str] | None = None) -> str:
 
 
 def _attribute_filter(formulas: list[str]) -> Callable[[str, str, str], str | None]:
-    """Return a filter that drops addresses of data and puts a formula's text in the place of its mark.
+    """Return a filter that drops addresses of data and replaces the mark of a formula by its TeX.
 
-    MathML in an attribute would end the attribute, and a mark may hide ``javascript:``: no mark stays in any.
+    MathML in an attribute would end the attribute, and a mark may hide ``javascript:``, so no attribute keeps
+    a mark.
     """
 
     def permitted(tag: str, name: str, value: str) -> str | None:
         if name in ("alt", "title"):
-            return _MARKS.sub("", _filled_in(value, formulas))
+            return _MARKS.sub("", _fill_in_formulas(value, formulas))
         if name == "src" and not value.startswith("data:image/"):
-            return None  # asking another host for an image would tell that host who reads
+            return None  # an image on another host would show that host who reads the page
         if name == "href" and _BLANKS.sub("", value).lower().startswith("data:"):
-            return None  # browsers read such an address past blanks
+            return None  # browsers ignore blanks in such an address
         return None if _MARKS.search(value) else value
 
     return permitted
@@ -91,13 +92,13 @@ _MARKS = re.compile("[\ue000\ue001]")
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
-def _filled_in(text: str, formulas: list[str]) -> str:
-    """The text with a formula for each mark, and none for a mark that was made up."""
+def _fill_in_formulas(text: str, formulas: list[str]) -> str:
+    """Return a text with each mark replaced by its formula; a mark that a student made up is removed."""
     return _MARK.sub(lambda found: "".join(formulas[int(found[1]) :][:1]), text)
 
 
 class EscapeNames(Preprocessor):
-    """Escapes the names that formgrader shows around a submission."""
+    """A preprocessor that escapes the names that formgrader shows around a submission."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         if "submission_id" in resources:
@@ -107,21 +108,21 @@ class EscapeNames(Preprocessor):
 
 @pass_context
 def markdown2html(context: Any, source: str) -> str:
-    """Markdown to clean HTML, with mathematics as MathML; what is too long or too odd, as plain text."""
+    """Return Markdown as clean HTML with MathML; a text that is too long or too odd stays plain."""
     cell = context.get("cell", {})
     renderer = _Renderer(attachments=cell.get("attachments", {}))
-    if without_pictures(source) > LONGEST:
+    if count_without_pictures(source) > LONGEST:
         return f"<pre>{escape(source)}</pre>"
     try:
         rendered = MarkdownWithMath(renderer=renderer).render(_MARKS.sub("", source))
         cleaned = clean(rendered, renderer.tex)
-    except Exception:  # nested too deeply, for one; no text may cost a class its feedback
+    except Exception:  # such as text nested too deeply; no text may stop the feedback of a class
         return f"<pre>{escape(source)}</pre>"
-    return _filled_in(cleaned, renderer.formulas)
+    return _fill_in_formulas(cleaned, renderer.formulas)
 
 
 class _Renderer(IPythonRenderer):
-    """Puts a mark for each formula, so that the formulas need not pass the cleaner, which knows no MathML."""
+    """A renderer that writes a mark for each formula, because the cleaner would remove MathML."""
 
     def __init__(self, attachments: dict[str, dict[str, str]]) -> None:
         super().__init__(escape=False, attachments=attachments, exclude_anchor_links=True)
@@ -129,7 +130,7 @@ class _Renderer(IPythonRenderer):
         self.tex: list[str] = []
 
     def _embed_image_or_attachment(self, src: str) -> str:
-        """The picture as data; its name where it is not there."""
+        """Return a picture as data, or its name if the picture is missing."""
         try:
             return str(super()._embed_image_or_attachment(src))
         except InvalidNotebook:
@@ -160,9 +161,9 @@ def _without_colours(source: str) -> str:
 
 @pass_context
 def highlight_code(context: Any, source: str, language: str | None = None, metadata: Any = None) -> str:
-    """Code in colours, as long as that is quick: the time grows with the square of some texts.
+    """Return code with colours, or without them if that would take long: some texts need quadratic time.
 
-    What turns the direction of writing or hides is visible, so that code reads as it runs.
+    Characters that hide text or change its direction are made visible, so that code reads as it runs.
     """
     source = visible(source.replace("\r\n", "\n"))
     spent = context.get("resources", {}).setdefault("spent", {"seconds": 0.0})
@@ -171,28 +172,28 @@ def highlight_code(context: Any, source: str, language: str | None = None, metad
     start = time.perf_counter()
     try:
         return str(Highlight2HTML(pygments_lexer="python")(source, language, metadata))
-    except Exception:  # a lexer that is not there, for one
+    except Exception:  # such as a missing lexer
         return _without_colours(source)
     finally:
         spent["seconds"] += time.perf_counter() - start
 
 
 def mathml(tex: str, as_block: bool = False) -> str:
-    """MathML for a formula, or the formula itself where it cannot be read or docutils is not installed."""
+    """Return the MathML of a formula, or its TeX if it cannot be read or docutils is not installed."""
     if len(tex) > MOST_TEX:
         return f"<code>{escape(tex)}</code>"
     plain = escape(unescape(tex), quote=False)
     try:
         from docutils.utils.math.latex2mathml import tex2mathml
 
-        made = str(tex2mathml(_plainer(tex.strip()), as_block=as_block))
-    except Exception:  # docutils raises many kinds; a formula must never cost a student the feedback
+        converted = str(tex2mathml(_simplify_tex(tex.strip()), as_block=as_block))
+    except Exception:  # docutils raises many kinds of errors; no formula may stop a student's feedback
         return f"<code>{plain}</code>"
-    return made if _only_mathml(made) else f"<code>{plain}</code>"
+    return converted if _only_mathml(converted) else f"<code>{plain}</code>"
 
 
-def _plainer(tex: str) -> str:
-    r"""The formula in the TeX that docutils reads: ``\frac{1}{8}`` for ``\tfrac18``, no fine spacing."""
+def _simplify_tex(tex: str) -> str:
+    r"""Return a formula in the TeX that docutils reads: ``\frac{1}{8}`` for ``\tfrac18``, no fine spacing."""
     tex = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", tex).replace(r"\!", "").replace(r"\dots", r"\ldots")
     return re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", tex)
 

@@ -1,4 +1,4 @@
-"""Where the book treats what an exercise asks for: the section to read again after a mistake."""
+"""Find the section of the book that treats an exercise, to be read again after a mistake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Section:
     """A section of the book."""
 
     page: str
-    """Such as ``02_qkv``."""
+    """The name of its page, such as ``02_qkv``."""
     heading: str
 
     @property
@@ -25,7 +25,7 @@ class Section:
 
     @property
     def says(self) -> str:
-        """Where it is, in words.
+        """Return its chapter and heading in words.
 
         >>> section_of("ch02_qkv/softmax").says
         'chapter 2, "The mathematics"'
@@ -33,7 +33,7 @@ class Section:
         return f'chapter {self.chapter}, "{self.heading}"'
 
     def url(self, book: str) -> str:
-        """Its address in the book that is published at the address `book`.
+        """Return its address in the book that is published at the address `book`.
 
         >>> section_of("ch08_kv_cache/quantize_kv").url("https://example.org/course/")
         'https://example.org/course/book/08_kv_cache.html#rounding-to-8-bits'
@@ -47,11 +47,11 @@ def section_of(exercise: str) -> Section | None:
     return Section(exercise.split("/")[0].removeprefix("ch"), heading) if heading else None
 
 
-def book_of(course: Course) -> str:
-    """The address at which a course's book is published, as nbgrader_config.py gives it, or nothing.
+def book_url(course: Course) -> str:
+    """Return the address of the course's published book from nbgrader_config.py, or an empty text.
 
     Raises:
-        BadInputError: it is no address of a web page.
+        BadInputError: the setting is not the address of a web page.
     """
     url = str(course.config.get("Course", {}).get("book_url", ""))
     if url and not url.startswith(("http://", "https://")):

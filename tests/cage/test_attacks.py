@@ -87,7 +87,7 @@ def test_nothing_comes_of_it(caged, target, attack):
     verdict = grade(caged, attack, target)
     assert verdict.status == "graded", verdict.note
     assert verdict.tier == caged.tier
-    json.loads(written.as_bytes(written.noted(verdict)))
+    json.loads(written.as_bytes(written.with_results(verdict)))
     (graded,) = [c for c in verdict.cells if c.report]
     assert graded.max_score == exercises.find(attack.exercise).points
     full = graded.max_score

@@ -21,7 +21,7 @@ ONLY_AS_ROOT = {"reads_the_memory", "traces", "copies_memory", "makes_a_namespac
 
 def probed(tier):
     with tempfile.TemporaryDirectory() as folder, cages.secret() as target:
-        return cages._probed(tier, Path(folder), target)
+        return cages._run_self_test(tier, Path(folder), target)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="walls are made of Linux's parts")

@@ -191,7 +191,7 @@ def test_a_failure_that_comes_from_an_earlier_answer_says_so(grade_notebook):
     notebook["cells"] += [cell("code", lookup), test]
     report = grade_notebook(notebook, release=release).cells[1].report
     assert report.exercise == "ch02_qkv/soft_lookup"
-    assert "rests on your `softmax`" in report.message
+    assert "uses your `softmax`" in report.message
 
 
 def test_a_mistake_of_an_earlier_answer_is_not_told_as_anothers(grade_notebook):
@@ -215,7 +215,7 @@ def test_a_mistake_of_an_earlier_answer_is_not_told_as_anothers(grade_notebook):
     reports = {c.grade_id: c.report for c in grade_notebook(notebook, release=release).cells}
     assert reports["attention_scores"].diagnosis == "d_k_not_its_root"
     assert reports["scaled_dot_product_attention"].diagnosis == "d_k_not_its_root"
-    assert "rests on your `attention_scores`" in reports["scaled_dot_product_attention"].message
+    assert "uses your `attention_scores`" in reports["scaled_dot_product_attention"].message
 
 
 @pytest.mark.parametrize("broken", ["", "import numpy as", "import numpy as np\nTODO tidy up"])
@@ -417,7 +417,7 @@ def test_another_assignments_notebook_is_not_graded(grade_notebook):
             one["metadata"]["nbgrader"]["grade_id"] += "_of_another"
     verdict = grade_notebook(notebook)
     assert verdict.status == "unreadable"
-    assert "another assignment's notebook: its cells are called explain_of_another, " in verdict.note
+    assert "the notebook of another assignment: its cells are called explain_of_another, " in verdict.note
 
 
 @pytest.mark.parametrize(

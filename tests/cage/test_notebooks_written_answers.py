@@ -77,7 +77,7 @@ def test_a_text_elsewhere_is_looked_for(grade_notebook):
     notebook = submission()
     notebook["cells"].insert(1, cell("markdown", "The rows sum to one."))
     (remark,) = grade_notebook(notebook).remarks
-    told = "the written answer 'explain' is empty, and text stands in a cell beside it: look there"
+    told = "the written answer 'explain' is empty, and there is text in a cell beside it: look there"
     assert remark == Remark(told)
     notebook["cells"][-1]["source"] = "Each row is a set of weights."
     assert grade_notebook(notebook).remarks == ()

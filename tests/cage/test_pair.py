@@ -337,7 +337,7 @@ def test_a_submission_pays_for_no_import_but_its_own():
         from autograder.checking.examination import Examination
         from autograder.grading import judge
 
-        judge.explain_once()
+        judge.warm_up()
         judge._import_what_is_needed("ch02_qkv", False)
         before = set(sys.modules)
         assert "torch" not in before

@@ -34,8 +34,8 @@ class TestMessage:
         assert not report.passed
 
     def test_a_note_does_not_replace_the_diagnosis(self):
-        report = replace(failing(misconception="mean", hint="Add."), note="It rests on your `mean`.")
-        assert report.message == "Add. It rests on your `mean`."
+        report = replace(failing(misconception="mean", hint="Add."), note="It uses your `mean`.")
+        assert report.message == "Add. It uses your `mean`."
         assert report.as_dict()["message"] == report.message
 
     def test_an_explained_failure_goes_before_an_unexplained_one(self):

@@ -66,7 +66,7 @@ def test_a_disguised_copy_is_found_among_others():
         for number, style in enumerate(exercises.find("scaled_dot_product_attention").styles)
     }
     handed_in = {**others, "ada": {"attend": ANSWER}, "bob": {"attend": DISGUISED}}
-    (pair,) = plagiarism.pairs(handed_in)
+    (pair,) = plagiarism.find_pairs(handed_in)
     assert pair.students == ("ada", "bob")
     (shared,) = pair.exercises
     assert (shared.exercise, shared.fragments) == ("attend", pair.fragments)
@@ -105,11 +105,11 @@ def test_names_layout_and_order_of_statements_do_not_matter(assignment):
 @pytest.mark.parametrize("assignment", exercises.assignments())
 def test_independent_styles_are_not_alike(assignment):
     handed_in = bank(assignment)
-    assert plagiarism.pairs(handed_in) == []
+    assert plagiarism.find_pairs(handed_in) == []
     copied = max(
         handed_in.values(), key=lambda own: sum(len(plagiarism.fragments(code)) for code in own.values())
     )
-    assert names_of(plagiarism.pairs({**handed_in, "zoe": copied}))[0][1] == "zoe"
+    assert names_of(plagiarism.find_pairs({**handed_in, "zoe": copied}))[0][1] == "zoe"
 
 
 def test_what_was_given_or_left_empty_is_not_alike():
@@ -117,10 +117,10 @@ def test_what_was_given_or_left_empty_is_not_alike():
     assert len(plagiarism.fragments(given)) > plagiarism.ENOUGH
     blank = "def softmax(x, axis=-1):\n    raise NotImplementedError()\n"
     for code in (blank, "", "# nothing", "return (((", "%matplotlib inline"):
-        assert plagiarism.pairs({"ada": {"softmax": code}, "bob": {"softmax": code}}) == []
+        assert plagiarism.find_pairs({"ada": {"softmax": code}, "bob": {"softmax": code}}) == []
     both = {"ada": {"block": given}, "bob": {"block": given}}
-    assert plagiarism.pairs(both, given=[given]) == []
-    assert names_of(plagiarism.pairs(both)) == [("ada", "bob")]
+    assert plagiarism.find_pairs(both, given=[given]) == []
+    assert names_of(plagiarism.find_pairs(both)) == [("ada", "bob")]
 
 
 def test_a_statement_of_ten_words_has_three_fragments():
@@ -131,19 +131,19 @@ def test_a_statement_of_ten_words_has_three_fragments():
 def test_one_short_answer_in_common_is_no_evidence():
     same = exercises.find("ch02_qkv/softmax").styles[0].pasted("softmax")
     assert plagiarism.fragments(same)
-    assert plagiarism.pairs({"ada": {"softmax": same}, "bob": {"softmax": same}}) == []
+    assert plagiarism.find_pairs({"ada": {"softmax": same}, "bob": {"softmax": same}}) == []
 
 
 @pytest.mark.parametrize(("copies", "students", "pairs"), [(2, 10, 1), (3, 10, 3), (4, 10, 0), (4, 200, 6)])
 def test_what_many_wrote_does_not_count(copies, students, pairs):
     handed_in = {f"student-{n:02d}": {"attend": ANSWER if n < copies else ""} for n in range(students)}
-    assert len(plagiarism.pairs(handed_in)) == pairs
+    assert len(plagiarism.find_pairs(handed_in)) == pairs
 
 
 def test_a_student_who_left_exercises_out_is_compared_in_the_others():
     whole = bank("ch08_kv_cache")["style-0"]
     half = dict(list(whole.items())[:4])
-    (pair,) = plagiarism.pairs({"ada": whole, "bob": half})
+    (pair,) = plagiarism.find_pairs({"ada": whole, "bob": half})
     assert {shared.exercise for shared in pair.exercises} <= set(half)
     assert all(shared.share == 1 for shared in pair.exercises)
 
@@ -171,7 +171,7 @@ def test_a_large_class_is_compared_by_what_is_rare(monkeypatch):
         f"student-{n}": {f"exercise-{m}": draw.choice(rare if n % 5 == 0 else common) for m in range(8)}
         for n in range(300)
     }
-    plagiarism.pairs(handed_in)
+    plagiarism.find_pairs(handed_in)
     assert len(read) == 300 * 8
     size = {code: len(plagiarism.fragments(code)) for code in {*common, *rare}}
     written = sum(size[code] for own in handed_in.values() for code in own.values())

@@ -189,5 +189,5 @@ def test_a_few_drawn_numbers_may_stand_somewhere_by_chance(released):
 
 
 def test_released_files_are_those_that_were_audited(released):
-    files = publish.made(Course.at(released), ASSIGNMENT)
+    files = publish.make_release(Course.at(released), ASSIGNMENT)
     assert tree(released / "notebooks" / ASSIGNMENT).keys() == set(files)

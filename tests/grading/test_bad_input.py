@@ -104,7 +104,7 @@ def test_bad_usage(handed_in, option):
 
 BROKEN = {
     "not-json": (b"\x80\x04 not json", "is not JSON"),
-    "json-but-no-notebook": (b'{"cells": 3}', "no notebook"),
+    "json-but-no-notebook": (b'{"cells": 3}', "not a notebook of format 4"),
     "empty": (b"", "the file is empty"),
     "deeply-nested": (b"[" * 100_000, "is not JSON"),
     "too-much-text": (
@@ -300,11 +300,11 @@ def no_database(path):
     ("spoil", "says"),
     [
         (other_revision, ["has the schema 724cde206c17", "nbgrader db upgrade"]),
-        (other_database, ["is no gradebook of nbgrader", "Move it away"]),
-        (old_database, ["is no gradebook of nbgrader", "alembic_version"]),
-        (lacking_table, ["is no gradebook of nbgrader", "comment"]),
+        (other_database, ["is not a gradebook of nbgrader", "Move it away"]),
+        (old_database, ["is not a gradebook of nbgrader", "alembic_version"]),
+        (lacking_table, ["is not a gradebook of nbgrader", "comment"]),
         (lacking_column, ["lacks the columns grade.extra_credit"]),
-        (folder_instead, ["is a folder", "Move that folder away"]),
+        (folder_instead, ["is a folder", "Move the folder away"]),
         (no_database, ["cannot be opened as a gradebook", "Move it away"]),
     ],
 )
@@ -335,7 +335,7 @@ def test_a_gradebook_that_another_program_holds_is_not_moved_away(few):
         other.execute("BEGIN EXCLUSIVE")
         done = in_process("export", cwd=few)
     assert done.exit_code == 2
-    assert "held by another program" in done.stderr
+    assert "locked by another program" in done.stderr
     assert "Move" not in done.stderr
 
 

@@ -91,7 +91,7 @@ def unpacked(bundle, folder):
 def inside(bundle):
     """Everything in a bundle by its path, what is in its wheel too."""
     with zipfile.ZipFile(bundle) as archive:
-        return audit.unpacked({i.filename: archive.read(i) for i in archive.infolist()})
+        return audit.unpack({i.filename: archive.read(i) for i in archive.infolist()})
 
 
 def made(kind, course, output, *names):

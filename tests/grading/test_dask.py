@@ -100,7 +100,7 @@ def test_the_tier_is_that_of_the_weakest_worker(monkeypatch, standings, tier):
     held = [(version, cages.Held(letter, {})) for version, letter in standings]
     monkeypatch.setenv(executors.SCHEDULER, "tcp://somewhere")
     monkeypatch.setattr(executors, "_client", lambda workers: nullcontext(Workers(*held)))
-    monkeypatch.setattr(executors.versions, "of_everything", lambda: "same")
+    monkeypatch.setattr(executors.versions, "hash_everything", lambda: "same")
     if len(tier) == 1:
         assert executors.tier_of("dask", allow_unsafe=False) == tier
     else:

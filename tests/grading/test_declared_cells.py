@@ -103,7 +103,7 @@ def test_release_writes_it_again(course, solution, spoil):
 def test_a_source_out_of_step_is_graded_by_what_is_declared(course, solution):
     change(solution, with_other_points)
     before = solution.read_bytes()
-    released = declared_cells.solutions(Course.at(course), ASSIGNMENT)[solution.name]
+    released = declared_cells.solution_notebooks(Course.at(course), ASSIGNMENT)[solution.name]
     points = {
         marks(c)["grade_id"]: marks(c)["points"]
         for c in json.loads(released)["cells"]
@@ -134,15 +134,15 @@ def test_an_assignment_of_ones_own_stays_as_it_is(course, solution):
     mine.parent.mkdir()
     shutil.copy(solution, mine)
     change(mine, with_other_points)
-    files = declared_cells.solutions(Course.at(course), "mine")
+    files = declared_cells.solution_notebooks(Course.at(course), "mine")
     assert files == {"mine.ipynb": mine.read_bytes()}
 
 
 @pytest.mark.parametrize("assignment", exercises.assignments())
 def test_the_committed_solutions_are_as_declared(assignment):
-    files = declared_cells.solutions(Course.at(ROOT), assignment)
+    files = declared_cells.solution_notebooks(Course.at(ROOT), assignment)
     for name, data in files.items():
         assert Path(ROOT, "solutions", assignment, name).read_bytes() == data, (
             f"run: autograder release {assignment}"
         )
-    assert declared_cells.missing(files, assignment) == []
+    assert declared_cells.without_test_cell(files, assignment) == []

@@ -186,13 +186,13 @@ def test_a_locked_gradebook_is_told_soon(few):
         other.execute("BEGIN IMMEDIATE")  # others may read
         started = time.monotonic()
         refuses(
-            few, *(*GRADE, few / "submitted"), says=["held by another program", "wait until it has ended"]
+            few, *(*GRADE, few / "submitted"), says=["locked by another program", "wait until it has ended"]
         )
         assert time.monotonic() - started < 30
         other.execute("ROLLBACK")
         other.execute("BEGIN EXCLUSIVE")
         for args in ((*GRADE, few / "submitted"), ("feedback",), ("report", ASSIGNMENT)):
             started = time.monotonic()
-            refuses(few, *args, says=["held by another program", "wait until it has ended"])
+            refuses(few, *args, says=["locked by another program", "wait until it has ended"])
             assert time.monotonic() - started < 30
     assert in_process(*GRADE, few / "submitted", cwd=few).exit_code == 0

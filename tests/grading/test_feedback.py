@@ -15,7 +15,7 @@ from scratch import ASSIGNMENT, FEW, ROOT, SEED, graded, hand_in, in_process, tr
 from autograder.checking.report import Report
 from autograder.grading.written import NOTE
 from autograder.reports import safe_html
-from autograder.reports.feedback_page import FeedbackExporter, summary
+from autograder.reports.feedback_page import FeedbackExporter, summarise
 
 
 def page(course, student):
@@ -87,7 +87,7 @@ def lines_of(**reports):
         **{"name": ASSIGNMENT, "student": SimpleNamespace(id="one")},
     )
     notebook = new_notebook(cells=cells, metadata={NOTE: {"reports": notes}})
-    return {name: line.says for name, line in summary(notebook, held).lines.items()}
+    return {name: line.says for name, line in summarise(notebook, held).lines.items()}
 
 
 def test_a_syntax_error_is_told_on_top_with_its_line():
@@ -130,7 +130,7 @@ def test_a_written_answer_nobody_has_read_is_no_zero(given):
     assert "waits for your teacher A person reads this answer" in lines["explain the picture"]
     heading, lines = top(given, "blank")
     assert heading == "0 of 20 points"
-    assert "There is no answer here." in lines["explain the picture"]
+    assert "This answer is empty." in lines["explain the picture"]
     assert "teacher" not in told(given, "blank")
 
 

@@ -336,7 +336,7 @@ def test_what_was_marked_waits_again_only_where_other_work_has_come(few, same, w
             cell["outputs"] = []
         elif not same and grade_id(cell) == name:
             cell["source"] += " I see it otherwise now."
-    unchanged = written.alike(notebook, other)
+    unchanged = written.cells_with_equal_answers(notebook, other)
     assert (name in unchanged) is same
     assert "softmax" in unchanged
     scores = row(few, "style-01").scores

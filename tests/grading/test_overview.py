@@ -15,7 +15,7 @@ from autograder.course.layout import Course
 from autograder.course.remark import Remark
 from autograder.grading.gradebook import Row
 from autograder.reports import class_page, item_analysis, review_queue, sections
-from autograder.reports.class_report import Misconception, Overview
+from autograder.reports.class_report import ClassReport, Misconception
 from autograder.reports.plagiarism import Pair, Shared
 
 POINTS = {"easy": 2.0, "hard": 5.0, "odd": 3.0, "written": 4.0}
@@ -34,7 +34,7 @@ def a_class(students=20):
 
 
 def by_name(rows):
-    return {item.exercise: item for item in item_analysis.of_class(rows, list(POINTS))}
+    return {item.exercise: item for item in item_analysis.analyse_items(rows, list(POINTS))}
 
 
 def test_difficulty_and_discrimination_as_numpy_has_them():
@@ -58,9 +58,9 @@ def test_what_is_worth_mending_is_said_in_words():
     assert any("very hard" in odd for odd in found["hard"].worth_mending)
     assert "nobody has full marks" in found["hard"].worth_mending
     assert found["odd"].discrimination < -found["odd"].by_chance
-    assert found["odd"].worth_mending == ("who does well elsewhere does worse here",)
+    assert found["odd"].worth_mending == ("students who do well elsewhere do worse here",)
     nearly = replace(found["odd"], discrimination=-0.1)
-    assert nearly.worth_mending == ("who does well elsewhere does worse here, which may be chance",)
+    assert nearly.worth_mending == ("students who do well elsewhere do worse here, which may be chance",)
 
 
 def test_where_there_is_no_discrimination_it_is_said_why():
@@ -74,10 +74,10 @@ def test_where_there_is_no_discrimination_it_is_said_why():
     orders = [{"a": 0.1, "b": 0.2, "c": 0.3}, {"a": 0.3, "b": 0.2, "c": 0.1}]
     names = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}
     same_sum = [Row(f"s{n}", "a", {**orders[n % 2], "d": n / 20}, names) for n in range(20)]
-    found = {item.exercise: item for item in item_analysis.of_class(same_sum, list(names))}
+    found = {item.exercise: item for item in item_analysis.analyse_items(same_sum, list(names))}
     assert found["d"].unknown == "all have the same points elsewhere"
     alone = [Row(row.student, "a", {"easy": row.scores["easy"]}, {"easy": 2.0}) for row in a_class()]
-    assert item_analysis.of_class(alone, ["easy"])[0].unknown == "nothing to compare with"
+    assert item_analysis.analyse_items(alone, ["easy"])[0].unknown == "nothing to compare with"
 
 
 def test_what_waits_for_a_person_counts_nowhere():
@@ -87,7 +87,9 @@ def test_what_waits_for_a_person_counts_nowhere():
     assert (by_name(rows)["written"].mean, by_name(rows)["written"].waiting) == (None, 20)
 
     def overview(rows):
-        return Overview("ch02_qkv", tuple(rows), item_analysis.of_class(rows, list(POINTS)), (), {}, (), ())
+        return ClassReport(
+            "ch02_qkv", tuple(rows), item_analysis.analyse_items(rows, list(POINTS)), (), {}, (), ()
+        )
 
     assert overview(rows).shares == overview(graded).shares
     assert overview(rows).shares[0] == pytest.approx(sum(rows[0].scores.values()) / 10)
@@ -121,7 +123,7 @@ def test_each_reason_to_look_is_told_once_by_kind():
         "bob": {"nb": [Remark(f"the kernel was lost: {lost}", "stopped")]},
         "eve": {"nb": [Remark("the kernel was lost: its process ended", "stopped"), blind]},
     }
-    found = review_queue.of_class(
+    found = review_queue.make_review_queue(
         rows, {"zoe": "no notebook", "ada": "the new one is not JSON"}, reports, remarks
     )
     assert [(look.kind, look.student) for look in found] == [
@@ -157,13 +159,13 @@ def hostile_class(pairs=1):
         for n in range(item_analysis.FEWEST + 1)
     ]
     found = [
-        review_queue.Look(HOSTILE, kind, f"in {HOSTILE}: no", "f", HOSTILE, "", "nb")
+        review_queue.ReviewItem(HOSTILE, kind, f"in {HOSTILE}: no", "f", HOSTILE, "", "nb")
         for kind in review_queue.KINDS
     ]
     pair = Pair((HOSTILE, "bob"), (Shared(name, 31, 0.75),))
     mistake = Misconception(name, HOSTILE, 2, f"Use `{HOSTILE}`.")
-    graded = item_analysis.of_class(rows, list(points))
-    return Overview(HOSTILE, tuple(rows), graded, (mistake,), {name: 1}, tuple(found), (pair,) * pairs)
+    graded = item_analysis.analyse_items(rows, list(points))
+    return ClassReport(HOSTILE, tuple(rows), graded, (mistake,), {name: 1}, tuple(found), (pair,) * pairs)
 
 
 def texts_below(soup, head):
@@ -180,7 +182,7 @@ def test_every_text_on_the_page_is_escaped_and_visible():
     assert texts_below(soup, "student") == {AS_TEXT}
     assert texts_below(soup, "why") == {f"in {AS_TEXT}: no"}
     assert texts_below(soup, "exercise") == {f"f_{AS_TEXT}", "waits", "free"}
-    assert texts_below(soup, "told") == {f"Use {AS_TEXT}.", ""}
+    assert texts_below(soup, "hint") == {f"Use {AS_TEXT}.", ""}
     assert {f"s00 {AS_TEXT}", f"f_{AS_TEXT}"} <= {th.get_text() for th in soup.find_all("th")}
 
 
@@ -219,14 +221,14 @@ def test_the_section_is_in_the_book_and_its_address_is_one(name):
 
 
 def test_where_the_book_is_published_is_one_setting(few):
-    assert sections.book_of(Course.at(few)) == ""
+    assert sections.book_url(Course.at(few)) == ""
     config = few / "nbgrader_config.py"
     text = config.read_text()
     config.write_text(f'{text}\nc.Course.book_url = "https://example.org/tf"\n')
-    assert sections.book_of(Course.at(few)) == "https://example.org/tf"
+    assert sections.book_url(Course.at(few)) == "https://example.org/tf"
     config.write_text(f'{text}\nc.Course.book_url = "javascript:alert(1)"\n')
     with pytest.raises(BadInputError, match="Expected an address"):
-        sections.book_of(Course.at(few))
+        sections.book_url(Course.at(few))
 
 
 def test_the_guide_says_when_there_is_discrimination():

@@ -270,10 +270,10 @@ def test_a_server_that_stops_while_feedback_is_written(few, db, server):
 
     try:
         with pytest.raises(BadInputError, match="Make sure that the server runs"):
-            feedback.give(course, [ASSIGNMENT], progress=stop)
+            feedback.write_feedback(course, [ASSIGNMENT], progress=stop)
     finally:
         server.start()
-    feedback.give(course, [ASSIGNMENT])
+    feedback.write_feedback(course, [ASSIGNMENT])
     assert len(list((few / "feedback").rglob("*.html"))) == len(rows(few))
 
 
@@ -284,7 +284,7 @@ def test_a_table_that_another_program_holds(few, db, server, database, monkeypat
     with server.connected(database) as other, other.transaction():
         other.execute("LOCK TABLE grade IN ACCESS EXCLUSIVE MODE")
         for args in ((*GRADE, few / "submitted"), ("feedback",), ("report", ASSIGNMENT), ("export",)):
-            refused(*args, "--db", db, cwd=few, says=["is held by another program", "wait until"])
+            refused(*args, "--db", db, cwd=few, says=["is locked by another program", "wait until"])
     assert (rows(few, db), tree(few)) == before
 
 
@@ -307,7 +307,8 @@ def test_an_account_that_may_only_read(few, db, server, database):
 def test_another_database(few, db, server, database):
     with server.connected(database) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
-    says = [f"the database {database} on 127.0.0.1", "is no gradebook of nbgrader", "Name another database"]
+    name = f"the database {database} on 127.0.0.1"
+    says = [name, "is not a gradebook of nbgrader", "Name another database"]
     for args in ((*GRADE, few / "submitted"), ("export",)):
         refused(*args, "--db", db, cwd=few, says=says)
 

@@ -181,7 +181,7 @@ def test_a_solution_in_another_cell_is_refused(course, solution):
         )
 
     change(solution, leak)
-    refuses(course, "would give away", "the same text stands in a cell")
+    refuses(course, "would give away", "a cell has the same text")
 
 
 def test_solution_markers_outside_an_answer_are_refused(course, solution):
@@ -202,7 +202,7 @@ def test_a_rubric_beside_the_notebook_is_refused(course, solution):
 
 def test_a_broken_solution_is_refused(course, solution):
     solution.write_text("{ not json")
-    refuses(course, "is no notebook")
+    refuses(course, "is not a notebook")
 
 
 def test_data_beside_the_notebook_is_released_too(course, solution):
@@ -216,7 +216,7 @@ def test_the_repositorys_own_release_is_up_to_date():
     """What students get from the repository is what its solutions give."""
     course = Course.at(ROOT)
     for assignment in course.assignments:
-        for name, data in publish.made(course, assignment).items():
+        for name, data in publish.make_release(course, assignment).items():
             path = course.notebooks / assignment / name
             if not path.exists():
                 pytest.skip("the notebooks are not released here")

@@ -66,7 +66,7 @@ def test_report_as_json(few, students):
 def test_code_in_a_hint_is_code_in_the_page(few):
     from autograder.reports import class_page, class_report
 
-    made = class_report.of(Course.at(few), ASSIGNMENT)
+    made = class_report.make_report(Course.at(few), ASSIGNMENT)
     told = class_report.Misconception(
         "softmax", "no_maximum", 2, "Use `x.max()` < 1, <b>not</b> `np.max(x)`."
     )
@@ -91,7 +91,7 @@ def test_no_word_is_cut_on_a_narrow_terminal(few, width):
     from autograder.reports import class_report
 
     out = io.StringIO()
-    made = class_report.of(Course.at(few), ASSIGNMENT)
+    made = class_report.make_report(Course.at(few), ASSIGNMENT)
     tables.overview(made, Console(file=out, width=width, force_terminal=True, color_system=None))
     words, lines = out.getvalue().split(), out.getvalue().splitlines()
     assert max(map(len, lines)) <= width

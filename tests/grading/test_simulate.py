@@ -109,7 +109,7 @@ def simulated(template, tmp_path_factory):
 def test_the_report_finds_what_was_planted(simulated):
     here, truth, _, _ = simulated
     found = {}
-    for mistake in class_report.of(here, ASSIGNMENT).misconceptions:
+    for mistake in class_report.make_report(here, ASSIGNMENT).misconceptions:
         found.setdefault(mistake.exercise, {})[mistake.name] = mistake.count
     assert found == truth["misconceptions"]
 

@@ -32,20 +32,20 @@ def test_all_that_an_exercise_imports_is_in_its_version(name):
     code = ALL_THAT_RUNS.format(root=str(ROOT), name=name)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ran_through = {Path(path) for path in ran.stdout.split()}
-    known = versions.heart() | versions.closure(exercises.modules_of(name))
+    known = versions.core_files() | versions.files_imported_by(exercises.modules_of(name))
     left_out = {path for path in ran_through - known if path.is_absolute() and path.name != "__init__.py"}
-    not_of_verdicts = versions.closure(["autograder.student"])  # what `import autograder` brings
+    not_of_verdicts = versions.files_imported_by(["autograder.student"])  # what `import autograder` brings
     assert not left_out - not_of_verdicts
     assert Path(sys.modules[exercises.find(name).__class__.__module__].__file__) in known
 
 
 def test_exercises_share_no_more_than_they_must():
     softmax, rms_norm = (
-        versions.closure(exercises.modules_of(n)) - versions.heart()
+        versions.files_imported_by(exercises.modules_of(n)) - versions.core_files()
         for n in ("ch02_qkv/softmax", "ch06_blocks/rms_norm")
     )
     assert ROOT / "tfcore" / "ops.py" in softmax - rms_norm
-    assert not any("overview" in path.name or "cli" in path.name for path in versions.heart())
+    assert not any("class_report" in path.name or "cli" in path.name for path in versions.core_files())
 
 
 @pytest.fixture
