@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from autograder import exercises
-from autograder.cage.calling import TimeUp
-from autograder.cage.probes import LONGER
-from autograder.checking.candidate import Candidate, local
+from autograder.checking.candidate import local
 from autograder.checking.comparison import describe
-from autograder.checking.declaration import Case, Function, Outcome
+from autograder.checking.declaration import Function
 from autograder.checking.examination import examine
 from autograder.checking.report import Report
 from autograder.course.visible import visible
@@ -49,7 +44,7 @@ def check(function: Function, exercise: str | None = None) -> Report:
     calls = (*declared.forbidden, "tfcore")
     try:
         with _one_thread():
-            report = examine(declared, _in_time(local(function, calls)), PUBLIC_SEED)
+            report = examine(declared, local(function, calls, CALL_SECONDS), PUBLIC_SEED)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             "check was stopped. If it ran for a long time, see whether every loop in your code ends"
@@ -59,49 +54,6 @@ def check(function: Function, exercise: str | None = None) -> Report:
         report = replace(report, note=forbidden_calls.describe_violation(report.forbidden, written))
     print(visible(report.wrapped()))
     return report
-
-
-def _in_time(candidate: Candidate) -> Candidate:
-    """Return the candidate with a time limit for each of its calls, as in the grader."""
-
-    def call(case: Case) -> Outcome:
-        try:
-            with _limited(LONGER.get(case.probe, 1) * CALL_SECONDS):
-                return candidate(case)
-        except TimeUp as late:
-            return Outcome(error="TimeUp", message=str(late))
-
-    return call
-
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` in the block after `seconds` of processor time, and again after each further second.
-
-    On Windows and outside the main thread the block has no limit, since no signal arrives there. Afterwards
-    the earlier handler and timer are restored, the timer without the time that has passed.
-    """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    running = True
-
-    def time_up(signum: int, frame: Any) -> None:
-        if running:
-            raise TimeUp("the time limit passed")
-
-    start = time.process_time()
-    handler = signal.signal(signal.SIGPROF, time_up)
-    left, interval = signal.setitimer(signal.ITIMER_PROF, seconds, 1)
-    try:
-        yield
-    finally:
-        running = False
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, handler)
-        if left:
-            passed = time.process_time() - start
-            signal.setitimer(signal.ITIMER_PROF, max(left - passed, 1e-3), interval)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from autograder.cage import calling, tensors, wire
+from autograder.cage.calling import TimeUp
+from autograder.cage.probes import LONGER
 from autograder.cage.remote_objects import Host
 from autograder.checking.declaration import Case, Function, Lent, Outcome, Seed
+from autograder.checking.time_limit import limited
 
 Candidate = Callable[[Case], Outcome]
 """A function that calls the code under examination with a case, in this process or in another."""
@@ -18,10 +21,25 @@ UNJUDGED = "what your code returned cannot be judged"
 """The first words of a fault where the comparison itself failed: by an odd value or by the grader's error."""
 
 
-def local(function: Function, forbidden: tuple[str, ...] = ()) -> Candidate:
-    """Return a candidate that calls a student's function, or an answer of the bank, in this process."""
+def local(function: Function, forbidden: tuple[str, ...] = (), seconds: float | None = None) -> Candidate:
+    """Return a candidate that calls a student's function, or an answer of the bank, in this process.
+
+    Args:
+        function: the function or class.
+        forbidden: the library calls that it must not make, as dotted names.
+        seconds: the processor time for an ordinary call, as in the grader; None is no limit.
+    """
 
     def call(case: Case) -> Outcome:
+        if seconds is None:
+            return call_at_once(case)
+        try:
+            with limited(LONGER.get(case.probe, 1) * seconds):
+                return call_at_once(case)
+        except TimeUp as late:
+            return Outcome(error="TimeUp", message=str(late))
+
+    def call_at_once(case: Case) -> Outcome:
         host = Host()
 
         def real_value(value: Any) -> Any:
