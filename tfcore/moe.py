@@ -123,7 +123,7 @@ def load_balancing_loss(
     about 0.01 of it to their loss.
 
     Args:
-        router_logits: scores of any tokens, (..., E); stack those of several layers to balance all of them.
+        router_logits: scores of any tokens, (..., E); stack several layers to balance them together.
         top_k: number of experts that a token visits.
         padding: True at real tokens, broadcastable to (...); others do not count.
 
