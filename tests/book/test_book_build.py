@@ -41,6 +41,7 @@ def scratch(tmp_path: Path) -> Path:
     for folder in ("_ext", "_static", "_templates"):
         shutil.copytree(ROOT / "book" / folder, book / folder)
     (book / "tfwidgets").mkdir()
+    shutil.copy(ROOT / "book" / "tfwidgets" / "__init__.py", book / "tfwidgets")
     (book / "tfwidgets" / "draws.py").write_text("drawn = 'seven'\n")
     (book / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: book/words\n")
     (book / "words.md").write_text("# Words\n")

@@ -224,7 +224,7 @@ def test_a_grader_that_fails_is_no_rejection(monkeypatch):
     def fail(*args, **kwargs):
         raise KeyError("layers")
 
-    monkeypatch.setattr(Examination, "of", fail)
+    monkeypatch.setattr(Examination, "report_on", fail)
     failed = tried(RIGHT)
     assert "KeyError: 'layers'" in failed.grader_failed
     done = run(monkeypatch, [failed], "--json")
@@ -235,7 +235,7 @@ def test_a_grader_that_fails_is_no_rejection(monkeypatch):
 
 def test_a_false_diagnosis_is_counted(monkeypatch):
     """Each mistake of the bank, as a mutant, is truly named by its own name, and falsely by any other."""
-    exercise, own = exercises.find(SOFTMAX), Examination.of
+    exercise, own = exercises.find(SOFTMAX), Examination.report_on
     mistakes = [m.name for m in exercise.misconceptions]
     for place, mistake in enumerate(exercise.misconceptions):
         for name in (mistake.name, mistakes[place - 1], f"{mistake.name} or {mistakes[place - 1]}"):
@@ -248,7 +248,7 @@ def test_a_false_diagnosis_is_counted(monkeypatch):
                 ]
                 return replace(report, criteria=tuple(criteria))
 
-            monkeypatch.setattr(Examination, "of", named)
+            monkeypatch.setattr(Examination, "report_on", named)
             one = tried(mistake.source("softmax"))
             assert one.named == tuple(name.split(" or "))
             assert list(one.unlike) == [other for other in one.named if other != mistake.name], name

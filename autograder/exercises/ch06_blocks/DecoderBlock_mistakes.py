@@ -345,17 +345,17 @@ edited(
 )
 
 edited(
-    "relu",
-    "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
-    {"GELU": "ReLU"},
-    gravity="slip",
-)
-
-edited(
     "self_mask_inverted",
     "You invert self_mask. True means may attend, here and in attention: pass it on as it is.",
     {(":\n        x"): (":\n        self_mask = None if self_mask is None else ~self_mask\n        x")},
     gravity="useless",
+)
+
+edited(
+    "relu",
+    "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
+    {"GELU": "ReLU"},
+    gravity="slip",
 )
 
 edited(
