@@ -11,6 +11,7 @@ from torch import Tensor
 
 from autograder.cage.tensors import is_tensor, mapped
 from autograder.checking.declaration import Case
+from autograder.exercises.draw_masks import some_of_each_row
 
 
 def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
@@ -29,23 +30,6 @@ def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
 def tensor(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Draw standard normal numbers."""
     return torch.from_numpy(rng.normal(size=shape)).to(dtype)
-
-
-def some_of_each_row(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Draw a mask (..., T_k): every row allows at least one key and, where it has two, forbids one."""
-    mask = rng.random(shape) < 0.6
-    allowed = rng.integers(shape[-1], size=shape[:-1])
-    forbidden = (allowed + 1 + rng.integers(max(1, shape[-1] - 1), size=shape[:-1])) % shape[-1]
-    np.put_along_axis(mask, forbidden[..., None], False, axis=-1)
-    np.put_along_axis(mask, allowed[..., None], True, axis=-1)
-    return mask
-
-
-def one_of_each_row(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Draw a mask (..., T_k) in which every row allows a single key."""
-    mask = np.zeros(shape, dtype=bool)
-    np.put_along_axis(mask, rng.integers(shape[-1], size=(*shape[:-1], 1)), True, axis=-1)
-    return mask
 
 
 def mask(rng: np.random.Generator, *shape: int) -> Tensor:

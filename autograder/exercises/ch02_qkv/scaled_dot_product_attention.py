@@ -9,7 +9,7 @@ import numpy as np
 from autograder.cage.tensors import strided
 from autograder.checking.declaration import Case, Criterion, Exercise, Property, Trial
 from autograder.exercises.attention_laws import MaskedAttention, float32
-from autograder.exercises.draw import one_of_each_row, some_of_each_row
+from autograder.exercises.draw_masks import one_of_each_row, some_of_each_row
 from autograder.exercises.laws import FIRST, LAST, index, near, not_softmax
 from autograder.exercises.library import SOFTMAX
 from tfcore import ops
