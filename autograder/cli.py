@@ -1,8 +1,8 @@
-"""The command line: ``autograder release``, ``grade``, ``feedback`` and the rest.
+"""Run the command line: ``autograder release``, ``grade``, ``feedback`` and the other commands.
 
-Results go to stdout, progress and complaints to stderr. A command ends with 0 when all is well, with 1 when a
-check did not pass, and with 2 when something it was given cannot be used. What a command needs is imported
-when it runs, so that ``--help`` answers at once.
+Results go to stdout; progress, notes and errors to stderr. A command exits with status 0 if all is well, 1 if
+a check did not pass, and 2 if its input cannot be used. Each command imports its modules when it runs, so
+that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STOPPED = 130
 
 
 class _Commands(TyperGroup):
-    """Turns bad input into one message and exit code 2."""
+    """A group of commands that reports bad input as one message and exits with status 2."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -50,20 +50,20 @@ class _Commands(TyperGroup):
         except BadInputError as error:
             say(f"[bold red]error:[/] {escape(str(error))}")
         except OSError as error:
-            where = f" ({error.filename})" if error.filename else ""
-            what = escape(f"{error.strerror or error}{where}")
-            say(f"[bold red]error:[/] {what}. What was finished is kept; put this right and run it again.")
+            path = f" ({error.filename})" if error.filename else ""
+            message = escape(f"{error.strerror or error}{path}")
+            say(f"[bold red]error:[/] {message}. The finished work is kept; put this right and run it again.")
         except RuntimeError as error:
             from autograder.grading.pair import PairError
 
             if not isinstance(error, PairError):
                 raise
-            why = "\n".join(map(escape, str(error).splitlines()))
-            say(f"[bold red]error:[/] the grader does not start on this machine: {why}")
+            message = "\n".join(map(escape, str(error).splitlines()))
+            say(f"[bold red]error:[/] the grader does not start on this machine: {message}")
         except KeyboardInterrupt:
-            of_grade = ctx.invoked_subcommand == "grade"
-            kept = "what was graded is remembered" if of_grade else "what was finished is kept"
-            say(f"stopped; {kept}, run it again")
+            is_grade = ctx.invoked_subcommand == "grade"
+            kept = "graded submissions are kept" if is_grade else "finished work is kept"
+            say(f"stopped; {kept}, run the command again")
             raise typer.Exit(STOPPED) from None
         raise typer.Exit(BAD_INPUT)
 
@@ -75,13 +75,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Releases, grades and explains the notebooks of [bold]Transformers from first principles[/].",
-    epilog="Exit codes: 0 all is well, 1 a check did not pass, 2 something given cannot be used.",
+    help="Release, grade and explain the notebooks of [bold]Transformers from first principles[/].",
+    epilog="Exit codes: 0 all is well, 1 a check did not pass, 2 the input cannot be used.",
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"autograder {tfcore.__version__}")
         raise typer.Exit()
 
@@ -89,7 +89,7 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass

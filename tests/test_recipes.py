@@ -326,7 +326,7 @@ def twin(weights, power=2.0):
     (spoilt / "autograder/exercises/ch03_scaling/__init__.py").write_text(alone, "utf8")
     done = command(spoilt, "verify", "ch03_scaling")
     assert done.returncode == 1, done.stderr
-    assert "twin told as power_ignored" in done.stdout
+    assert "twin named power_ignored" in done.stdout
     assert "It does not hold." in done.stdout
 
 

@@ -1,1 +1,1 @@
-"""The command line: a module for each group of commands. Nothing else prints for people."""
+"""Define the commands, one in each module. Only these modules print for people."""

@@ -1,4 +1,4 @@
-"""``autograder audit``."""
+"""Define the command ``autograder audit``."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ EPILOG = examples("autograder audit", "autograder audit variants/spring bundle.z
 
 def audit(
     paths: Annotated[
-        list[Path] | None, typer.Argument(help="Folders or zip files; notebooks/ if left out.")
+        list[Path] | None, typer.Argument(help="Folders or zip files; notebooks/ by default.")
     ] = None,
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Looks for what a student must not get: solutions, mark schemes, hidden cases, the secret seed.
+    """Search folders and zip files for secrets: solutions, mark schemes, hidden cases, the secret seed.
 
-    Ends with 1 if something is found.
+    Exit with status 1 if a secret is found.
     """
     from autograder.release.audit import leaks_in_folder
 
     here = Course.at(course)
-    found = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in leaks_in_folder(here, path)]
+    leaks = [f"{path}/{leak}" for path in paths or [here.notebooks] for leak in leaks_in_folder(here, path)]
     if as_json:
-        print_json(found)
-    for leak in [] if as_json else found:
+        print_json(leaks)
+    for leak in [] if as_json else leaks:
         out.print(f"[bold red]✗[/] {escape(leak)}", soft_wrap=True)
-    if not found and not as_json:
+    if not leaks and not as_json:
         out.print("Nothing is given away.")
-    raise typer.Exit(NOT_PASSED if found else 0)
+    raise typer.Exit(NOT_PASSED if leaks else 0)

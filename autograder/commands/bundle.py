@@ -1,4 +1,4 @@
-"""``autograder bundle``."""
+"""Define the command ``autograder bundle``."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ def bundle(
     assignments: Assignments = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A file, for one bundle; bundles/NAME.zip by default."),
+        typer.Option("--output", "-o", help="The file of a single bundle; bundles/NAME.zip by default."),
     ] = None,
     index: Annotated[
         str,
         typer.Option(
             "--extra-index-url",
-            help="pip's option, written into the bundle: such as the CPU index that PyTorch's Get started "
-            "page gives, without which Linux takes gigabytes of CUDA libraries.",
+            help="pip's option of this name, written into the bundle. With the CPU index from PyTorch's page "
+            "Get started, Linux does not download gigabytes of CUDA libraries.",
         ),
     ] = "",
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Makes zip files to hand on: for Gradescope, for GitHub Classroom, for students, for a colleague.
+    """Make zip files for Gradescope, for GitHub Classroom, for students or for a colleague.
 
-    No bundle holds a seed, a grade or anything of a student. Only a bundle is overwritten.
+    No bundle holds a seed, a grade or a student's data. The command overwrites no files but older bundles.
     """
     from autograder.platforms import bundles
 
     here = Course.at(course)
     if kind not in bundles.KINDS:
         raise BadInputError(f"no bundle is called {kind!r}. There are: {', '.join(bundles.KINDS)}.")
-    made = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
-    paths = bundles.write(here, made, output)
+    new_bundles = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
+    paths = bundles.write(here, new_bundles, output)
     if as_json:
         print_json([str(path) for path in paths])
     elif kind == "all":

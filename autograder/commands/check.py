@@ -1,4 +1,4 @@
-"""``autograder check``."""
+"""Define the command ``autograder check``."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ def check(
     files: Annotated[list[Path], typer.Argument(help="Python files or notebooks.", show_default=False)],
     seed: Annotated[
         int | None,
-        typer.Option(help="Draws the hidden cases; by default the course's own, else at random.", min=0),
+        typer.Option(
+            help="The seed of the hidden cases; by default the course's, or else random.",
+            min=0,
+        ),
     ] = None,
-    call_limit: Annotated[float, typer.Option(help="Seconds that one call may take.", min=0.1)] = 5.0,
+    call_limit: Annotated[float, typer.Option(help="Time limit of one call, in seconds.", min=0.1)] = 5.0,
     allow_unsafe: AllowUnsafe = False,
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Grades one function in plain files by the hidden cases; needs no course, gradebook or nbgrader.
+    """Grade one function in plain files with hidden cases, without a course, a gradebook or nbgrader.
 
-    With --json it prints one line a file as soon as that file is graded. Ends with 1 if one did not pass.
+    With --json print a line for each file as soon as it is graded. Exit with status 1 if a file fails.
     """
     from autograder.course.files import read_seed
     from autograder.grading.plain_files import check as grade_files
@@ -50,11 +53,13 @@ def check(
         seed = read_seed(Course(course).state)
     limits = Limits(call_seconds=call_limit, cell_seconds=max(call_limit, 10.0))
     passed = True
-    for one in grade_files(exercise, files, seed, limits, allow_unsafe):
-        passed &= one.passed
+    for result in grade_files(exercise, files, seed, limits, allow_unsafe):
+        passed &= result.passed
         if as_json:
-            print_json(one.as_dict())
+            print_json(result.as_dict())
         else:
-            out.print(f"[bold]{escape(one.file)}[/]", soft_wrap=True)
-            out.print(str(one.report), markup=False, soft_wrap=True, style="green" if one.passed else None)
+            out.print(f"[bold]{escape(result.file)}[/]", soft_wrap=True)
+            out.print(
+                str(result.report), markup=False, soft_wrap=True, style="green" if result.passed else None
+            )
     raise typer.Exit(0 if passed else NOT_PASSED)

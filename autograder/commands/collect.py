@@ -1,4 +1,4 @@
-"""``autograder collect``."""
+"""Define the command ``autograder collect``."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ EPILOG = examples(
 def collect(
     assignment: Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)],
     source: Annotated[
-        Path, typer.Argument(help="A zip archive as the platform gives it, or a folder.", show_default=False)
+        Path, typer.Argument(help="The zip archive from the platform, or a folder.", show_default=False)
     ],
     platform: Annotated[
         str | None,
         typer.Option(
             "--from",
-            help="canvas, moodle, gradescope, github, exchange (nbgrader's) or folder.",
+            help="canvas, moodle, gradescope, github, exchange (of nbgrader) or folder.",
             show_default="recognised",
         ),
     ] = None,
     submissions: Annotated[
-        Path, typer.Option("--submissions", "-s", help="Where the notebooks are put.")
+        Path, typer.Option("--submissions", "-s", help="The folder to copy the notebooks into.")
     ] = Path("submitted"),
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Brings a platform's archive of submissions into the folder that is graded.
+    """Copy submissions from a platform's archive into the folder that `grade` reads.
 
-    A notebook that is replaced by a newer one is kept in .autograder/replaced/. Ends with 2 if something
+    Keep each notebook that a newer one replaces in .autograder/replaced/. Exit with status 2 if a submission
     could not be taken.
     """
-    from autograder.platforms.collect import collect as take
+    from autograder.platforms.collect import collect as collect_submissions
 
     here = Course.at(course)
     (assignment,) = here.chosen([assignment])
-    done = take(here, assignment, source, submissions, platform)
+    done = collect_submissions(here, assignment, source, submissions, platform)
     if as_json:
         print_json(done.as_dict())
     else:
         counts = (("new", done.written), ("replaced", done.replaced), ("unchanged", done.unchanged))
-        told = ", ".join(f"{len(students)} {what}" for what, students in counts)
-        out.print(f"{told}, from {done.platform}, in {escape(str(submissions))}/", soft_wrap=True)
+        counted = ", ".join(f"{len(students)} {status}" for status, students in counts)
+        out.print(f"{counted}, from {done.platform}, in {escape(str(submissions))}/", soft_wrap=True)
         for remark in done.remarks:
             say(f"[yellow]look:[/] {escape(remark)}")
         for problem in done.problems:

@@ -1,4 +1,4 @@
-"""``autograder doctor``."""
+"""Define the command ``autograder doctor``."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ EPILOG = examples("autograder doctor", "autograder doctor --json")
 
 
 def doctor(course: CourseFolder = Path(), as_json: Json = False) -> None:
-    """Says what this machine gives the course and what it lacks. Ends with 1 if something will not work."""
-    from autograder.proof import doctor as examining
+    """Examine this machine and list the missing requirements of the course.
+
+    Exit with status 1 if a part of the course will not work here.
+    """
+    from autograder.proof import doctor as examination
 
     try:
         here = Course.at(course)
     except BadInputError:
         here = None
-    findings = examining.examine(here)
-    well = all(finding.level != "problem" for finding in findings)
+    findings = examination.examine(here)
+    ok = all(finding.level != "problem" for finding in findings)
     if as_json:
         from autograder.grading import cages
 
-        told = [{"what": f.what, "level": f.level, "says": f.says} for f in findings]
-        print_json({"ok": well, "tier": cages.strongest().tier, "findings": told}, indent=1)
+        as_data = [{"what": f.what, "level": f.level, "says": f.says} for f in findings]
+        print_json({"ok": ok, "tier": cages.strongest().tier, "findings": as_data}, indent=1)
     else:
         marks = {"ok": "[green]✓[/]", "note": "[yellow]•[/]", "problem": "[bold red]✗[/]"}
         for finding in findings:
             out.print(
                 f"{marks[finding.level]} [bold]{finding.what}[/]: {escape(finding.says)}", soft_wrap=True
             )
-    raise typer.Exit(0 if well else NOT_PASSED)
+    raise typer.Exit(0 if ok else NOT_PASSED)

@@ -1,4 +1,4 @@
-"""``autograder export``."""
+"""Define the command ``autograder export``."""
 
 from __future__ import annotations
 
@@ -33,39 +33,41 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="csv for a spreadsheet; canvas or moodle with --into; gradescope for a results.json of each "
-            "student in the folder --output.",
+            help="csv for a spreadsheet; canvas or moodle with --into; gradescope for one results.json "
+            "for each student, in the folder of --output.",
         ),
     ] = "csv",
     into: Annotated[
         Path | None,
         typer.Option(
-            help="The file that the platform gave, to be filled: Canvas's exported gradebook, Moodle's "
-            "grading worksheet. It is only read."
+            help="The platform's own file, to be filled in: Canvas's exported gradebook or Moodle's grading "
+            "worksheet. This file itself is not changed."
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; stdout by default.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; stdout by default.")
+    ] = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
 ) -> None:
-    """Prints the grades as a table: a line for each student and assignment.
+    """Print the grades as a table with one line for each student and assignment.
 
-    Who could not be graded has a line without points; the last column says why. A platform's file is given
-    back with the grades of those whom it names.
+    A submission that could not be graded has a line without points; the last column gives the reason. With
+    --into print the platform's file, with the grades of the students in it filled in.
     """
     from autograder.course.files import require_writable, write_atomically
-    from autograder.platforms import export as exporting
+    from autograder.platforms import export as grades
 
     here = Course.at(course, db)
     if format == "gradescope":
         if output is None or output.is_file():
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
-        files, notes = exporting.results(here, here.chosen(assignments or []), output)
+        files, notes = grades.results(here, here.chosen(assignments or []), output)
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
         for note in notes:
             say(f"[yellow]note:[/] {escape(note)}")
         return
-    text, notes = exporting.table(here, here.chosen(assignments or []), format, into)
+    text, notes = grades.table(here, here.chosen(assignments or []), format, into)
     if output is None:
         typer.echo(visible(text) if sys.stdout.isatty() else text, nl=False)
     else:

@@ -1,4 +1,4 @@
-"""``autograder feedback``."""
+"""Define the command ``autograder feedback``."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ EPILOG = examples("autograder feedback", "autograder feedback ch02_qkv --force")
 
 def feedback(
     assignments: Assignments = None,
-    force: Annotated[bool, typer.Option("--force", help="Make every page again.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write every page again.")] = False,
     workers: Workers = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Writes a page of feedback for each graded notebook; only what changed is made again."""
+    """Write a page of feedback for each graded notebook, unless its page is up to date."""
     from autograder.reports.feedback import write_feedback
 
     here = Course.at(course, db)
-    with progress("feedback") as told:
+    with progress("feedback") as show_progress:
         done = write_feedback(
-            here, here.chosen(assignments or []), workers=workers, force=force, progress=told
+            here, here.chosen(assignments or []), workers=workers, force=force, progress=show_progress
         )
     if as_json:
         files = [str(path.relative_to(here.root)) for path in done.written]
@@ -50,12 +50,12 @@ def feedback(
             }
         )
     else:
-        made = plural(len(done.written), "page")
-        out.print(f"{made} written, {len(done.unchanged)} unchanged, in {here.feedback.name}/")
+        pages = plural(len(done.written), "page")
+        out.print(f"{pages} written, {len(done.unchanged)} unchanged, in {here.feedback.name}/")
     for remark in done.missing:
         say(f"[yellow]note:[/] {escape(remark)}")
-    for where in done.unwritten:
-        say(f"[bold red]not written:[/] {escape(where)}")
+    for path in done.unwritten:
+        say(f"[bold red]not written:[/] {escape(path)}")
     if done.unwritten:
         say("The other pages are made. Give yourself permission to write there, then run this again.")
         raise typer.Exit(BAD_INPUT)

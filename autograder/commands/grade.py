@@ -1,4 +1,4 @@
-"""``autograder grade``."""
+"""Define the command ``autograder grade``."""
 
 from __future__ import annotations
 
@@ -31,31 +31,33 @@ EPILOG = examples(
 def grade(
     assignments: Assignments = None,
     submissions: Annotated[
-        Path, typer.Option("--submissions", "-s", help="Holds <student>/<assignment>/<notebook>.ipynb.")
+        Path,
+        typer.Option("--submissions", "-s", help="The folder with <student>/<assignment>/<notebook>.ipynb."),
     ] = Path("submitted"),
     executor: Annotated[
         str,
         typer.Option(
-            help="processes: several at once; local: one after another, to look into a fault; dask: on the "
-            "cluster whose scheduler DASK_SCHEDULER_ADDRESS names."
+            help="processes: several notebooks at once; local: one after another, to debug; dask: on the "
+            "cluster whose scheduler is at DASK_SCHEDULER_ADDRESS."
         ),
     ] = "processes",
     workers: Workers = None,
-    cell_limit: Annotated[float, typer.Option(help="Seconds that one cell may take.", min=0.1)] = 30.0,
-    memory: Annotated[int, typer.Option(help="Memory that one submission may take, in MiB.", min=64)] = 2048,
+    cell_limit: Annotated[float, typer.Option(help="Time limit of one cell, in seconds.", min=0.1)] = 30.0,
+    memory: Annotated[int, typer.Option(help="Memory limit of one submission, in MiB.", min=64)] = 2048,
     seed: Annotated[
-        int | None, typer.Option(help="Draws the hidden cases; by default the course's own secret.", min=0)
+        int | None,
+        typer.Option(help="Seed of the hidden cases; by default the course's secret seed.", min=0),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Grade again what was graded before.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Grade unchanged submissions again too.")] = False,
     allow_unsafe: AllowUnsafe = False,
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Grades submissions into nbgrader's gradebook and writes autograded/.
+    """Grade submissions, enter the points into nbgrader's gradebook and write autograded/.
 
-    What was graded before and has not changed is not graded again. A submission that cannot be read is
-    listed, the others are graded, and the command ends with 2.
+    Skip submissions that have not changed since they were graded. List each submission that cannot be read,
+    grade the others, and exit with status 2.
     """
     from autograder.grading import batch
     from autograder.grading.session import Limits
@@ -63,7 +65,7 @@ def grade(
     limits = Limits(
         cell_seconds=cell_limit, call_seconds=min(cell_limit, Limits.call_seconds), memory_bytes=memory << 20
     )
-    with progress("grading") as told:
+    with progress("grading") as show_progress:
         done = batch.grade(
             Course.at(course, db),
             assignments or [],
@@ -74,7 +76,7 @@ def grade(
             seed=seed,
             force=force,
             allow_unsafe=allow_unsafe,
-            progress=told,
+            progress=show_progress,
         )
     if as_json:
         print_json(done.as_dict())

@@ -1,4 +1,4 @@
-"""Options and exit codes that several commands share, each declared once."""
+"""Declare the options and exit codes that several commands share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import typer
 from autograder.course.workers import MOST_WORKERS
 
 NOT_PASSED = 1
-"""The exit code where a check did not pass."""
+"""The exit code of a command whose check did not pass."""
 BAD_INPUT = 2
-"""The exit code where something given cannot be used."""
+"""The exit code of a command whose input cannot be used."""
 
 Assignments = Annotated[
     list[str] | None,
-    typer.Argument(help="Such as ch02_qkv; all, if none is named.", show_default=False),
+    typer.Argument(help="Such as ch02_qkv; all assignments by default.", show_default=False),
 ]
 CourseFolder = Annotated[
     Path,
     typer.Option(
-        "--course", help="The course's folder, the one with nbgrader_config.py.", show_default="here"
+        "--course", help="The course's folder, which holds nbgrader_config.py.", show_default="here"
     ),
 ]
 Gradebook = Annotated[
@@ -35,14 +35,14 @@ Gradebook = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 AllowUnsafe = Annotated[
-    bool, typer.Option("--allow-unsafe", help="Grade also where no walls hold; see `autograder doctor`.")
+    bool, typer.Option("--allow-unsafe", help="Grade even where no sandbox works; see `autograder doctor`.")
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
         "-j",
-        help="How many at once; by default one for each core.",
+        help="Number of worker processes; by default one for each core.",
         min=1,
         max=MOST_WORKERS,
         envvar="AUTOGRADER_WORKERS",
@@ -51,5 +51,5 @@ Workers = Annotated[
 
 
 def examples(*lines: str) -> str:
-    """Examples for the end of a command's help, one a line."""
+    """Return the examples for the end of a command's help, one on each line."""
     return "[bold]Examples[/]\n\n" + "\n\n".join(f"  $ {line}" for line in lines)

@@ -1,4 +1,4 @@
-"""``autograder release``."""
+"""Define the command ``autograder release``."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def release(
     assignments: Assignments = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Replace notebooks that somebody worked in; a copy is kept as *.orig."),
+        typer.Option("--force", help="Replace notebooks that somebody worked in; keep a copy as *.orig."),
     ] = False,
     variant: Annotated[
         list[str] | None,
-        typer.Option("--variant", help="A student or class that gets other numbers, in variants/NAME/."),
+        typer.Option("--variant", help="Name of a variant with other numbers, in variants/NAME/."),
     ] = None,
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Makes the students' notebooks from the solutions; only what changed is written.
+    """Make the students' notebooks from the solutions; write only the notebooks that changed.
 
-    Test cells, points, the table of exercises, the time and the numbers of headings are written into the
-    solutions first, as the exercises declare them.
+    First update the solutions: their test cells, points, table of exercises, time and heading numbers come
+    from the declarations of the exercises.
 
-    Ends with 2 if one was kept because somebody worked in it.
+    Exit with status 2 if a notebook was kept because somebody worked in it.
 
-    With --variant the release goes to variants/NAME/ instead, with other numbers in the worked examples and
-    the written questions; the answers that go with them are put in .autograder/variants/NAME/.
+    With --variant write the release to variants/NAME/ instead, with other numbers in the worked examples and
+    the written questions, and the matching answers to .autograder/variants/NAME/.
     """
     from autograder.release.publish import publish, write_variants
 
@@ -62,22 +62,25 @@ def release(
         return
     done = publish(here, here.chosen(assignments or []), force)
     if as_json:
-        print_json([asdict(one) for one in done])
+        print_json([asdict(released) for released in done])
     else:
-        for one in done:
-            colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[one.status]
-            note = f": {one.note}" if one.note else ""
-            beside = [name for name in one.files if not name.endswith(".ipynb")]
-            files = f" (with {', '.join(beside)})" if beside else ""
-            out.print(f"{one.assignment}  [{colour}]{one.status}[/]{escape(files + note)}", soft_wrap=True)
-            for name in one.solutions:
-                path = escape(str((here.solutions / one.assignment / name).relative_to(here.root)))
+        for released in done:
+            colour = {"written": "green", "unchanged": "dim", "kept": "yellow"}[released.status]
+            note = f": {released.note}" if released.note else ""
+            others = [name for name in released.files if not name.endswith(".ipynb")]
+            files = f" (with {', '.join(others)})" if others else ""
+            out.print(
+                f"{released.assignment}  [{colour}]{released.status}[/]{escape(files + note)}", soft_wrap=True
+            )
+            for name in released.solutions:
+                path = escape(str((here.solutions / released.assignment / name).relative_to(here.root)))
                 out.print(f"  {path}: test cells, table, time and numbers written", soft_wrap=True)
-            for name in one.undefined:
+            for name in released.undefined:
                 out.print(
-                    f"  [yellow]no cell defines `{escape(name)}`[/]. Add a code cell with its stub, or take "
-                    f"`{escape(name)}` out of ORDER in autograder/exercises/{one.assignment}/__init__.py.",
+                    f"  [yellow]no cell defines `{escape(name)}`[/]. Add a code cell with its stub, or "
+                    f"take `{escape(name)}` out of ORDER in "
+                    f"autograder/exercises/{released.assignment}/__init__.py.",
                     soft_wrap=True,
                 )
-    if any(one.status == "kept" for one in done):
+    if any(released.status == "kept" for released in done):
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""``autograder report``."""
+"""Define the command ``autograder report``."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def report(
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Shows the class at a glance and writes reports/<assignment>.html."""
+    """Show a summary of the class and write reports/<assignment>.html."""
     from autograder.reports import class_page, class_report
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
-    made = [class_report.make_report(here, name) for name in _graded(here, chosen, bool(assignments))]
-    paths = [class_page.write(here, one) for one in made]
+    reports = [class_report.make_report(here, name) for name in _graded(here, chosen, bool(assignments))]
+    paths = [class_page.write(here, one_report) for one_report in reports]
     if as_json:
-        print_json([one.as_dict() for one in made])
+        print_json([one_report.as_dict() for one_report in reports])
         return
-    for one, path in zip(made, paths, strict=True):
-        tables.overview(one, out)
+    for one_report, path in zip(reports, paths, strict=True):
+        tables.overview(one_report, out)
         out.print(f"[dim]{escape(str(path))}[/]\n", soft_wrap=True)
 
 
 def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
-    """The assignments that have grades, unless they were asked for by name."""
+    """Return the assignments that have grades, or all of them if the user named them."""
     from autograder.grading import gradebook
 
     graded = chosen if named else [name for name in chosen if gradebook.read(course, name)]

@@ -1,4 +1,4 @@
-"""``autograder simulate``."""
+"""Define the command ``autograder simulate``."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ EPILOG = examples(
 
 def simulate(
     assignments: Assignments = None,
-    students: Annotated[int, typer.Option(help="How many hand in.", min=1, max=10_000)] = 200,
+    students: Annotated[int, typer.Option(help="Number of students who hand in.", min=1, max=10_000)] = 200,
     seed: Annotated[
-        int, typer.Option(help="Draws the class; the same seed makes the same class.", min=0)
+        int, typer.Option(help="The seed of the class; the same seed makes the same class.", min=0)
     ] = 1,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A new folder.")] = Path("simulated"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")] = Path("simulated"),
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Makes up a class to try a term with: honest, mistaken, partial, broken and hostile students.
+    """Simulate a class to rehearse a term: correct, mistaken, partial, broken and hostile submissions.
 
-    The folder holds what they hand in, for `collect`, and truth.json: who has what, and how many have each
-    mistake. Hostile notebooks are real attacks. Grade them only where `doctor` finds tier A or B.
+    Write the submissions, for `collect`, and truth.json, which lists the kind and the mistakes of each
+    submission. Hostile notebooks are real attacks: grade them only if `doctor` reports tier A or B.
     """
-    from autograder.proof.samples import simulate as simulating
+    from autograder.proof.samples import simulate as simulation
 
     here = Course.at(course)
     chosen = here.chosen(assignments or [])
-    with progress("simulating") as told:
-        truth = simulating.simulate(here, chosen, output, students, seed, told)
+    with progress("simulating") as show_progress:
+        truth = simulation.simulate(here, chosen, output, students, seed, show_progress)
     if as_json:
         print_json(truth)
         return
@@ -51,5 +51,5 @@ def simulate(
         kinds = ", ".join(f"{count} {kind}" for kind, count in about["kinds"].items())
         out.print(f"{assignment}: {kinds}; {about['late']} after {about['due']}", soft_wrap=True)
     out.print(
-        f"What they hand in is in {escape(str(output))}/, the truth in truth.json there.", soft_wrap=True
+        f"The submissions are in {escape(str(output))}/, the truth in truth.json there.", soft_wrap=True
     )

@@ -1,4 +1,4 @@
-"""What the commands show a person: tables and remarks."""
+"""Print the tables and remarks of the commands."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from autograder.reports.class_report import ClassReport
 
 WIDEST = 100
-"""Columns of a hint on a wide terminal."""
+"""The most columns of a hint on a wide terminal."""
 MOST_MISTAKES = 10
-"""So many are shown on the terminal; the page has all."""
+"""The terminal shows at most this many mistakes or pairs; the page has all of them."""
 
 
 def batch(done: Batch, out: Console, err: Console) -> None:
-    """A run of the grader: figures by assignment on `out`, what needs a person on `err`."""
-    told = done.as_dict()
-    title = f"{told['graded']} graded, {told['unchanged']} unchanged in {done.seconds:.1f} s"
+    """Print a run of the grader: figures by assignment on `out`, tasks for the teacher on `err`."""
+    result = done.as_dict()
+    title = f"{result['graded']} graded, {result['unchanged']} unchanged in {done.seconds:.1f} s"
     table = Table(title=title)
     table.add_column("assignment", no_wrap=True)
     for name in ("graded", "unchanged", "median", "problems"):
         table.add_column(name, justify="right")
-    for name, figures in told["assignments"].items():
+    for name, figures in result["assignments"].items():
         table.add_row(
             name,
             str(figures["graded"]),
@@ -39,11 +39,11 @@ def batch(done: Batch, out: Console, err: Console) -> None:
             "" if figures["median"] is None else f"{figures['median']:g} of {figures['max_score']:g}",
             str(figures["problems"]),
         )
-    if told["assignments"]:
+    if result["assignments"]:
         out.print(table)
     else:
         out.print(title)
-    for line in _changes([one for one in done.changes if one.same_notebook]):
+    for line in _changes([change for change in done.changes if change.same_notebook]):
         out.print(f"[cyan]changed[/]: {escape(line)}", soft_wrap=True)
     marked = [
         ("[yellow]look[/]", f"{g.student}, {g.assignment}: {r}") for g in done.graded for r in g.remarks
@@ -52,11 +52,11 @@ def batch(done: Batch, out: Console, err: Console) -> None:
     marked += [
         ("[bold red]not graded[/]", f"{p.student}, {p.assignment}: {p.message}") for p in done.problems
     ]
-    marked += [("[bold red]not written[/]", where) for where in done.unwritten]
+    marked += [("[bold red]not written[/]", path) for path in done.unwritten]
     for mark, text in marked:
         err.print(f"{mark}: {escape(text)}", soft_wrap=True)
     if any(p.kept is None for p in done.problems):
-        err.print("Who was not graded has no points yet, which is not zero.", soft_wrap=True)
+        err.print("Students without a grade have no points yet, which is not zero.", soft_wrap=True)
     if done.unwritten:
         err.print("The points are in the gradebook. Give yourself permission to write there.", soft_wrap=True)
     if done.problems or done.unwritten:
@@ -64,35 +64,38 @@ def batch(done: Batch, out: Console, err: Console) -> None:
 
 
 SHOWN = 5
-"""Students named in a line; --json has all of them."""
+"""A line names at most this many students; --json has all of them."""
 
 
 def _changes(changes: list[Change]) -> Iterator[str]:
-    """What grading the same notebooks again has changed, a line for each exercise and direction."""
-    by: dict[tuple[str, str, str], list[Change]] = {}
-    for one in changes:
-        way = "new" if one.before is None else "up" if one.after > one.before else "down"
-        by.setdefault((one.assignment, one.exercise, way), []).append(one)
-    for (assignment, exercise, way), own in sorted(by.items()):
+    """Yield a line for each exercise and direction in which unchanged notebooks got other points."""
+    groups: dict[tuple[str, str, str], list[Change]] = {}
+    for change in changes:
+        direction = "new" if change.before is None else "up" if change.after > change.before else "down"
+        groups.setdefault((change.assignment, change.exercise, direction), []).append(change)
+    for (assignment, exercise, direction), group in sorted(groups.items()):
         names = ", ".join(
-            f"{one.student} {'' if one.before is None else f'{one.before:g} to '}{one.after:g}"
-            for one in own[:SHOWN]
+            f"{change.student} {'' if change.before is None else f'{change.before:g} to '}{change.after:g}"
+            for change in group[:SHOWN]
         )
-        more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
-        yield f"{assignment}, {exercise}: {way} for {len(own)} with the same notebook ({names}{more})"
+        more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
+        yield f"{assignment}, {exercise}: {direction} for {len(group)} with the same notebook ({names}{more})"
 
 
-def overview(one: ClassReport, out: Console) -> None:
-    """A class: the exercises, the mistakes, the submissions to look at. No word is cut at 72 columns."""
+def overview(report: ClassReport, out: Console) -> None:
+    """Print a class: the exercises, the mistakes, the submissions to look at.
+
+    A terminal of 72 columns cuts no word.
+    """
 
     def tell(text: str) -> None:
         out.print(text, soft_wrap=not out.is_terminal)
 
-    tell(f"[bold]{one.assignment}[/]: {escape(one.summary())}")
+    tell(f"[bold]{report.assignment}[/]: {escape(report.summary())}")
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("hardest first", "points", "full marks", "discrimination"):
         table.add_column(name, justify="left" if name == "hardest first" else "right", no_wrap=True)
-    for item in one.items:
+    for item in report.items:
         figures = (
             f"{item.waiting} wait" if item.share is None else f"{item.share:.0%}",
             "" if item.full_share is None else f"{item.full_share:.0%}",
@@ -100,44 +103,51 @@ def overview(one: ClassReport, out: Console) -> None:
         )
         table.add_row(escape(item.exercise), *figures)
     out.print(table)
-    for item in one.items:
-        for odd in item.worth_mending:
-            tell(f"[yellow]worth mending:[/] {escape(item.exercise)}: {escape(odd)}")
-    for mistake in one.misconceptions[:MOST_MISTAKES]:
-        tell(f"[bold]{mistake.count} of {len(one.rows)}[/] {escape(f'{mistake.exercise}: {mistake.name}')}")
-        section = one.section(mistake.exercise)
+    for item in report.items:
+        for flaw in item.worth_mending:
+            tell(f"[yellow]worth mending:[/] {escape(item.exercise)}: {escape(flaw)}")
+    for mistake in report.misconceptions[:MOST_MISTAKES]:
+        tell(
+            f"[bold]{mistake.count} of {len(report.rows)}[/] {escape(f'{mistake.exercise}: {mistake.name}')}"
+        )
+        section = report.section(mistake.exercise)
         read = f" ({section.says})" if section else ""
         hint = textwrap.wrap(mistake.hint + read, min(out.width, WIDEST) - 4)
         out.print(textwrap.indent("\n".join(hint), "    "), markup=False, soft_wrap=True)
-    if len(one.misconceptions) > MOST_MISTAKES:
-        tell(f"and {len(one.misconceptions) - MOST_MISTAKES} more mistakes in the page")
-    for exercise, count in one.unrecognised.items():
+    if len(report.misconceptions) > MOST_MISTAKES:
+        tell(f"and {len(report.misconceptions) - MOST_MISTAKES} more mistakes on the page")
+    for exercise, count in report.unrecognised.items():
         tell(f"{escape(exercise)}: {count} with a mistake that was not recognised")
-    for look in one.review_queue:
+    for look in report.review_queue:
         tell(f"[yellow]look:[/] {escape(f'{look.student}: {look.kind}: {look.why}')}")
-    for pair in one.similar_pairs[:MOST_MISTAKES]:
+    for pair in report.similar_pairs[:MOST_MISTAKES]:
         shared = ", ".join(f"{part.exercise} {part.share:.0%}" for part in pair.exercises)
         tell(f"[yellow]look:[/] {escape(' and '.join(pair.students))}: near-identical code: {escape(shared)}")
-    if len(one.similar_pairs) > MOST_MISTAKES:
-        tell(f"and {len(one.similar_pairs) - MOST_MISTAKES} more pairs with near-identical code in the page")
+    if len(report.similar_pairs) > MOST_MISTAKES:
+        tell(
+            f"and {len(report.similar_pairs) - MOST_MISTAKES} more pairs with near-identical code on the page"
+        )
 
 
 def proof(proof: Proof, out: Console) -> None:
-    """The kill matrix, and how the notebooks were graded."""
+    """Print the kill matrix and the points of the solution notebooks and the blank notebooks."""
     table = Table(title="each mistake is rejected and named, each right style is accepted")
     for name in ("exercise", "rejected", "named", "accepted", "not as it should"):
         table.add_column(name, justify="right" if name in ("rejected", "named", "accepted") else "left")
     for exercise in dict.fromkeys(entry.exercise for entry in proof.entries):
-        own = [entry for entry in proof.entries if entry.exercise == exercise]
-        mistakes, styles = [e for e in own if e.is_misconception], [e for e in own if not e.is_misconception]
+        entries = [entry for entry in proof.entries if entry.exercise == exercise]
+        mistakes, styles = (
+            [e for e in entries if e.is_misconception],
+            [e for e in entries if not e.is_misconception],
+        )
         wrong = [
             *(f"{e.name} passes" for e in mistakes if not e.as_it_should),
             *(
-                f"{e.name} told as {e.told[0] or 'none'}"
+                f"{e.name} named {e.told[0] or 'none'}"
                 for e in mistakes
                 if e.as_it_should and not e.diagnosed
             ),
-            *(f"{e.name} has points that do not fit its gravity" for e in mistakes if not e.weighed),
+            *(f"{e.name} gets points that do not fit its gravity" for e in mistakes if not e.weighed),
             *(f"{e.name} does not pass" for e in styles if not e.as_it_should),
         ]
         table.add_row(
@@ -156,14 +166,14 @@ def proof(proof: Proof, out: Console) -> None:
             f"{notebook.max_score:g} points, the blank notebook {notebook.blank_score:g}{escape(note)}",
             soft_wrap=True,
         )
-    told = proof.as_dict()
-    share = told["diagnosed"] / max(1, told["misconceptions"])
+    figures = proof.as_dict()
+    share = figures["diagnosed"] / max(1, figures["misconceptions"])
     out.print(f"{share:.0%} of the mistakes are named.")
     out.print("[green]It holds.[/]" if proof.holds else "[bold red]It does not hold.[/]")
 
 
 def mutants(tried: list[Tried], out: Console) -> None:
-    """What became of the mutants of each assignment, then each mutant that a person should look at."""
+    """Print the results of the mutants by assignment, then each mutant that a person should look at."""
     from autograder.proof.mutation.trials import by_assignment
 
     table = Table(title="right answers with one fault each", box=None, padding=(0, 1, 0, 0))
@@ -173,8 +183,8 @@ def mutants(tried: list[Tried], out: Console) -> None:
     for assignment, figures in by_assignment(tried).items():
         table.add_row(assignment, *map(str, figures.values()))
     out.print(table)
-    for one in tried:
-        if verdict := one.to_look_at:
-            named = f" ({' or '.join(one.named)})" if one.named else ""
-            about = f"{named}: {one.mutant.exercise}, {one.mutant.style}: {one.mutant.change}"
+    for trial in tried:
+        if verdict := trial.to_look_at:
+            named = f" ({' or '.join(trial.named)})" if trial.named else ""
+            about = f"{named}: {trial.mutant.exercise}, {trial.mutant.style}: {trial.mutant.change}"
             out.print(f"[yellow]{verdict}[/]{escape(about)}", soft_wrap=True)

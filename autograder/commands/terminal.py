@@ -1,4 +1,4 @@
-"""A console on which nothing that a student wrote can act: the commands print through it alone."""
+"""Print safely: no control character or markup in a student's text reaches the terminal."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from autograder.course.visible import one_line, visible
 
 
 class Terminal(Console):
-    """Rich's console, which sends the terminal no control character but its own."""
+    """A Rich console that shows the control characters of texts instead of sending them to the terminal."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(highlight=False, emoji=False, **settings)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Return a string as styled text, with what it hides made visible."""
+        """Return a string as styled text, with hidden characters made visible."""
         return super().render_str(visible(text), **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render anything, with what its text hides made visible."""
+        """Render an object, with hidden characters of its text made visible."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 def escape(text: str) -> str:
-    """Return the text as one line that is printed as it is: visible, and without markup."""
+    """Return the text as one line, with hidden characters made visible and markup escaped."""
     return markup.escape(one_line(text))

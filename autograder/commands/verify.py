@@ -1,4 +1,4 @@
-"""``autograder verify``."""
+"""Define the command ``autograder verify``."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def verify(
     mutants: Annotated[
         int | None,
         typer.Option(
-            help="Grades so many right answers with one fault each, instead of the bank. A single exercise "
-            "such as ch02_qkv/softmax may then be named as well.",
+            help="Grade this number of right answers with one fault each, instead of the bank. With this "
+            "option you can also name a single exercise, such as ch02_qkv/softmax.",
             min=1,
         ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Draws the hidden cases, and the mutants. The default for cases is the course's own seed, "
-            "if it has one; for mutants it is 0.",
+            help="The seed of the hidden cases and the mutants. By default the cases use the course's secret "
+            "seed, if the course has one, and the mutants use 0.",
             min=0,
         ),
     ] = None,
@@ -49,19 +49,19 @@ def verify(
         Path | None,
         typer.Option(
             "--page",
-            help="Writes the kill matrix, or the figures of the mutants, as a page. In a kill matrix that is "
-            "there, other assignments stay as they are.",
+            help="Write the kill matrix, or the figures of the mutants, to this page. Other assignments in "
+            "an existing kill matrix stay as they are.",
         ),
     ] = None,
     workers: Workers = None,
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Proves that the grader is right: each mistake rejected and named, each right style accepted.
+    """Prove that the grader is right: it rejects and names each mistake and accepts each right style.
 
-    Ends with 1 unless every misconception is rejected and named to a student, every style accepted,
-    every solution notebook has full marks and every blank one none. With --mutants it ends with 1 if a mutant
-    is accepted that the reviewed list does not explain.
+    Exit with status 1 unless every misconception is rejected and named, every style is accepted, every
+    solution notebook gets full marks and every blank notebook gets none. With --mutants exit with status 1 if
+    the grader accepts a mutant that the reviewed list does not explain.
     """
     if mutants is not None:
         _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
@@ -81,11 +81,11 @@ def _verify_bank(
     if unknown := [name for name in chosen if name not in known]:
         raise BadInputError(f"no assignment is called {unknown[0]!r}. There are: {', '.join(known)}.")
     chosen = chosen or list(known)
-    drawn = read_seed(course.state)
-    hidden = seed if seed is not None else HIDDEN_SEED if drawn is None else drawn
+    secret = read_seed(course.state)
+    hidden = seed if seed is not None else HIDDEN_SEED if secret is None else secret
     names = [name for assignment in chosen for name in exercises.names_of(assignment)]
-    with progress("verifying the bank") as told:
-        proof = Proof(try_all(names, hidden, told, workers))
+    with progress("verifying the bank") as show_progress:
+        proof = Proof(try_all(names, hidden, show_progress, workers))
     pairs = {assignment: _solved_and_blank(course, assignment) for assignment in chosen}
     proof.notebooks = list(try_notebooks(pairs, hidden, workers))
     if page:
@@ -99,7 +99,7 @@ def _verify_bank(
 
 
 def _solved_and_blank(course: Course, assignment: str) -> list[tuple[bytes, bytes]]:
-    """Return the notebooks of an assignment as (solution, release); none if the course does not have it."""
+    """Return (solution, release) for each notebook of an assignment; no pair if the course lacks it."""
     from autograder.release import publish
 
     if assignment not in course.assignments:
@@ -118,12 +118,12 @@ def _verify_mutants(
     from autograder.proof.mutation import pages, trials
 
     names = trials.chosen_exercises(chosen)
-    with progress("grading mutants") as told:
-        tried = trials.try_mutants(names, number, seed, told, workers)
+    with progress("grading mutants") as show_progress:
+        tried = trials.try_mutants(names, number, seed, show_progress, workers)
     if page:
         write_if_changed(page, pages.page(tried, number, seed).encode())
     if as_json:
         print_json(trials.as_dict(tried))
     else:
         tables.mutants(tried, out)
-    raise typer.Exit(NOT_PASSED if any(one.fails_the_run for one in tried) else 0)
+    raise typer.Exit(NOT_PASSED if any(trial.fails_the_run for trial in tried) else 0)
