@@ -1,1 +1,1 @@
-"""The way in and out: learning platforms, bundles to hand out, nbgrader, a hub, a cluster."""
+"""Connect the grader with other systems: learning platforms, nbgrader, JupyterHub, clusters; make bundles."""

@@ -1,7 +1,7 @@
-"""What is handed on as one zip file: to Gradescope, to students, to another instructor.
+"""Make bundles: zip files for Gradescope, GitHub Classroom, students and other instructors.
 
-A bundle holds what is named here and nothing else that lies in the course's folder, so that no grade and no
-seed can get into one. The same course gives the same bytes each time.
+A bundle holds only the files that this module names, not the whole folder of the course, so that no grade and
+no seed can get into a bundle. The same course gives the same bytes each time.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from autograder.release import audit, publish
 
 FOLDER = "bundles"
 COMMENT = b"made by autograder bundle"
-"""Stands in a bundle; a file without it is not overwritten."""
+"""The comment in each bundle; files without it are not overwritten."""
 GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
 GITHUB = "https://github.com/"
 MOST_BYTES = 100 << 20
-"""What Gradescope takes."""
+"""Gradescope's limit."""
 NOBODY = "/your_name/"
-"""Who the course belongs to until its settings say so."""
+"""The owner in the course's settings until the teacher enters one."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle, to be written."""
+    """The name and the files of a bundle."""
 
     name: str
     files: Files
 
 
 def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
-    """An autograder for one assignment in Gradescope. It holds no seed: each submission gets fresh cases.
+    """Return an autograder for Gradescope. It holds no seed: each submission gets fresh cases.
 
     Args:
         course: the course.
-        assignment: which.
-        index: where pip looks besides its own index.
+        assignment: the name of the assignment.
+        index: the address of an extra index for pip.
 
     Raises:
         BadInputError: the assignment has no exercises, or not exactly one notebook.
@@ -62,8 +62,8 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
     notebooks = publish.notebooks(course, assignment)
     if len(notebooks) != 1:
         raise BadInputError(
-            f"{assignment} has {len(notebooks)} notebooks. Gradescope's autograder takes assignments of one: "
-            "make an assignment of each."
+            f"{assignment} has {len(notebooks)} notebooks, but Gradescope's autograder grades only one. "
+            "Make an assignment of each notebook."
         )
     scripts = {name: (BUNDLED / name).read_bytes() for name in ("setup.sh", "run_autograder")}
     released = {f"released/{assignment}/{name}.ipynb": data for name, data in notebooks.items()}
@@ -75,21 +75,21 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
 
 
 def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle:
-    """What students need to work outside the course's folder: notebooks, `check`, the widgets.
+    """Return the bundle for students who work without the course's folder: notebooks, `check`, the widgets.
 
     Raises:
-        BadInputError: something in it is not for students.
+        BadInputError: a file of the bundle would give a secret away.
     """
     wheels = student_wheels()
     files = _released(course, assignments) | wheels | {"README.md": (BUNDLED / "student.md").read_bytes()}
     files |= _requirements(pinned(course, NOTEBOOKS), wheels, index)
-    for found in audit.leaks(course, audit.unpack(files)):
-        raise BadInputError(f"the bundle would give away {found}")
+    for leak in audit.leaks(course, audit.unpack(files)):
+        raise BadInputError(f"the bundle would give away {leak}")
     return Bundle("student", files)
 
 
 def for_colleagues(course: Course, assignments: list[str], index: str = "") -> Bundle:
-    """What somebody else needs to teach the course: all but what belongs to this class and its teacher."""
+    """Return the bundle for other instructors: the course without the data of this class and its teacher."""
     wheels = grader_wheels()
     needs = pinned(course, NOTEBOOKS, extras=("grade",))
     files = _released(course, assignments) | wheels | _requirements(needs, wheels, index)
@@ -107,16 +107,16 @@ def for_colleagues(course: Course, assignments: list[str], index: str = "") -> B
 
 
 def of_classroom(course: Course, assignment: str) -> Bundle:
-    """A repository that each student gets a copy of: the notebook, and a workflow that grades each push.
+    """Return a template repository for students: the notebook, and a workflow that grades each push.
 
     Raises:
-        BadInputError: nobody knows where on GitHub the course is published, or it gives something away.
+        BadInputError: the course's settings name no GitHub address, or a file would give a secret away.
     """
     published = colab.repository(course)
     if published is None or not published[0].startswith(GITHUB) or NOBODY in published[0]:
         raise BadInputError(
-            f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, and {colab.SETTINGS} names no such "
-            "place. Publish the course there, and write the address under `repository: url:`."
+            f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, but {colab.SETTINGS} names no such "
+            "address. Publish the course on GitHub, and write its address under `repository: url:`."
         )
     names = {
         "COURSE": published[0].removeprefix(GITHUB).removesuffix(".git"),
@@ -127,13 +127,13 @@ def of_classroom(course: Course, assignment: str) -> Bundle:
     for name, value in names.items():
         text = text.replace(name, value)
     files = {".github/workflows/classroom.yml": text.encode(), **publish.make_release(course, assignment)}
-    for found in audit.leaks(course, {f"{assignment}/{path}": data for path, data in files.items()}):
-        raise BadInputError(f"the bundle would give away {found}")
+    for leak in audit.leaks(course, {f"{assignment}/{path}": data for path, data in files.items()}):
+        raise BadInputError(f"the bundle would give away {leak}")
     return Bundle(f"classroom-{assignment}", files)
 
 
 def of_all(course: Course, assignments: list[str], index: str = "") -> list[Bundle]:
-    """All bundles of the course."""
+    """Return the bundles of the course for Gradescope, students and instructors."""
     known = [name for name in assignments if name in exercises.assignments()]
     return [
         *(of_gradescope(course, name, index) for name in known),
@@ -152,39 +152,43 @@ KINDS: dict[str, Callable[[Course, list[str], str], list[Bundle]]] = {
 
 
 def write(course: Course, bundles: list[Bundle], output: Path | None = None) -> list[Path]:
-    """Writes the bundles, into the course's ``bundles/`` or one as the file `output`; all are checked first.
+    """Check all bundles, then write them into the course's ``bundles/``, or a single bundle to `output`.
 
     Raises:
-        BadInputError: what lies in a place was not made here, or is too large, or cannot be written.
+        BadInputError: a bundle would replace another file, is too large, or cannot be written.
     """
     if output and len(bundles) != 1:
-        raise BadInputError(f"--output names one file, but this makes {len(bundles)} bundles. Leave it out.")
+        raise BadInputError(
+            f"--output names one file, but there are {len(bundles)} bundles. Leave --output out."
+        )
     if output and not output.parent.is_dir():
         raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
-    made = {output or course.root / FOLDER / f"{b.name}.zip": pack_zip(b.files, COMMENT) for b in bundles}
-    for path, data in made.items():
-        _require_ours(path)
+    archives = {output or course.root / FOLDER / f"{b.name}.zip": pack_zip(b.files, COMMENT) for b in bundles}
+    for path, data in archives.items():
+        _require_bundle(path)
         require_writable(path.parent)
         if len(data) > MOST_BYTES:
-            raise BadInputError(f"{path.name} would have {len(data) >> 20} MiB; {MOST_BYTES >> 20} are most.")
-    for path, data in made.items():
+            raise BadInputError(
+                f"{path.name} would have {len(data) >> 20} MiB; the limit is {MOST_BYTES >> 20} MiB."
+            )
+    for path, data in archives.items():
         write_atomically(path, data)
-    return list(made)
+    return list(archives)
 
 
-def _require_ours(path: Path) -> None:
+def _require_bundle(path: Path) -> None:
     if path.is_dir():
         raise BadInputError(f"{path} is a folder. Name a file to write.")
     if not path.exists():
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            ours = archive.comment == COMMENT
+            is_bundle = archive.comment == COMMENT
     except (OSError, zipfile.BadZipFile):
-        ours = False
-    if not ours:
+        is_bundle = False
+    if not is_bundle:
         raise BadInputError(
-            f"{path} is there and is no bundle that was made here. Move it away, or name another."
+            f"{path} exists and is not a bundle that was made here. Move it away, or name another file."
         )
 
 
@@ -197,28 +201,29 @@ def _released(course: Course, assignments: list[str]) -> Files:
 
 
 def _requirements(pins: str, wheels: Files, index: str) -> Files:
-    """requirements.txt: the tested versions, then the wheels beside it."""
-    first = f"--extra-index-url {index}\n" if index else ""
-    beside = "".join(f"./{name}\n" for name in wheels)
-    return {REQUIREMENTS: f"{first}{pins}{beside}".encode()}
+    """Return requirements.txt: the tested versions, then the wheels of the bundle."""
+    index_line = f"--extra-index-url {index}\n" if index else ""
+    wheel_lines = "".join(f"./{name}\n" for name in wheels)
+    return {REQUIREMENTS: f"{index_line}{pins}{wheel_lines}".encode()}
 
 
 def _public(config: Path) -> bytes:
-    """nbgrader's configuration without the gradebook's address, which may hold a password."""
+    """Return nbgrader's configuration without the gradebook's address, which may hold a password."""
     source = config.read_text()
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assign) and any("db_url" in ast.unparse(target) for target in node.targets):
             end = node.end_lineno or node.lineno
-            instead = f"{' ' * node.col_offset}pass\n" if node.col_offset else ""
-            lines[node.lineno - 1 : end] = [instead, *[""] * (end - node.lineno)]
+            replacement = f"{' ' * node.col_offset}pass\n" if node.col_offset else ""
+            lines[node.lineno - 1 : end] = [replacement, *[""] * (end - node.lineno)]
     return "".join(lines).encode()
 
 
 def _guides(course: Course) -> Files:
-    """The pages that a colleague should read, from a bundle's own folder or as the grader has them."""
-    own = {name: course.root / "guides" / name for name in GUIDES}
-    ours = {name: resources()[f"guides/{name}"] for name in GUIDES}
+    """Return the guides for other instructors, from the course's folder or else from the package."""
+    in_course = {name: course.root / "guides" / name for name in GUIDES}
+    packaged = {name: resources()[f"guides/{name}"] for name in GUIDES}
     return {
-        f"guides/{name}": (own[name] if own[name].is_file() else ours[name]).read_bytes() for name in GUIDES
+        f"guides/{name}": (in_course[name] if in_course[name].is_file() else packaged[name]).read_bytes()
+        for name in GUIDES
     }

@@ -1,7 +1,7 @@
-"""Brings what a learning platform hands out into ``submitted/<student>/<assignment>/<notebook>.ipynb``.
+"""Copy submissions from a learning platform to ``submitted/<student>/<assignment>/<notebook>.ipynb``.
 
-An archive is somebody else's data: no path of it is used as a path, nothing in it is followed or executed,
-nothing larger than a notebook may be is read. What was collected before and is replaced is kept.
+An archive is untrusted data: this module uses no path of an archive as a path, follows no link, executes no
+file and reads no file that is too large for a notebook. It keeps each notebook that it replaces.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ PLATFORMS = {
     "github": r"(?P<name>[^/]+-[^/]+)/(?:.*/)?(?P<file>[^/]+)",
     "folder": r"(?P<name>[^/]+)/(?:.*/)?(?P<file>[^/]+)",
 }
-"""How each platform names what it hands out, below the folders that all of it lies in. The first that fits
-most notebooks is taken, unless one is named."""
+"""The pattern of each platform's paths, below the folders that all files share. By default the first pattern
+that fits most notebooks determines the platform."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _COPY = re.compile(r"(?:-\d+| ?\(\d+\)|_\d+)$")
-"""What platforms and browsers add to a name that was there already."""
+"""The suffix that platforms and browsers add to a file name that exists already."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of an archive or a folder, not read yet."""
+    """A file of an archive or a folder whose content is not read yet."""
 
     path: PurePosixPath
     size: int
@@ -56,7 +56,7 @@ class File:
 
 @dataclass(frozen=True)
 class Handed:
-    """A notebook that a student handed in."""
+    """A submitted notebook of a student."""
 
     student: str
     file: File
@@ -68,7 +68,7 @@ class Handed:
 
 @dataclass
 class Collected:
-    """What became of an archive."""
+    """The result of collecting an archive: the students by outcome, remarks and problems."""
 
     platform: str
     written: list[str] = field(default_factory=list)
@@ -78,55 +78,56 @@ class Collected:
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON data."""
+        """Return the result as JSON data."""
         return asdict(self)
 
 
 def collect(
     course: Course, assignment: str, source: Path, into: Path, platform: str | None = None
 ) -> Collected:
-    """Takes the notebooks of one assignment out of an archive or a folder.
+    """Copy the notebooks of one assignment from an archive or a folder to the folder of submissions.
 
     Args:
         course: the course.
-        assignment: which assignment was handed in.
-        source: a zip archive as the platform gives it, or a folder.
+        assignment: the name of the assignment.
+        source: the zip archive from the platform, or a folder.
         into: the folder of submissions.
-        platform: a name in `PLATFORMS`; by default it is recognised.
+        platform: a name in `PLATFORMS`; by default the paths of the files determine it.
 
     Raises:
-        BadInputError: the source cannot be read or is not understood. Nothing has changed then.
+        BadInputError: the source cannot be read or its layout is unknown. No file has changed then.
     """
     wanted = sorted(publish.notebooks(course, assignment))
     if platform is not None and platform not in PLATFORMS:
         raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(PLATFORMS)}.")
-    own = (course.root, course.solutions, course.notebooks)
-    if any(folder.resolve().is_relative_to(source.resolve()) for folder in own):
+    course_folders = (course.root, course.solutions, course.notebooks)
+    if any(folder.resolve().is_relative_to(source.resolve()) for folder in course_folders):
         raise BadInputError(
-            f"{source} is the course itself, and not what students handed in. Name the platform's archive, "
-            "or the folder that it was unpacked into."
+            f"{source} is the course itself and does not hold submissions. Name the platform's archive, "
+            "or the folder that you unpacked it into."
         )
     done = Collected(platform or "")
     with _Source(source) as files:
-        found = _below_what_they_share(list(files.safe(done.remarks)), assignment)
-        notebooks = [file for file in found if _is_notebook(file)]
+        collected = _without_shared_folders(list(files.safe(done.remarks)), assignment)
+        notebooks = [file for file in collected if _is_notebook(file)]
         if not notebooks:
-            raise BadInputError(f"{source} holds no notebook. Name the archive that the platform gives.")
-        done.platform = platform or _recognised(found, notebooks)
-        handed = _handed(done, found, notebooks)
+            raise BadInputError(f"{source} holds no notebook. Name the archive from the platform.")
+        done.platform = platform or _recognise_platform(collected, notebooks)
+        handed = _submissions_by_student(done, collected, notebooks)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         chosen = {
-            student: _chosen(done, student, own, wanted, others) for student, own in sorted(handed.items())
+            student: _choose_notebooks(done, student, submissions, wanted, others)
+            for student, submissions in sorted(handed.items())
         }
         require_writable(into)
-        for student, picked in chosen.items():
-            for name, one in picked.items():
-                _put(done, course, into / student / assignment, f"{name}.ipynb", one)
+        for student, by_name in chosen.items():
+            for name, notebook in by_name.items():
+                _write_notebook(done, course, into / student / assignment, f"{name}.ipynb", notebook)
     return done
 
 
 class _Source:
-    """A zip archive or a folder as a list of files."""
+    """The files of a zip archive or a folder."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -141,7 +142,7 @@ class _Source:
             self.archive = zipfile.ZipFile(self.source)
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise BadInputError(
-                f"{self.source} is no zip archive ({error}). Expected one, or a folder."
+                f"{self.source} is not a zip archive ({error}). Name a zip archive or a folder."
             ) from error
         return self
 
@@ -150,14 +151,14 @@ class _Source:
             self.archive.close()
 
     def safe(self, remarks: list[str]) -> Iterator[File]:
-        """The files whose names lead nowhere else; a remark says what was left out."""
+        """Yield the files whose paths stay inside the source; add a remark for each file that is left out."""
         for number, (path, file, why) in enumerate(self._all()):
             if number >= MOST_FILES:
                 raise BadInputError(f"{self.source} holds more than {MOST_FILES:,} files.")
             if IGNORED & set(path.parts):
                 continue
             if path.is_absolute() or ".." in path.parts or _DRIVE.match(path.parts[0]):
-                why = "its name leads out of the archive"
+                why = "its path leads out of the archive"
             if why or file is None:
                 remarks.append(f"left out {str(path)!r}: {why}")
             else:
@@ -185,52 +186,54 @@ class _Source:
             for name in sorted(names):
                 file = Path(folder, name)
                 path = PurePosixPath(file.relative_to(self.source).as_posix())
-                about = file.lstat()
-                if not stat.S_ISREG(about.st_mode):
-                    yield path, None, "it is no plain file, and links are not followed"
+                status = file.lstat()
+                if not stat.S_ISREG(status.st_mode):
+                    yield path, None, "it is not a regular file, and links are not followed"
                 else:
-                    yield path, File(path, about.st_size, file.read_bytes), None
+                    yield path, File(path, status.st_size, file.read_bytes), None
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """The bytes of a member, and no more than a notebook may have, whatever its header says."""
+    """Return the bytes of a member. Read at most the size limit of a notebook, whatever the header claims."""
     with archive.open(info) as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise zipfile.BadZipFile("it unpacks to more than a notebook may have")
+        raise zipfile.BadZipFile("its unpacked size exceeds the limit of a notebook")
     return data
 
 
-def _below_what_they_share(files: list[File], assignment: str) -> list[File]:
-    """The files without the folders that all of them lie in, unless such a folder says whose they are."""
+def _without_shared_folders(files: list[File], assignment: str) -> list[File]:
+    """Remove the folders that all files share from their paths, unless a folder names a student."""
     while files:
         tops = {file.path.parts[0] for file in files}
-        telling = any(re.fullmatch(PLATFORMS[name], f"{top}/x.ipynb") for top in tops for name in _TELLING)
+        names_student = any(
+            re.fullmatch(PLATFORMS[name], f"{top}/x.ipynb") for top in tops for name in _FOLDER_NAMES_STUDENT
+        )
         notebooks = [file.path.parts for file in files if _is_notebook(file)]
         if (
             not notebooks
             or len(tops) > 1
-            or telling
-            or any(len(n) < 3 or n[1] == assignment for n in notebooks)
+            or names_student
+            or any(len(parts) < 3 or parts[1] == assignment for parts in notebooks)
         ):
             break
         files = [File(PurePosixPath(*f.path.parts[1:]), f.size, f.read) for f in files]
     return files
 
 
-_TELLING = ("moodle", "gradescope", "exchange")
+_FOLDER_NAMES_STUDENT = ("moodle", "gradescope", "exchange")
 
 
-def _recognised(files: list[File], notebooks: list[File]) -> str:
-    """The platform whose way of naming fits more than half of the notebooks."""
+def _recognise_platform(files: list[File], notebooks: list[File]) -> str:
+    """Return the platform whose pattern fits more than half of the notebooks."""
     tops = {file.path.parts[0] for file in notebooks if len(file.path.parts) > 1}
     for name in PLATFORMS:
-        fits = sum(bool(re.fullmatch(PLATFORMS[name], str(file.path))) for file in notebooks)
+        matches = sum(bool(re.fullmatch(PLATFORMS[name], str(file.path))) for file in notebooks)
         if name == "gradescope" and not any(file.path.name == METADATA for file in files):
             continue
-        if name == "github" and (len(tops) < 2 or not _prefix(tops)):
+        if name == "github" and (len(tops) < 2 or not _common_prefix(tops)):
             continue
-        if 2 * fits > len(notebooks):
+        if 2 * matches > len(notebooks):
             return name
     raise BadInputError(
         f"it is not clear whose notebooks these are: {', '.join(str(f.path) for f in notebooks[:3])}. "
@@ -238,53 +241,61 @@ def _recognised(files: list[File], notebooks: list[File]) -> str:
     )
 
 
-def _prefix(names: set[str]) -> str:
-    """What names of repositories begin with alike: ``attention-`` of ``attention-ada``, ``attention-bob``."""
+def _common_prefix(names: set[str]) -> str:
+    """Return the common prefix of repositories: ``attention-`` of ``attention-ada`` and ``attention-bob``."""
     first, last = min(names), max(names)
-    alike = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[: first.rfind("-", 0, alike) + 1]
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[: first.rfind("-", 0, same) + 1]
 
 
-def _handed(done: Collected, files: list[File], notebooks: list[File]) -> dict[str, list[Handed]]:
-    """What each student handed in."""
+def _submissions_by_student(
+    done: Collected, files: list[File], notebooks: list[File]
+) -> dict[str, list[Handed]]:
+    """Return the submitted notebooks of each student."""
     pattern, people = re.compile(PLATFORMS[done.platform]), _people(done.platform, files)
-    prefix = _prefix({f.path.parts[0] for f in notebooks}) if done.platform == "github" else ""
+    prefix = _common_prefix({f.path.parts[0] for f in notebooks}) if done.platform == "github" else ""
     handed: dict[str, list[Handed]] = defaultdict(list)
-    instead: dict[str, set[str]] = defaultdict(set)
+    other_files: dict[str, set[str]] = defaultdict(set)
     for file in files:
         match = pattern.fullmatch(str(file.path))
         if not match:
             if _is_notebook(file):
-                done.problems.append(f"{file.path}: the name does not say whose it is; put it in by hand")
+                done.problems.append(
+                    f"{file.path}: the name does not identify a student; copy the file by hand"
+                )
             continue
         parts = match.groupdict()
         number, name, time = parts.get("id") or "", parts.get("name") or "", parts.get("time")
-        told = people.get(f"submission_{number}", {})
-        if people and not told.get("students"):
-            done.problems.append(f"{file.path}: {METADATA} does not say whose it is; put it in by hand")
+        submission = people.get(f"submission_{number}", {})
+        if people and not submission.get("students"):
+            done.problems.append(
+                f"{file.path}: {METADATA} does not identify a student; copy the file by hand"
+            )
             continue
-        students = told.get("students") or [_named(done.platform, name.removeprefix(prefix), number)]
+        students = submission.get("students") or [
+            _student_id(done.platform, name.removeprefix(prefix), number)
+        ]
         for student in students:
             if not _is_notebook(file):
-                instead[student].add(PurePosixPath(parts["file"]).name)
+                other_files[student].add(PurePosixPath(parts["file"]).name)
                 continue
             if not student_ids.is_valid(student):
                 why = f"{student!r} cannot be a student's id: {student_ids.RULE}"
-                done.problems.append(f"{file.path}: {why}; put it in by hand under another")
+                done.problems.append(f"{file.path}: {why}; copy the file by hand under another id")
                 continue
             handed[student].append(
                 Handed(
                     student,
                     file,
                     PurePosixPath(parts["file"]).stem,
-                    (int(parts.get("order") or 0), time or str(told.get("time", ""))),
-                    time or told.get("time"),
+                    (int(parts.get("order") or 0), time or str(submission.get("time", ""))),
+                    time or submission.get("time"),
                     bool(parts.get("late")),
                 )
             )
-    for student in sorted(set(instead) - set(handed)):
-        there = ", ".join(name if name.isprintable() else repr(name) for name in sorted(instead[student]))
-        done.problems.append(f"{student}: no notebook that could be taken; there is {there}")
+    for student in sorted(set(other_files) - set(handed)):
+        names = ", ".join(name if name.isprintable() else repr(name) for name in sorted(other_files[student]))
+        done.problems.append(f"{student}: handed in no usable notebook, but {names}")
     return handed
 
 
@@ -292,8 +303,8 @@ def _is_notebook(file: File) -> bool:
     return file.path.suffix.casefold() == ".ipynb"
 
 
-def _named(platform: str, name: str, number: str) -> str:
-    """The student's id: where platforms give a name that two may share, with the number that they do not."""
+def _student_id(platform: str, name: str, number: str) -> str:
+    """Return the student's id: the name, with the number if two students of a platform may share a name."""
     return f"{name}_{number}" if platform in ("canvas", "moodle", "gradescope") else name
 
 
@@ -301,37 +312,38 @@ _SUBMISSION = re.compile(r"submission_\d+")
 
 
 def _people(platform: str, files: list[File]) -> dict[str, dict[str, Any]]:
-    """For each of Gradescope's submissions the students' ids and the time."""
+    """Return the students' ids and the time of each submission in Gradescope's metadata."""
     if platform != "gradescope":
         return {}
     import yaml
 
     depths = [n for file in files for n, part in enumerate(file.path.parts) if _SUBMISSION.fullmatch(part)]
-    beside = min(depths, default=0)  # deeper lies what a student handed in by that name
-    told_by = (file for file in files if file.path.name == METADATA and len(file.path.parts) == beside + 1)
-    metadata = next(told_by, None)
+    depth = min(depths, default=0)  # a deeper file of this name belongs to a submission
+    candidates = (file for file in files if file.path.name == METADATA and len(file.path.parts) == depth + 1)
+    metadata = next(candidates, None)
     if metadata is None or metadata.size > MAX_BYTES:
         return {}
     try:
-        told = yaml.safe_load(metadata.read())
+        submissions = yaml.safe_load(metadata.read())
     except (yaml.YAMLError, OSError, zipfile.BadZipFile, ValueError, RecursionError) as error:
         raise BadInputError(f"{METADATA} cannot be read ({error}).") from error
     people: dict[str, dict[str, Any]] = {}
     try:
-        for submission, about in told.items():
+        for submission, about in submissions.items():
             people[str(submission)] = {
-                "students": [_person(one) for one in about.get(":submitters", ())],
+                "students": [_person_id(person) for person in about.get(":submitters", ())],
                 "time": _iso(about.get(":created_at")),
             }
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise BadInputError(
-            f"{METADATA} is not laid out as Gradescope lays it out ({error}). Take the archive as it came."
+            f"{METADATA} is not laid out as Gradescope lays it out ({error}). "
+            "Name the archive as you downloaded it."
         ) from error
     return people
 
 
-def _person(about: dict[str, Any]) -> str:
-    """The id that a school gives, else what stands before the @, else the name."""
+def _person_id(about: dict[str, Any]) -> str:
+    """Return the school's id of a person, else the email address up to the @, else the name."""
     email = str(about.get(":email") or "").split("@")[0]
     return str(about.get(":sid") or email or about.get(":name") or "")
 
@@ -342,77 +354,80 @@ def _iso(time: object) -> str | None:
     return str(time) if time else None
 
 
-def _chosen(
+def _choose_notebooks(
     done: Collected, student: str, handed: list[Handed], wanted: list[str], others: set[str]
 ) -> dict[str, Handed]:
-    """For each notebook of the assignment the one to grade; what cannot be decided is a problem.
+    """Return the notebook to grade for each notebook of the assignment; record unclear cases as problems.
 
-    A notebook by another name is taken where it is the only one, unless it is named after another assignment.
+    A student's only notebook may have any name except the name of another assignment.
     """
     chosen: dict[str, Handed] = {}
     for name in wanted:
-        own = [one for one in handed if _COPY.sub("", one.stem).casefold() == name.casefold()]
-        own = [one for one in handed if one.stem == name] or own
-        named = {_COPY.sub("", one.stem) for one in handed}
-        if not own and len(wanted) == 1 and len({one.stem for one in handed}) == 1 and not named & others:
-            own = handed
-            done.remarks.append(f"{student}: {handed[0].file.path.name} is taken for {name}.ipynb")
-        if not own:
-            there = ", ".join(sorted({f"{one.stem}.ipynb" for one in handed}))
-            done.problems.append(f"{student}: {name}.ipynb is missing; there is {there}")
+        copies = [item for item in handed if _COPY.sub("", item.stem).casefold() == name.casefold()]
+        matches = [item for item in handed if item.stem == name] or copies
+        stems = {_COPY.sub("", item.stem) for item in handed}
+        if not matches and len(wanted) == 1 and len({h.stem for h in handed}) == 1 and not stems & others:
+            matches = handed
+            done.remarks.append(f"{student}: {handed[0].file.path.name} is collected as {name}.ipynb")
+        if not matches:
+            names = ", ".join(sorted({f"{item.stem}.ipynb" for item in handed}))
+            done.problems.append(f"{student}: {name}.ipynb is missing; handed in: {names}")
             continue
-        newest = max(one.order for one in own)
-        last = [one for one in own if one.order == newest]
-        data = {_read(done, one) for one in last}
+        newest = max(item.order for item in matches)
+        latest = [item for item in matches if item.order == newest]
+        data = {_read(done, item) for item in latest}
         if len(data) > 1:
-            paths = ", ".join(str(one.file.path) for one in last)
-            done.problems.append(f"{student}: several notebooks for {name}.ipynb, none the latest: {paths}")
+            paths = ", ".join(str(item.file.path) for item in latest)
+            done.problems.append(
+                f"{student}: several notebooks for {name}.ipynb, none is the latest: {paths}"
+            )
         elif data != {None}:
-            chosen[name] = last[0]
-            if last[0].late:
-                done.remarks.append(f"{student}: the platform says that it was late")
+            chosen[name] = latest[0]
+            if latest[0].late:
+                done.remarks.append(f"{student}: the platform marks the submission as late")
     return chosen
 
 
-def _read(done: Collected, one: Handed) -> bytes | None:
-    if one.file.size > MAX_BYTES:
+def _read(done: Collected, notebook: Handed) -> bytes | None:
+    student, file = notebook.student, notebook.file
+    if file.size > MAX_BYTES:
         done.problems.append(
-            f"{one.student}: {one.file.path.name} has {one.file.size:,} bytes; {MAX_BYTES:,} are read at most"
+            f"{student}: {file.path.name} has {file.size:,} bytes; the limit is {MAX_BYTES:,} bytes"
         )
         return None
     try:
-        return one.file.read()
+        return file.read()
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
-        done.problems.append(
-            f"{one.student}: {one.file.path.name} cannot be read ({error}); ask for it again"
-        )
+        done.problems.append(f"{student}: {file.path.name} cannot be read ({error}); ask for the file again")
         return None
 
 
-def _put(done: Collected, course: Course, folder: Path, name: str, one: Handed) -> None:
-    """Writes a notebook, unless a later one is there; one that it replaces is kept."""
-    data, path, stamp = one.file.read(), folder / name, folder / "timestamp.txt"
+def _write_notebook(done: Collected, course: Course, folder: Path, name: str, notebook: Handed) -> None:
+    """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
+    data, path, stamp = notebook.file.read(), folder / name, folder / "timestamp.txt"
     before = stamp.read_text(errors="replace").strip() if stamp.is_file() else ""
     if path.is_file() and path.read_bytes() == data:
-        done.unchanged.append(one.student)
+        done.unchanged.append(notebook.student)
         return
-    if path.is_file() and one.timestamp and before > one.timestamp:
-        done.remarks.append(f"{one.student}: kept what is there, which was handed in later ({before})")
+    if path.is_file() and notebook.timestamp and before > notebook.timestamp:
+        done.remarks.append(
+            f"{notebook.student}: kept the present notebook, which was handed in later ({before})"
+        )
         return
     if path.is_file():
         when = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S")
-        kept = course.state / "replaced" / folder.name / one.student / f"{when}-{name}"
+        kept = course.state / "replaced" / folder.name / notebook.student / f"{when}-{name}"
         course.make_private()
         write_atomically(kept, path.read_bytes())
-        done.replaced.append(one.student)
+        done.replaced.append(notebook.student)
     else:
-        done.written.append(one.student)
+        done.written.append(notebook.student)
     write_atomically(path, data)
-    if one.timestamp:
-        write_if_changed(stamp, f"{one.timestamp}\n".encode())
+    if notebook.timestamp:
+        write_if_changed(stamp, f"{notebook.timestamp}\n".encode())
     elif stamp.is_file():
         done.remarks.append(
-            f"{one.student}: the new version comes without a time, and that of the one before ({before}) is "
-            "dropped; if it was late, write timestamp.txt"
+            f"{notebook.student}: the new version has no time, and the time of the replaced version "
+            f"({before}) was removed; if the new version was late, write timestamp.txt"
         )
         stamp.unlink()

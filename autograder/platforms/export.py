@@ -1,4 +1,4 @@
-"""Grades as a table for a spreadsheet, or as files for Gradescope."""
+"""Export grades as a table for a spreadsheet or a platform, or as files for Gradescope."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 def table(
     course: Course, assignments: list[str], format: str, template: Path | None = None
 ) -> tuple[str, list[str]]:
-    """The grades of the assignments, one line a student and assignment handed in, and notes for the teacher.
+    """Return a table with one line for each student and assignment, and notes for the teacher.
 
     Args:
         course: the course.
-        assignments: which.
-        format: one of `FORMATS`, but for Gradescope's, which is no table.
-        template: for a platform's format, the file that the platform gave.
+        assignments: the names of the assignments.
+        format: one of `FORMATS` except ``gradescope``, which is not a table.
+        template: the file from the platform, if the format is a platform's.
 
     Raises:
-        BadInputError: the format is unknown, nothing is graded, or the platform's file is another.
+        BadInputError: the format is unknown, nothing is graded, or the platform's file is not the right one.
     """
     if format not in ("csv", *PLATFORMS):
         raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
@@ -52,40 +52,38 @@ def table(
 
 
 def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[Path], list[str]]:
-    """Writes Gradescope's ``<student>/<assignment>/results.json`` into a folder.
+    """Write Gradescope's ``<student>/<assignment>/results.json`` into a folder.
 
     Returns:
-        The files, and notes for the teacher.
+        The paths of the files, and notes for the teacher.
 
     Raises:
-        BadInputError: nothing is graded, or files that were not made here lie in the folder.
+        BadInputError: nothing is graded, or the folder holds files with other names.
     """
     rows = _rows(course, assignments)
     require_writable(folder)
     others = [path for path in folder.rglob("*") if path.is_file() and path.name != RESULTS]
     if others:
-        raise BadInputError(
-            f"{folder} holds other things, such as {others[0].name}. Name a folder of its own."
-        )
-    made = []
+        raise BadInputError(f"{folder} holds other files, such as {others[0].name}. Name an empty folder.")
+    paths = []
     for row in rows:
         graded = (course.autograded / row.student / row.assignment).glob("*.ipynb")
         notebooks = [written.notebook(path) for path in sorted(graded)]
-        told = [written.reports_in(one).get("reports", {}) for one in notebooks]
-        reports = {name: report for one in told for name, report in one.items()}
-        remarks = "\n".join(str(remark) for one in notebooks for remark in written.remarks_in(one))
+        by_notebook = [written.reports_in(notebook).get("reports", {}) for notebook in notebooks]
+        reports = {name: report for named in by_notebook for name, report in named.items()}
+        remarks = "\n".join(str(remark) for notebook in notebooks for remark in written.remarks_in(notebook))
         path = folder / row.student / row.assignment / RESULTS
         data = json.dumps(gradescope.of_gradebook(row, reports, remarks), indent=1)
         write_if_changed(path, data.encode())
-        made.append(path)
-    return made, _not_graded(course, assignments, rows)[1]
+        paths.append(path)
+    return paths, _not_graded(course, assignments, rows)[1]
 
 
 def _rows(course: Course, assignments: list[str]) -> list[Row]:
     rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
     if not rows:
         raise BadInputError(
-            f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
+            f"no work for {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
     return rows
 
@@ -93,15 +91,15 @@ def _rows(course: Course, assignments: list[str]) -> list[Row]:
 def _not_graded(
     course: Course, assignments: list[str], rows: list[Row]
 ) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """A remark for each submission that could not be graded, by assignment and student, and notes on all."""
-    held = {(row.assignment, row.student): row for row in rows}
+    """Return remarks on ungraded submissions by (assignment, student), and notes."""
+    rows_by_key = {(row.assignment, row.student): row for row in rows}
     remarks: dict[tuple[str, str], str] = {}
     for assignment in assignments:
-        for student, what in problems(course, assignment).items():
-            row = held.get((assignment, student))
+        for student, problem in problems(course, assignment).items():
+            row = rows_by_key.get((assignment, student))
             kept = f"keeps {row.total:g} from the earlier version; the new one is " if row else ""
-            remarks[assignment, student] = f"{kept}not graded: {what}"
-    without = [f"{student}, {assignment}" for assignment, student in remarks.keys() - held.keys()]
+            remarks[assignment, student] = f"{kept}not graded: {problem}"
+    without = [f"{student}, {assignment}" for assignment, student in remarks.keys() - rows_by_key.keys()]
     notes = []
     if without:
         are = "1 submission is" if len(without) == 1 else f"{len(without)} submissions are"
@@ -109,17 +107,17 @@ def _not_graded(
     notes += [
         f"{student}, {assignment}: {remark}"
         for (assignment, student), remark in remarks.items()
-        if (assignment, student) in held
+        if (assignment, student) in rows_by_key
     ]
     return remarks, notes
 
 
 def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -> str:
-    """The rows as CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """Return the rows as CSV, with an apostrophe before text that a spreadsheet would take for a formula.
 
     Args:
-        rows: what is graded.
-        remarks: by assignment and student; who has no row gets a line without points.
+        rows: the grades.
+        remarks: the remarks by (assignment, student); a student without a row gets a line without points.
     """
     remarks = remarks or {}
     cells: dict[tuple[str, str], None] = {}
@@ -157,13 +155,13 @@ def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -
 
 
 def cells_in_order(row: Row) -> list[str]:
-    """The graded cells of an assignment: its exercises as in the notebook, then what a person grades."""
+    """Return the graded cells of a row: exercises in the notebook's order, then manually graded cells."""
     known = [name.split("/")[1] for name in exercises.names() if name.startswith(f"{row.assignment}/")]
     return sorted(row.scores, key=lambda name: (known.index(name) if name in known else len(known), name))
 
 
 def harmless(text: str) -> str:
-    """The text on one line, so that no spreadsheet takes it for a formula."""
+    """Return the text as one line that no spreadsheet takes for a formula."""
     line = " ".join(text.splitlines())
     return f"'{line}" if text.startswith(_FORMULA) else line
 

@@ -1,4 +1,4 @@
-"""Formgrader shows every name as text: nbgrader fills its pages in as if no name had a quote or a bracket."""
+"""Make formgrader show every name as text: nbgrader does not escape quotes and brackets in names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 _FORMGRADER = "nbgrader.server_extensions.formgrader"
 _IN_SCRIPT = re.compile(r'(var \w+ = )"({{ \w+) }}"')
-"""A text in a script of a page, as formgrader's templates have it."""
+"""Matches a string in a script of formgrader's templates."""
 
 
 def escape_names() -> None:
-    """Make formgrader escape what it shows, if it runs in this process.
+    """Make formgrader escape all values in its pages, if it runs in this process.
 
-    A gradebook may hold any student's id: one from before this course had a rule for ids, or one that
+    A gradebook may hold ids that break this course's rule for ids: ids that are older than the rule, or that
     another program entered.
     """
     if _FORMGRADER not in sys.modules:
@@ -34,7 +34,7 @@ def escape_names() -> None:
 
     def set_default_headers(handler: Any) -> None:
         super(base.BaseApiHandler, handler).set_default_headers()
-        handler.set_header("Content-Type", "text/plain; charset=UTF-8")  # JSON, which is no page
+        handler.set_header("Content-Type", "text/plain; charset=UTF-8")  # JSON, not an HTML page
 
     base.BaseHandler.render = render
     base.BaseApiHandler.set_default_headers = set_default_headers

@@ -1,7 +1,8 @@
-"""Grades in the form in which a learning platform takes them in.
+"""Fill a learning platform's own file with grades.
 
-Platforms want back the file that they gave: Canvas its exported gradebook, Moodle its grading worksheet.
-Their columns say who is who, so a grade is put where the platform's own names lead, and nowhere else.
+A platform imports a file that it exported before: Canvas its gradebook, Moodle its grading worksheet. The
+file's columns identify the students, so each grade goes to the line with the student's name, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ Line = dict[str, str]
 
 @dataclass(frozen=True)
 class Platform:
-    """How a platform's file is laid out.
+    """The layout of a platform's file.
 
     Args:
-        known_by: the columns that may hold what a student's folder is called, or end with it after a number;
-            the last is a name that people choose themselves, and counts least.
-        kept: the columns that the platform wants to see again; all, if empty.
-        grade: the column of grades; None where it is called after the assignment.
-        most: where the most that can be given stands: a column, or in Canvas's file the line of that name.
-        open: the column that says whether a grade can be changed, if there is one.
-        file: what the file is and where the platform gives it.
+        known_by: the columns that may hold the name of a student's folder or its number. The last column is a
+            name that people choose themselves; it is used only if no other column fits.
+        kept: the columns that the platform needs for the import; all columns, if empty.
+        grade: the column of grades; None if the column is named after the assignment.
+        most: the column of the maximum points, or in Canvas's file the line of this name.
+        open: the column that shows whether a grade can be changed; None if there is no such column.
+        file: the name of the file and the way to export it.
     """
 
     known_by: tuple[str, ...]
@@ -63,7 +64,7 @@ PLATFORMS = {
 
 @dataclass
 class Filled:
-    """The platform's file with grades in it."""
+    """A platform's file with grades in it, the students who got one, and notes for the teacher."""
 
     text: str
     given: list[str] = field(default_factory=list)
@@ -71,42 +72,43 @@ class Filled:
 
 
 def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Filled:
-    """Puts the grades of one assignment into a platform's file.
+    """Fill a platform's file with the grades of one assignment.
 
     Args:
         platform: a name in `PLATFORMS`.
-        template: the file that the platform gave; it is only read.
-        assignment: whose grades.
-        rows: the grades.
+        template: the file from the platform, which is not changed.
+        assignment: the name of the assignment.
+        rows: the rows of the gradebook.
 
     Raises:
-        BadInputError: the file is not what it should be.
+        BadInputError: the file is not a file of this platform and assignment.
     """
-    how = PLATFORMS[platform]
-    lines, columns = _read(template, how)
-    column = how.grade or _column_of(assignment, columns, template)
+    layout = PLATFORMS[platform]
+    lines, columns = _read_template(template, layout)
+    column = layout.grade or _column_of(assignment, columns, template)
     if column not in columns:
-        raise BadInputError(f"{template} has no column {column!r}. Expected {how.file}.")
-    people, official = _people(lines, how.known_by), _people(lines, how.known_by[:-1])
+        raise BadInputError(f"{template} has no column {column!r}. Expected {layout.file}.")
+    people, official = _lines_by_name(lines, layout.known_by), _lines_by_name(lines, layout.known_by[:-1])
     filled = Filled("")
     for row in rows:
         name = row.student.casefold()
-        found = official.get(name) or people.get(_number(name)) or people.get(name, [])
-        if len(found) == 1 and _at(found[0], how.open).casefold() in ("no", "0", "false"):
-            told = f"{template.name} says that this grade cannot be changed"
-            filled.notes.append(f"{row.student}: {told}; it is left, and {row.total:g} is not in it")
-        elif len(found) == 1:
-            found[0][column] = f"{row.total:g}"
+        matches = official.get(name) or people.get(_number(name)) or people.get(name, [])
+        if len(matches) == 1 and _value_of(matches[0], layout.open).casefold() in ("no", "0", "false"):
+            problem = f"{template.name} does not allow changes to this grade"
+            filled.notes.append(f"{row.student}: {problem}; {row.total:g} was not entered")
+        elif len(matches) == 1:
+            matches[0][column] = f"{row.total:g}"
             filled.given.append(row.student)
         else:
-            why = "nobody" if not found else "several people"
-            filled.notes.append(f"{row.student}: {why} in {template.name}; put {row.total:g} in by hand")
+            count = "no line" if not matches else "several lines"
+            filled.notes.append(f"{row.student}: {count} in {template.name}; enter {row.total:g} by hand")
     if waiting := sum(bool(row.needs_manual_grade) for row in rows):
         filled.notes.append(
-            f"{waiting} of {len(rows)} have answers that nobody has read yet; their grades lack those points"
+            f"{waiting} of {len(rows)} students have answers that nobody has read yet; their grades "
+            "lack these points"
         )
-    filled.notes += _of_another_most(how, lines, column, rows, template)
-    kept = [name for name in columns if not how.kept or name in (*how.kept, column)]
+    filled.notes += _check_max_points(layout, lines, column, rows, template)
+    kept = [name for name in columns if not layout.kept or name in (*layout.kept, column)]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -115,62 +117,67 @@ def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Fil
     return filled
 
 
-def _read(template: Path, how: Platform) -> tuple[list[Line], list[str]]:
+def _read_template(template: Path, layout: Platform) -> tuple[list[Line], list[str]]:
     try:
         text = template.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{template} cannot be read ({error}). Expected {how.file}.") from error
+        raise BadInputError(f"{template} cannot be read ({error}). Expected {layout.file}.") from error
     reader = csv.DictReader(io.StringIO(text))
     columns = list(reader.fieldnames or [])
     lines = [{name: line.get(name) or "" for name in columns} for line in reader]
-    if not set(how.known_by) & set(columns):
+    if not set(layout.known_by) & set(columns):
         raise BadInputError(
-            f"{template} has none of the columns {', '.join(how.known_by)}. Expected {how.file}."
+            f"{template} has none of the columns {', '.join(layout.known_by)}. Expected {layout.file}."
         )
     return lines, columns
 
 
-def _at(line: Line, column: str | None) -> str:
-    """What stands in a column, however its capitals are; nothing where there is none."""
-    return next((told for name, told in line.items() if column and name.casefold() == column.casefold()), "")
+def _value_of(line: Line, column: str | None) -> str:
+    """Return the value in a column, ignoring the case of its name, or an empty text without such a column."""
+    values = (value for name, value in line.items() if column and name.casefold() == column.casefold())
+    return next(values, "")
 
 
-def _of_another_most(
-    how: Platform, lines: list[Line], column: str, rows: list[Row], template: Path
+def _check_max_points(
+    layout: Platform, lines: list[Line], column: str, rows: list[Row], template: Path
 ) -> Iterator[str]:
-    """A note where the platform gives other points than these rows: it takes numbers as they are."""
-    titled = [line for line in lines if line.get("Student", "").strip() == how.most]
-    said = {line[column] for line in titled} if titled else {_at(line, how.most) for line in lines}
-    theirs = {points for told in said if (points := _points(told)) is not None}
+    """Yield a note if the platform's maximum points differ from the gradebook's. No grade is scaled."""
+    max_lines = [line for line in lines if line.get("Student", "").strip() == layout.most]
+    values = (
+        {line[column] for line in max_lines}
+        if max_lines
+        else {_value_of(line, layout.most) for line in lines}
+    )
+    theirs = {points for value in values if (points := _points(value)) is not None}
     ours = {row.max_total for row in rows}
     if theirs and theirs != ours:
-        has, have = (" and ".join(f"{most:g}" for most in sorted(one)) for one in (theirs, ours))
+        has, have = (" and ".join(f"{most:g}" for most in sorted(points)) for points in (theirs, ours))
         yield (
-            f"{template.name} is out of {has} points and these grades are out of {have}; they are given as "
-            "they are. Set the platform's assignment to that, or scale them there"
+            f"{template.name} is out of {has} points and these grades are out of {have}; they were not "
+            f"scaled. Set the platform's assignment to {have} points, or scale the grades there"
         )
 
 
-def _points(told: str) -> float | None:
+def _points(text: str) -> float | None:
     try:
-        return float(told.strip().replace(",", "."))
+        return float(text.strip().replace(",", "."))
     except ValueError:
         return None
 
 
 def _column_of(assignment: str, columns: list[str], template: Path) -> str:
-    """The column called after an assignment; Canvas adds a number, ``ch02_qkv (4711)``."""
+    """Return the column named after an assignment; Canvas adds a number, ``ch02_qkv (4711)``."""
     plain = {name: re.sub(r" \(\d+\)$", "", name).casefold() for name in columns}
-    found = [name for name, called in plain.items() if called == assignment.casefold()]
-    if len(found) == 1:
-        return found[0]
+    matches = [name for name, title in plain.items() if title == assignment.casefold()]
+    if len(matches) == 1:
+        return matches[0]
     raise BadInputError(
-        f"{template} has {len(found) or 'no'} columns called {assignment!r}. Call the assignment so there."
+        f"{template} has {len(matches) or 'no'} columns called {assignment!r}. Use this name on the platform."
     )
 
 
-def _people(lines: list[Line], columns: tuple[str, ...]) -> dict[str, list[Line]]:
-    """The lines by everything that a student may be called."""
+def _lines_by_name(lines: list[Line], columns: tuple[str, ...]) -> dict[str, list[Line]]:
+    """Return the lines by each name and number of their students."""
     people: dict[str, list[Line]] = {}
     for line in lines:
         names = {line.get(column, "").strip().casefold() for column in columns}
@@ -181,6 +188,6 @@ def _people(lines: list[Line], columns: tuple[str, ...]) -> dict[str, list[Line]
 
 
 def _number(name: str) -> str:
-    """A platform's number for somebody: 4711 of ``Participant 4711`` and of ``lovelaceada_4711``."""
-    found = re.search(r"(?:^|[ _])(\d+)$", name)
-    return found[1] if found else ""
+    """Return a platform's number for a person: 4711 in ``Participant 4711`` and in ``lovelaceada_4711``."""
+    match = re.search(r"(?:^|[ _])(\d+)$", name)
+    return match[1] if match else ""

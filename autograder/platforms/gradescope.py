@@ -1,8 +1,8 @@
-"""Gradescope: its results.json, and how a submission is graded in its container.
+"""Grade a submission in Gradescope's container, and write Gradescope's results.json.
 
-`autograder bundle gradescope` makes what is uploaded. In the container ``setup.sh`` calls `prepare` once and
-``run_autograder`` calls `grade` for each submission, which is then alone there. No seed is kept: each
-submission meets fresh cases, so that there is nothing to steal, and nothing to learn from the last report.
+`autograder bundle gradescope` makes the zip file to upload. In the container ``setup.sh`` calls `prepare`
+once and ``run_autograder`` calls `grade` for each submission, which has a container of its own. The container
+holds no seed: each submission gets fresh cases, so students cannot steal a seed or learn cases from a report.
 """
 
 from __future__ import annotations
@@ -27,52 +27,56 @@ if TYPE_CHECKING:
     from autograder.grading.gradebook import Row
 
 Results = dict[str, Any]
-"""What Gradescope reads: its documentation calls the file results.json."""
+"""The data of Gradescope's file results.json."""
 
 BASE = "AUTOGRADER_BASE"
-"""The variable that says where Gradescope's folders lie, if not in /autograder."""
+"""The environment variable for the folder of Gradescope's folders; by default /autograder."""
 UNFINISHED = (
-    "The grader was ended before it was done: by the time limit of the assignment, or for want of memory. "
-    "Does every loop in your notebook end? If so, hand it in again, and tell your teacher if it stays so."
+    "The grader was stopped before it finished: it hit the time limit of the assignment, or ran out of "
+    "memory. Does every loop in your notebook end? If so, hand it in again, and tell your teacher if this "
+    "happens again."
 )
 OURS = (
-    "The grader itself failed, which is not your fault. Hand it in again; tell your teacher if it stays so."
+    "The grader itself failed, which is not your fault. Hand your notebook in again, and tell your teacher "
+    "if this happens again."
 )
 SECONDS_IN_ALL = 300.0
-"""Below the ten minutes after which Gradescope ends a container, with what judging takes."""
+"""The time limit of a submission. With the grader's own time it is below Gradescope's ten minutes."""
 UNPRIVILEGED = "nobody"
-"""Who a submission runs as where no walls hold: one that may read or write nothing of the grader's."""
+"""The user of a submission where no sandbox works. This user cannot read or write the grader's files."""
 
 
 class NotGradableError(ValueError):
-    """What was handed in cannot be graded; the message is for the student."""
+    """Raised if a submission cannot be graded; the message is for the student."""
 
 
-def results(verdict: Verdict, told: str = "") -> Results:
-    """Gradescope's results.json of a verdict.
+def results(verdict: Verdict, note: str = "") -> Results:
+    """Return Gradescope's results.json for a verdict.
 
     Args:
         verdict: the verdict.
-        told: what only the instructor shall see, besides the verdict's remarks.
+        note: a note that only the instructor sees, before the verdict's remarks.
     """
-    for_instructor = "\n".join([told, *map(str, verdict.remarks)]).strip()
+    for_instructor = "\n".join([note, *map(str, verdict.remarks)]).strip()
     if verdict.status == "failed":
         return not_graded(OURS, f"{for_instructor}\n{verdict.note}")
     if verdict.status == "unreadable":
-        what = verdict.note.partition(";")[0]
-        told = f"Your notebook cannot be graded: {what}. Save it in Jupyter, and hand in the .ipynb file."
-        return not_graded(told, for_instructor)
+        reason = verdict.note.partition(";")[0]
+        message = (
+            f"Your notebook cannot be graded: {reason}. Save it in Jupyter, and hand in the .ipynb file."
+        )
+        return not_graded(message, for_instructor)
     tests = [entry(cell.grade_id, cell.max_score, cell.score, cell.report) for cell in verdict.cells]
     return _results(verdict.score, tests, for_instructor)
 
 
 def of_gradebook(row: Row, reports: dict[str, Any], for_instructor: str = "") -> Results:
-    """Gradescope's results.json of what the gradebook holds, marks by hand and a penalty included.
+    """Return Gradescope's results.json for a row of the gradebook, with manual grades and late penalties.
 
     Args:
-        row: the gradebook's.
-        reports: the grader's, by graded cell, as `autograder.grading.written.reports_in` gives them.
-        for_instructor: what only the instructor shall see.
+        row: the row of the gradebook.
+        reports: the grader's reports by graded cell, from `autograder.grading.written.reports_in`.
+        for_instructor: a note that only the instructor sees.
     """
     tests = [
         entry(
@@ -84,40 +88,40 @@ def of_gradebook(row: Row, reports: dict[str, Any], for_instructor: str = "") ->
         )
         for name, most in row.max_scores.items()
     ]
-    told = _results(row.total, tests, for_instructor)
+    results = _results(row.total, tests, for_instructor)
     if row.late_penalty:
-        told |= {
-            "output": f"Taken off because it was late: {row.late_penalty:g} points.",
+        results |= {
+            "output": f"Late penalty: {row.late_penalty:g} points.",
             "output_format": "text",
         }
-    return told
+    return results
 
 
-def not_graded(why: str, for_instructor: str = "") -> Results:
-    """A results.json without points that says why."""
-    return _results(0.0, [], for_instructor) | {"output": why, "output_format": "text"}
+def not_graded(reason: str, for_instructor: str = "") -> Results:
+    """Return a results.json with no points and the reason."""
+    return _results(0.0, [], for_instructor) | {"output": reason, "output_format": "text"}
 
 
 def entry(name: str, most: float, score: float | None, report: Report | None, comment: str = "") -> Results:
-    """One entry of Gradescope's list of tests: an exercise, or an answer that a person reads.
+    """Return one entry of Gradescope's list of tests: an exercise, or an answer that a person reads.
 
     Args:
-        name: the graded cell.
-        most: its points.
-        score: what it gave; None where a person has still to read it.
-        report: what the grader says of it.
-        comment: what a teacher says of it.
+        name: the name of the graded cell.
+        most: the most points of the cell.
+        score: the earned points; None if a person has not read the answer yet.
+        report: the grader's report on the cell.
+        comment: a teacher's comment on the cell.
     """
-    made: Results = {"name": name, "max_score": most, "visibility": "visible", "output_format": "html"}
-    said = [report._repr_html_()] if report else []
+    test: Results = {"name": name, "max_score": most, "visibility": "visible", "output_format": "html"}
+    parts = [report._repr_html_()] if report else []
     if comment:
-        said.append(f"<p>{html.escape(comment)}</p>")
+        parts.append(f"<p>{html.escape(comment)}</p>")
     if score is None:
-        del made["max_score"]  # or Gradescope would show it as lost
-        said.append(f"<p>A person reads this answer, which may give {most:g} points.</p>")
+        del test["max_score"]  # else Gradescope would show the points as lost
+        parts.append(f"<p>A person reads this answer, which may give {most:g} points.</p>")
     else:
-        made |= {"score": score, "status": "passed" if score >= most else "failed"}
-    return made | {"output": "".join(said)}
+        test |= {"score": score, "status": "passed" if score >= most else "failed"}
+    return test | {"output": "".join(parts)}
 
 
 def _results(score: float, tests: list[Results], for_instructor: str) -> Results:
@@ -135,101 +139,102 @@ def _results(score: float, tests: list[Results], for_instructor: str) -> Results
 
 
 def prepare() -> None:
-    """Takes from all other users of the container what a submission has no need to read: our packages."""
+    """Close our packages to the container's other users, except the parts that a submission imports."""
     import autograder
     import tfcore
     from autograder.grading.cages import METERS, OPEN_TO_STUDENTS
 
     for package in (autograder, tfcore):
         folder = Path(str(package.__file__)).parent
-        opened = [folder / part for part in (*OPEN_TO_STUDENTS[folder.name], METERS)]
+        readable = [folder / part for part in (*OPEN_TO_STUDENTS[folder.name], METERS)]
         for path in folder.rglob("*"):
-            if not any(one == path or one in path.parents or path in one.parents for one in opened):
+            if not any(part == path or part in path.parents or path in part.parents for part in readable):
                 path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def grade(base: Path) -> None:
-    """Grades what lies in ``submission`` and writes ``results/results.json``, whatever happens."""
+    """Grade the folder ``submission`` and write ``results/results.json``, even if grading fails."""
     started = time.monotonic()
     try:
-        told = _graded(base)
+        results = _grade_submission(base)
     except NotGradableError as error:
-        told = not_graded(str(error))
+        results = not_graded(str(error))
     except Exception:
-        told = not_graded(OURS, traceback.format_exc())
-    told["execution_time"] = round(time.monotonic() - started, 2)
-    write_atomically(base / "results" / "results.json", json.dumps(told, indent=1).encode())
+        results = not_graded(OURS, traceback.format_exc())
+    results["execution_time"] = round(time.monotonic() - started, 2)
+    write_atomically(base / "results" / "results.json", json.dumps(results, indent=1).encode())
 
 
-def _graded(base: Path) -> Results:
+def _grade_submission(base: Path) -> Results:
     from autograder.grading import cages
     from autograder.grading.pair import Pair, notebook_task
     from autograder.grading.session import Limits
 
     (released,) = (base / "source" / "released").glob("*/*.ipynb")
-    data = _read(_notebook(base / "submission", released.name))
-    held = cages.strongest()
+    data = _read_notebook(_find_notebook(base / "submission", released.name))
+    cage = cages.strongest()
     seed = secrets.randbits(62)
     limits = Limits(total_seconds=SECONDS_IN_ALL)
-    user = UNPRIVILEGED if held.tier not in cages.SAFE and os.geteuid() == 0 else None
-    with Pair(held.tier, user) as pair:
+    user = UNPRIVILEGED if cage.tier not in cages.SAFE and os.geteuid() == 0 else None
+    with Pair(cage.tier, user) as pair:
         verdict = pair.grade(notebook_task(released.parent.name, released.read_bytes(), data, seed, limits))
-    return results(verdict, f"{_about_walls(held, user)}\nThe hidden cases were drawn from {seed}.")
+    return results(verdict, f"{_describe_sandbox(cage, user)}\nThe hidden cases were drawn from {seed}.")
 
 
-def _about_walls(held: Any, user: str | None) -> str:
+def _describe_sandbox(cage: Any, user: str | None) -> str:
     from autograder.grading import cages
 
-    if held.tier in cages.SAFE:
-        return f"The code ran behind walls, tier {held.tier}."
-    lacking = "; ".join(f"tier {tier}: {what}" for tier, what in held.missing.items())
-    shut = (
+    if cage.tier in cages.SAFE:
+        return f"The code ran in a sandbox of tier {cage.tier}."
+    missing = "; ".join(f"tier {tier}: {reason}" for tier, reason in cage.missing.items())
+    protection = (
         f"It ran as the user {user!r}, who can neither read the grader's files nor write results.json."
         if user
-        else "It could read the grader's files and write results.json: look whether it tried."
+        else "It could read the grader's files and write results.json: check whether it tried."
     )
     return (
-        f"This container holds no walls (tier {held.tier}; {lacking}), and this grades all the same, as with "
-        f"--allow-unsafe: the container was the boundary. {shut}"
+        f"No sandbox works in this container (tier {cage.tier}; {missing}). The submission was graded as "
+        f"with --allow-unsafe, protected only by the container. {protection}"
     )
 
 
-def _notebook(folder: Path, name: str) -> Path:
-    """The notebook that was handed in, whatever it is called; of several the one that is called `name`.
+def _find_notebook(folder: Path, name: str) -> Path:
+    """Return the path of the submitted notebook: the only notebook, or the one notebook called `name`.
 
     Raises:
-        NotGradableError: there is none, or nobody can say which is meant.
+        NotGradableError: there is no notebook, or it is not clear which notebook to grade.
     """
-    found = sorted(_notebooks(folder))
-    named = [path for path in found if path.name == name]
-    if not found:
+    notebooks = sorted(_notebooks(folder))
+    named = [path for path in notebooks if path.name == name]
+    if not notebooks:
         raise NotGradableError(f"No notebook was handed in. Hand in {name}, the file that you worked in.")
-    if len(found) > 1 and len(named) != 1:
-        some = ", ".join(path.relative_to(folder).as_posix() for path in found[:5])
+    if len(notebooks) > 1 and len(named) != 1:
+        some = ", ".join(path.relative_to(folder).as_posix() for path in notebooks[:5])
         raise NotGradableError(
-            f"{len(found)} notebooks were handed in, and one can be graded: {some}. Hand in {name} alone."
+            f"{len(notebooks)} notebooks were handed in, but only one can be graded: {some}. "
+            f"Hand in only {name}."
         )
-    return found[0] if len(found) == 1 else named[0]
+    return notebooks[0] if len(notebooks) == 1 else named[0]
 
 
 def _notebooks(folder: Path) -> Iterator[Path]:
-    for where, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
         for name in files:
             if name.lower().endswith(".ipynb") and not name.startswith("."):
-                yield Path(where, name)
+                yield Path(parent, name)
 
 
-def _read(path: Path) -> bytes:
+def _read_notebook(path: Path) -> bytes:
     from autograder.grading.matching import MAX_BYTES
 
-    about = path.lstat()
-    if not stat.S_ISREG(about.st_mode):
-        raise NotGradableError(f"{path.name} is a link and no file. Hand in the notebook itself.")
-    if about.st_size > MAX_BYTES:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise NotGradableError(f"{path.name} is a link or a special file. Hand in the notebook itself.")
+    if status.st_size > MAX_BYTES:
         raise NotGradableError(
-            f"{path.name} has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read. Clear its outputs, "
-            "save it and hand it in again."
+            f"{path.name} has {status.st_size:,} bytes; the grader reads at most {MAX_BYTES:,}. Clear its "
+            "outputs, save it and hand it in again."
         )
     return path.read_bytes()
 

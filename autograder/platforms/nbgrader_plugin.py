@@ -1,7 +1,7 @@
-"""Puts our grader into nbgrader's own commands; `nbgrader_config.py` names what is here.
+"""Make nbgrader's own commands use our grader; `nbgrader_config.py` names these functions and classes.
 
 With them, plain ``nbgrader autograde`` never runs a submission in a kernel of this machine, and gives the
-points that ``autograder grade`` gives.
+same points as ``autograder grade``.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from autograder.release import publish
 
 
 def teach_gradebook(assignment: str, student: str, notebooks: list[str]) -> None:
-    """Before an assignment is autograded: makes sure that the gradebook knows its cells."""
-    told = Application.instance().config if Application.initialized() else Config()
-    course = Course.at(Path(), told.CourseDirectory.get("db_url"))  # of nbgrader's own --db
+    """Enter the cells of an assignment into the gradebook, before nbgrader autogrades it."""
+    config = Application.instance().config if Application.initialized() else Config()
+    course = Course.at(Path(), config.CourseDirectory.get("db_url"))  # from nbgrader's option --db
     with gradebook.opened(course) as book:
         book.learn(assignment, publish.notebooks(course, assignment))
 
 
 class RestoreCells(NbGraderPreprocessor):
-    """Gives the released cells back their metadata and the tests their source, whatever was done to them."""
+    """A preprocessor that restores the metadata of the released cells and the source of the tests."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         released = json.loads(_released(resources))
@@ -48,9 +48,9 @@ class RestoreCells(NbGraderPreprocessor):
 
 
 class GradeSafely(NbGraderPreprocessor):
-    """Takes the place of nbgrader's `Execute`: the notebook runs in a child and is judged from outside."""
+    """A preprocessor that replaces nbgrader's `Execute`: it runs the notebook in a sandbox and grades it."""
 
-    allow_unsafe = Bool(False, help="Grades also where no walls hold.").tag(config=True)
+    allow_unsafe = Bool(False, help="Grade even where no sandbox works.").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         require_valid(resources["nbgrader"]["student"])
@@ -63,23 +63,23 @@ class GradeSafely(NbGraderPreprocessor):
             raise RuntimeError(visible(f"not graded: {verdict.note}"))
         for remark in verdict.remarks:
             self.log.warning(one_line(str(remark)))
-        made = written.with_results(verdict)
-        return _notebook(made["cells"], made["metadata"]), resources
+        graded = written.with_results(verdict)
+        return _notebook(graded["cells"], graded["metadata"]), resources
 
 
 @cache
 def _pair(tier: str) -> Pair:
-    """One pair of processes for all notebooks of the command; it ends with it."""
+    """Return the pair of processes that grades all notebooks of the command; it ends with the command."""
     pair = Pair(tier)
     atexit.register(pair.close)
     return pair
 
 
 def _released(resources: dict[str, Any]) -> bytes:
-    told = resources["nbgrader"]
-    return publish.notebooks(Course.at(Path()), told["assignment"])[told["notebook"]]
+    names = resources["nbgrader"]
+    return publish.notebooks(Course.at(Path()), names["assignment"])[names["notebook"]]
 
 
 def _notebook(cells: list[dict[str, Any]], metadata: dict[str, Any]) -> NotebookNode:
-    made = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    return nbformat.from_dict(made)
+    notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return nbformat.from_dict(notebook)

@@ -130,7 +130,7 @@ def test_no_name_writes_to_the_terminal(course, tmp_path):
     (tmp_path / "a" / "eve" / "\x1b]0;x\x07.txt").write_text("")
     done = collect(Course.at(course), ASSIGNMENT, tmp_path / "a", tmp_path / "s")
     assert "\x1b" not in done.problems[0]
-    assert "there is" in done.problems[0]
+    assert "no usable notebook" in done.problems[0]
 
 
 def test_times_are_kept_where_they_are_told(course, tmp_path):
@@ -175,15 +175,15 @@ def test_another_name_is_taken_if_there_is_no_choice(course, tmp_path):
     }
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"ada": "a", "bob": "b"}
-    assert "bob: my work.ipynb is taken for" in done.remarks[0]
-    assert done.problems == [f"cid: {NAME} is missing; there is a.ipynb, b.ipynb"]
+    assert "bob: my work.ipynb is collected as" in done.remarks[0]
+    assert done.problems == [f"cid: {NAME} is missing; handed in: a.ipynb, b.ipynb"]
 
 
 def test_the_notebook_of_another_assignment_is_not_taken(course, tmp_path):
     members = {"ada/ch03_scaling.ipynb": "a", "bob/ch03_scaling (1).ipynb": "b", f"cid/{NAME}": "c"}
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"cid": "c"}
-    assert done.problems[0] == f"ada: {NAME} is missing; there is ch03_scaling.ipynb"
+    assert done.problems[0] == f"ada: {NAME} is missing; handed in: ch03_scaling.ipynb"
     assert done.problems[1].startswith(f"bob: {NAME} is missing")
 
 
@@ -198,15 +198,15 @@ def test_who_handed_in_something_else_is_told(course, tmp_path):
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"Ada_1": "a", "Bob_2": "b"}
     assert done.problems == [
-        "Cid_3: no notebook that could be taken; there is work.zip",
-        "Dot_4: no notebook that could be taken; there is onlinetext.html",
+        "Cid_3: handed in no usable notebook, but work.zip",
+        "Dot_4: handed in no usable notebook, but onlinetext.html",
     ]
 
 
 def test_what_canvas_writes_before_a_name_is_not_told(course, tmp_path):
     members = {f"ada_1_7001_{NAME}": "a", "bob_2_7002_work.docx": "b"}
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
-    assert done.problems == ["bob_2: no notebook that could be taken; there is work.docx"]
+    assert done.problems == ["bob_2: handed in no usable notebook, but work.docx"]
 
 
 def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
@@ -218,7 +218,7 @@ def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
     done = collect(here, ASSIGNMENT, second, into)
     assert not stamp.exists()
     (told,) = done.remarks
-    assert told.startswith("ada: the new version comes without a time")
+    assert told.startswith("ada: the new version has no time")
     assert "2026-11-09 10:00:00 UTC" in told
 
 
@@ -285,7 +285,7 @@ def test_a_student_who_cannot_be_a_folder_is_told(course, tmp_path, student):
     ("what", "told"),
     [
         ("nothing", "does not exist"),
-        ("text", "no zip archive"),
+        ("text", "not a zip archive"),
         ("empty", "holds no notebook"),
         ("flat", "--from"),
     ],
@@ -329,7 +329,9 @@ def test_what_gradescope_does_not_tell_the_owner_of_is_told(course, tmp_path, te
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert (done.platform, collected(tmp_path / "s")) == ("gradescope", {})
     (told,) = done.problems
-    assert told.endswith(f"{NAME}: submission_metadata.yml does not say whose it is; put it in by hand")
+    assert told.endswith(
+        f"{NAME}: submission_metadata.yml does not identify a student; copy the file by hand"
+    )
 
 
 @pytest.mark.parametrize("folder", [".", "..", "solutions", "notebooks"])

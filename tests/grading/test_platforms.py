@@ -60,18 +60,20 @@ def test_moodle_knows_a_student_by_number_and_address(tmp_path, called):
 
 
 @pytest.mark.parametrize(
-    ("called", "why"), [("Ada Lovelace", "several people"), ("bob", "nobody"), ("10", "nobody")]
+    ("called", "why"), [("Ada Lovelace", "several lines"), ("bob", "no line"), ("10", "no line")]
 )
 def test_who_is_not_certain_gets_no_grade_and_is_named(tmp_path, called, why):
     done, lines = filled("moodle", MOODLE, [graded(called, 4)], tmp_path)
     assert not any(line["Grade"] for line in lines)
-    assert done.notes == [f"{called}: {why} in from_the_platform.csv; put 4 in by hand"]
+    assert done.notes == [f"{called}: {why} in from_the_platform.csv; enter 4 by hand"]
 
 
 def test_grades_without_the_answers_that_nobody_has_read_are_told(tmp_path):
     rows = [replace(graded("ada", 4), needs_manual_grade=("explain",)), graded("grace", 9)]
     done, _ = filled("canvas", CANVAS, rows, tmp_path)
-    assert done.notes == ["1 of 2 have answers that nobody has read yet; their grades lack those points"]
+    assert done.notes == [
+        "1 of 2 students have answers that nobody has read yet; their grades lack these points"
+    ]
 
 
 def test_a_grade_that_the_platform_has_locked_is_left_and_told(tmp_path):
@@ -80,7 +82,7 @@ def test_a_grade_that_the_platform_has_locked_is_left_and_told(tmp_path):
     assert [line["Grade"] for line in lines] == ["3", "9", ""]
     assert done.given == ["grace"]
     (told,) = done.notes
-    assert told.startswith("ada: from_the_platform.csv says that this grade cannot be changed")
+    assert told.startswith("ada: from_the_platform.csv does not allow changes to this grade")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_the_command_fills_the_file_and_wants_it_named(few, tmp_path):
     assert done.exit_code == 0
     lines = list(csv.DictReader((tmp_path / "upload.csv").open()))
     assert float(lines[1]["ch02_qkv (4711)"]) > float(lines[2]["ch02_qkv (4711)"]) == 0
-    assert "mistake-01: nobody in gradebook.csv" in " ".join(done.stderr.split())
+    assert "mistake-01: no line in gradebook.csv" in " ".join(done.stderr.split())
 
 
 def test_nobody_takes_anothers_points_by_a_name_of_their_choice(tmp_path):
@@ -135,4 +137,4 @@ def test_nobody_takes_anothers_points_by_a_name_of_their_choice(tmp_path):
     row = graded("lovelaceada_4711", 17)
     filled = fill("canvas", template, "ch02_qkv", [row])
     assert not filled.given
-    assert "several people" in filled.notes[0]
+    assert "several lines" in filled.notes[0]

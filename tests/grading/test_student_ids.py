@@ -131,7 +131,7 @@ def test_collect_takes_no_other_id(course, students, tmp_path):
     assert sorted(path.name for path in (tmp_path / "submitted").iterdir()) == ["Siobhán O'Neill", "ada"]
     for shown in ('q";alert(1);"', "'-rf'", r"a\x1b[2Kb"):
         assert shown in done.stderr
-    assert "put it in by hand" in done.stderr
+    assert "copy the file by hand" in done.stderr
 
 
 def test_the_gradebook_takes_no_other_id(few):

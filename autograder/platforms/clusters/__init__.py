@@ -1,1 +1,1 @@
-"""Where the workers of ``autograder grade --executor dask`` can come from: Slurm or Kubernetes."""
+"""Start the workers of ``autograder grade --executor dask`` on Slurm or Kubernetes."""

@@ -1,1 +1,1 @@
-"""A JupyterHub for a class on one server, with nbgrader's exchange."""
+"""Configure a JupyterHub for a class on one server, with nbgrader's exchange."""
