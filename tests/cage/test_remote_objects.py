@@ -162,7 +162,7 @@ def test_errors_arrive_where_the_question_was_asked(tried, asked, kind, message)
     assert message in outcome.message
     assert outcome.error == (kind or outcome.error)
     assert f"return {asked}"[:80] in outcome.message or "line" not in outcome.message
-    assert "test_served" not in outcome.message
+    assert "test_remote_objects" not in outcome.message
 
 
 def test_an_error_can_be_caught_and_the_model_asked_again(tried):
