@@ -1,1 +1,1 @@
-"""The proof that the grader is right: its bank, mutants, made-up classes, attacks, and this machine."""
+"""Prove that the grader is right: with the bank, mutants, made-up classes and attacks, on this machine."""

@@ -1,4 +1,4 @@
-"""What this machine gives the course, and what it lacks."""
+"""Examine this machine: report which requirements of the course it meets and which are missing."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chr
 SAID = {
     "A": "a submission sees no network, no process and no file but the libraries, and its own empty home",
     "B": "a submission opens no socket, reaches no process, and reads no file but the libraries and its "
-    "home; that files and processes exist it can see",
-    "C": "the container around it is the only wall: a submission can read and change what is in it. "
-    "`autograder grade` wants --allow-unsafe here",
-    "D": "no walls: a submission can read and change what you can. `autograder grade` wants --allow-unsafe "
-    "here. Grade only people you trust, or on a machine that holds nothing else",
+    "home; it can see that other files and processes exist",
+    "C": "the container around it is the only wall: a submission can read and change every file in the "
+    "container. `autograder grade` needs --allow-unsafe here",
+    "D": "no walls: a submission can read and change every file that you can. `autograder grade` needs "
+    "--allow-unsafe here. Grade only people you trust, or on a machine that holds nothing else",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: "problem" means that something will not work until it is put right."""
+    """The result of one check of this machine.
+
+    The level "problem" means that a part of the course will not work until the problem is solved.
+    """
 
     what: str
     level: Level
@@ -43,26 +46,26 @@ class Finding:
 
 
 def examine(course: Course | None) -> list[Finding]:
-    """Everything looked at, in the order in which it is told."""
+    """Return the findings of all checks, in the order in which they are printed."""
     return [
         _python(),
         *_packages(course),
         _disk(course.root if course else Path()),
         _gradebook(course),
         _chromium(),
-        *_confinement(),
+        *_isolation(),
     ]
 
 
 def _python() -> Finding:
-    version, wanted = platform.python_version(), _wanted_python()
-    if "{}.{}.{}".format(*sys.version_info) in wanted:  # Debian's version may end in a plus sign
+    version, required = platform.python_version(), _required_python()
+    if "{}.{}.{}".format(*sys.version_info) in required:  # Debian's version may end in a plus sign
         return Finding("Python", "ok", version)
-    return Finding("Python", "problem", f"{version}; the course needs {wanted}")
+    return Finding("Python", "problem", f"{version}; the course needs {required}")
 
 
-def _wanted_python() -> SpecifierSet:
-    """Return the versions of Python that the installed course, or its wheel, asks for."""
+def _required_python() -> SpecifierSet:
+    """Return the versions of Python that the installed course, or its wheel, requires."""
     for name in ("transformers-from-first-principles", "transformers-from-first-principles-autograder"):
         with suppress(importlib.metadata.PackageNotFoundError):
             return SpecifierSet(importlib.metadata.metadata(name)["Requires-Python"])
@@ -73,24 +76,24 @@ _PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;#]+)(?: *; *([^#\n]+))?", re.MULTI
 
 
 def _packages(course: Course | None) -> Iterator[Finding]:
-    """The installed versions against those that requirements.txt names."""
+    """Compare the installed versions with the versions in requirements.txt."""
     path = course.root / "requirements.txt" if course else None
     if path is None or not path.is_file():
         yield Finding("packages", "note", "no requirements.txt here to compare with")
         return
     wrong, missing, right = [], [], 0
-    for name, wanted, where in _PIN.findall(path.read_text()):
-        if where and not Marker(where).evaluate():
+    for name, tested, marker in _PIN.findall(path.read_text()):
+        if marker and not Marker(marker).evaluate():
             continue  # a package for other machines
         try:
-            found = importlib.metadata.version(name)
+            installed = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            missing.append(f"{name}=={wanted}")
+            missing.append(f"{name}=={tested}")
             continue
-        if found.split("+")[0] == wanted:
+        if installed.split("+")[0] == tested:
             right += 1
         else:
-            wrong.append(f"{name} {found} (tested: {wanted})")
+            wrong.append(f"{name} {installed} (tested: {tested})")
     if missing:
         yield Finding("packages missing", "problem", f"{', '.join(missing)}. Run: make setup")
     if wrong:
@@ -114,16 +117,19 @@ def _gradebook(course: Course | None) -> Finding:
     except ImportError as error:
         return Finding("gradebook", "problem", f"nbgrader cannot be imported ({error}). Run: make setup")
     try:
-        there = gradebook.exists(course)
+        exists = gradebook.exists(course)
     except BadInputError as error:
         return Finding("gradebook", "problem", str(error))
-    where = course.db_file.name if course.db_file else databases.describe(course.db_url)
-    says = f"{where}, schema {gradebook.expected_revision()}"
-    return Finding("gradebook", "ok", says if there else "none yet; the first grading makes it")
+    database = course.db_file.name if course.db_file else databases.describe(course.db_url)
+    description = f"{database}, schema {gradebook.expected_revision()}"
+    return Finding("gradebook", "ok", description if exists else "none yet; the first grading makes it")
 
 
 def find_chromium() -> str | None:
-    """The browser that CHROMIUM names, or the first of the usual names that is installed."""
+    """Return the browser in the variable CHROMIUM, or the first installed program with a usual name.
+
+    Return None if no browser is installed.
+    """
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
 
 
@@ -133,21 +139,24 @@ def _chromium() -> Finding:
     return Finding("browser", "note", "no Chromium; browser tests are skipped (Debian: apt install chromium)")
 
 
-def _confinement() -> Iterator[Finding]:
+def _isolation() -> Iterator[Finding]:
     from autograder.grading import cages
 
     held = cages.strongest()
     yield Finding(
         "isolation", "ok" if held.tier in cages.SAFE else "problem", f"tier {held.tier}: {SAID[held.tier]}"
     )
-    for tier, what in held.missing.items():
-        yield Finding(f"tier {tier}", "note", f"does not hold: {what}")
+    for tier, missing in held.missing.items():
+        yield Finding(f"tier {tier}", "note", f"does not hold: {missing}")
     if held.tier in cages.SAFE:
         yield from _grader(held.tier)
 
 
 def _grader(tier: str) -> Iterator[Finding]:
-    """What keeps the grader from grading at a tier that holds: libraries, say, that the walls do not show."""
+    """Grade an empty answer at this tier and yield a problem if the grader fails.
+
+    The grader fails, for example, if the walls hide a library that it needs.
+    """
     from autograder import exercises
     from autograder.grading.pair import Pair, PairError, file_task
     from autograder.grading.session import Limits
@@ -156,7 +165,7 @@ def _grader(tier: str) -> Iterator[Finding]:
         try:
             verdict = pair.grade(file_task(exercises.names()[0], b"", False, 0, Limits()))
         except PairError as error:
-            yield Finding("grader", "problem", f"it does not start at tier {tier}: {error}")
+            yield Finding("grader", "problem", f"the grader does not start at tier {tier}: {error}")
             return
     if verdict.status != "graded":
-        yield Finding("grader", "problem", f"it grades nothing at tier {tier}: {verdict.note}")
+        yield Finding("grader", "problem", f"the grader cannot grade at tier {tier}: {verdict.note}")

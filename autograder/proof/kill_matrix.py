@@ -1,4 +1,4 @@
-"""The kill matrix as a page of the book: which criterion stops which mistake."""
+"""Write the kill matrix as a page of the book: the criteria that reject each mistake."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def page(proof: Proof, before: str = "") -> str:
     """Return the page in MyST Markdown.
 
     Args:
-        proof: what was tried: the whole course, or some assignments.
-        before: the page as it was; what it says of assignments that were not tried now is kept.
+        proof: the results for the whole course or for some assignments.
+        before: the earlier page; the parts about assignments that are not in `proof` are kept.
     """
-    rows, sections = _kept(before)
+    rows, sections = _parse(before)
     for assignment, entries in groupby(proof.entries, lambda entry: entry.exercise.split("/")[0]):
         rows[assignment] = _counts(list(entries))
     for assignment, tables in groupby(proof.matrix(), lambda table: table["exercise"].split("/")[0]):
@@ -47,8 +47,8 @@ def page(proof: Proof, before: str = "") -> str:
     return "\n".join([HEAD.replace("{FAILS}", FAILS), *_summary(rows), *_sections(sections)]) + "\n"
 
 
-def _kept(before: str) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """Return what a page says of each assignment of the course: the counts of its row, and its section."""
+def _parse(before: str) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Return by assignment of the course the counts in its row of a page, and the text of its section."""
     course = exercises.assignments()
     rows = re.findall(r"^\| \[(\w+)\]\(#\w+\) \| ([\d| ]+) \|$", before, re.MULTILINE)
     sections = re.findall(r"^## (\w+)\n(.*?)(?=\n+^## |\n*\Z)", before, re.MULTILINE | re.DOTALL)
@@ -94,15 +94,15 @@ def _exercise(table: dict[str, Any]) -> Iterator[str]:
     yield f"|:--|{':-:|' * len(numbers)}"
     for answer in mistakes:
         marks = " | ".join(FAILS if fails else " " for fails in answer["fails"])
-        told = "" if answer["told"][0] == answer["name"] else " (explained by what is broken, not named)"
+        unnamed = "" if answer["told"][0] == answer["name"] else " (explained by what is broken, not named)"
         says = _plain(answer["says"]).replace("|", r"\|")
-        yield f"| `{answer['name']}` {says}{told} | {marks} |"
+        yield f"| `{answer['name']}` {says}{unnamed} | {marks} |"
     yield f"\nRight answers in other styles, all accepted: {'; '.join(styles)}."
     yield ":::"
 
 
 def _plain(text: str) -> str:
-    r"""A sentence in which Markdown sees code between backticks, a *word* between asterisks and nothing else.
+    r"""Escape a sentence for Markdown, except code between backticks and a *word* between asterisks.
 
     >>> print(_plain("`a_b` is *not* c_d, nor is it 2 * 3 * 4 or h**2"))
     `a_b` is *not* c\_d, nor is it 2 \* 3 \* 4 or h\*\*2

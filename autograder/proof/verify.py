@@ -1,7 +1,8 @@
-"""The proof that the grader is right: every mistake rejected and named, every right style accepted.
+"""Prove that the grader is right: it rejects and names every mistake and accepts every right style.
 
-The bank is tried in this process on the cases that students see, as their `check` does, and by the grader in
-its cage on hidden ones; the grader also gets the solution notebooks and the blank ones.
+Each answer of the bank is examined twice: in this process on the public cases, as `check` does for students,
+and by the grader in its cage on hidden cases. The grader also grades the solution notebooks and the blank
+notebooks.
 """
 
 from __future__ import annotations
@@ -25,16 +26,24 @@ from autograder.grading.verdict import Verdict
 from autograder.student import PUBLIC_SEED
 
 HIDDEN_SEED = 1405006
-"""Draws the hidden cases where a course has drawn no seed of its own yet."""
+"""The seed of the hidden cases for a course that has not drawn a seed yet."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One answer of the bank, examined under several seeds: it counts only if it is right under each.
+    """The results of one answer of the bank under several seeds.
 
-    ``weighed`` says whether its points follow from its gravity; see `points_fit`. ``fails`` has a mark for
-    each criterion of the exercise, in order: whether the answer fails it under the first seed. It is the
-    answer's row in the kill matrix.
+    Args:
+        exercise: the name of the exercise.
+        name: the name of the answer in the bank.
+        is_misconception: whether the answer is wrong.
+        as_it_should: whether a wrong answer is rejected, or a right one accepted, under every seed.
+        diagnosed: whether the report names this mistake under every seed.
+        told: under each seed, the mistake that the report names, or None.
+        weighed: whether the points fit the gravity of the mistake under every seed; see `points_fit`.
+        says: the description of the answer in the bank.
+        fails: for each criterion of the exercise, in order, whether the answer fails it under the first seed:
+            the answer's row in the kill matrix.
     """
 
     exercise: str
@@ -49,13 +58,13 @@ class Entry:
 
     @property
     def told_by_name(self) -> bool:
-        """Whether its author reads its own hint under the first seed, the one that students have."""
+        """Return whether the report names this mistake under the first seed, which students also have."""
         return self.is_misconception and self.told[0] == self.name
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """A solution notebook and the blank one, graded: what a teacher would see."""
+    """The points of the solution notebooks and of the blank notebooks of an assignment."""
 
     assignment: str
     solution_score: float
@@ -70,7 +79,7 @@ class Notebook:
 
 @dataclass
 class Proof:
-    """All that was tried."""
+    """The results of all answers and notebooks."""
 
     entries: list[Entry] = field(default_factory=list)
     notebooks: list[Notebook] = field(default_factory=list)
@@ -85,13 +94,13 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        told = all(entry.told_by_name for entry in self.misconceptions)
+        named = all(entry.told_by_name for entry in self.misconceptions)
         answers = all(entry.as_it_should for entry in self.entries)
         weighed = all(entry.weighed for entry in self.misconceptions)
-        return told and answers and weighed and all(notebook.as_it_should for notebook in self.notebooks)
+        return named and answers and weighed and all(notebook.as_it_should for notebook in self.notebooks)
 
     def as_dict(self) -> dict[str, Any]:
-        """The proof in figures."""
+        """Return the figures of the proof."""
         return {
             "exercises": len({entry.exercise for entry in self.entries}),
             "misconceptions": len(self.misconceptions),
@@ -105,7 +114,7 @@ class Proof:
         }
 
     def matrix(self) -> list[dict[str, Any]]:
-        """The kill matrix: for each exercise its criteria, and for each answer of its bank which it fails."""
+        """Return the kill matrix: for each exercise its criteria and the entries of its bank."""
         return [
             {
                 "exercise": name,
@@ -122,12 +131,12 @@ def try_all(
     progress: Progress = lambda done, total: None,
     workers: int | None = None,
 ) -> list[Entry]:
-    """The bank of every exercise named, examined by `check` and by the grader in its cage.
+    """Examine the bank of each of these exercises, as `check` does and by the grader in its cage.
 
     Args:
         names: exercises, as ``assignment/function``.
-        hidden_seed: draws the grader's cases.
-        progress: hears how much is done.
+        hidden_seed: the seed of the grader's cases.
+        progress: is called with the number of reports made and their total.
         workers: processes at once; by default one for each core.
     """
     workers = workers or cores()
@@ -166,7 +175,7 @@ def _checked(name: str) -> list[Report]:
 
 
 def checked(exercise: Exercise, seed: int) -> list[Report]:
-    """Every answer of the exercise's bank, examined in this process as `check` does."""
+    """Examine each answer of the exercise's bank in this process, as `check` does, and return the reports."""
     return Examination(exercise, seed).report_on_bank((*exercise.forbidden, "tfcore"))
 
 
@@ -188,25 +197,25 @@ def _only_report(key: str, verdict: Verdict) -> Report:
 
 
 def points_fit(answer: Answer, report: Report) -> bool:
-    """Whether a slip keeps more than half of the points, and a useless answer less."""
+    """Return whether the points fit the gravity: over half of them for a slip, under half if useless."""
     share = report.score / report.max_score
     return share > 0.5 if answer.gravity == "slip" else share < 0.5 or answer.gravity != "useless"
 
 
 def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
-    """What became of the bank of one exercise, from the reports on its answers under each seed."""
-    for answer, *own in zip(exercise.answers, *reports, strict=True):
+    """Yield the entry of each answer of the exercise, from the reports on its bank under each seed."""
+    for answer, *under_seeds in zip(exercise.answers, *reports, strict=True):
         wrong = answer in exercise.misconceptions
         yield Entry(
             exercise.name,
             answer.name,
             is_misconception=wrong,
-            as_it_should=all(report.passed != wrong for report in own),
-            diagnosed=wrong and all(report.diagnosis == answer.name for report in own),
-            told=tuple(report.diagnosis for report in own),
-            weighed=all(points_fit(answer, report) for report in own),
+            as_it_should=all(report.passed != wrong for report in under_seeds),
+            diagnosed=wrong and all(report.diagnosis == answer.name for report in under_seeds),
+            told=tuple(report.diagnosis for report in under_seeds),
+            weighed=all(points_fit(answer, report) for report in under_seeds),
             says=answer.says,
-            fails=tuple(criterion.failure is not None for criterion in own[0].criteria),
+            fails=tuple(criterion.failure is not None for criterion in under_seeds[0].criteria),
         )
 
 
@@ -216,11 +225,11 @@ KINDS = ("the solution", "the blank notebook")
 def try_notebooks(
     solutions: dict[str, list[tuple[bytes, bytes]]], seed: int, workers: int | None = None
 ) -> Iterator[Notebook]:
-    """Grades solution and blank notebooks with the real grader.
+    """Grade the solution notebooks and the blank notebooks in the cage.
 
     Args:
         solutions: for each assignment, its notebooks as (solution, release).
-        seed: draws the hidden cases.
+        seed: the seed of the hidden cases.
         workers: processes at once; by default one for each core.
     """
     tasks = [

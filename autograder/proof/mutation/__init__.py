@@ -1,1 +1,1 @@
-"""Right answers of the bank with one fault each, graded: does the grader reject them, and say why truly?"""
+"""Grade right answers of the bank with one fault each: are they rejected, and is the explanation true?"""

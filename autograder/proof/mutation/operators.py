@@ -1,4 +1,4 @@
-"""Mutants: the right answers of the bank, each with one fault."""
+"""Make mutants: right answers of the bank, each with one fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autograder import exercises
 from autograder.checking.declaration import Answer, Exercise, Function
 
 Edit = tuple[str, ast.AST, str, Any]
-"""One fault: its kind, the node that it changes, the field of the node, and the field's new value."""
+"""One fault: its kind, the changed node, the changed field of the node, and the field's new value."""
 
 OPERATORS = (
     *(
@@ -38,7 +38,7 @@ FUNCTIONS = (
     *("zeros_like ones_like", "zeros empty", "triu tril", "sin cos", "sum mean", "log exp", "log2 log"),
     *("randn rand", "cumsum cumprod", "sqrt square", "var std", "append extend"),
 )
-"""Functions that are easily taken for one another."""
+"""Pairs of functions that are easily confused."""
 LEFT_OUT = {
     "cast": "to astype float double half long int bool type type_as asarray array tensor clone copy "
     "contiguous detach deepcopy",
@@ -46,18 +46,18 @@ LEFT_OUT = {
     "softmax sigmoid silu tanh relu gelu transpose swapaxes permute flip tril triu masked_fill nan_to_num "
     "sort max min mean sum unsqueeze squeeze expand sorted norm item",
 }
-"""Calls that are easily forgotten. Without the call, its object or its first argument remains."""
+"""Calls that are easily forgotten, by kind. Without the call, its object or its first argument remains."""
 COMMUTE = ("max", "min", "maximum", "minimum", "hypot", "logaddexp", "swapaxes", "transpose", "isinstance")
-"""Calls whose last two arguments may be exchanged, or are never exchanged by mistake."""
+"""Calls whose last two arguments may be exchanged, or are never exchanged by mistake: they keep the order."""
 LIBRARIES = ("np", "torch", "F", "math", "nn")
 IN_ORDER = re.compile(r"nn\.|rng|rand|generator|model\(|next\(|pop\(")
-"""Statements that draw, register or ask: two of them have an order, whatever their names."""
+"""Statements with a side effect, such as a random draw: the order of two of them matters."""
 WORD = re.compile(r"(?:self\.)?\w+")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A right answer with one fault: its source, and the change as the lines before and after."""
+    """A right answer with one fault: its source, and the change as the lines before and after it."""
 
     exercise: str
     style: str
@@ -67,21 +67,24 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What the reviewed list calls it."""
+        """Return the key of this mutant in the reviewed list."""
         return self.exercise, self.style, self.change
 
     def function(self) -> Function:
-        """Make the mutant as a student's cell would, with the libraries of its style and the given cell."""
+        """Run the source as a student's cell, with the libraries of its style, and return the function.
+
+        The names of the exercise's given cell are defined too.
+        """
         exercise = exercises.find(self.exercise)
         (style,) = (style for style in exercise.styles if style.name == self.style)
-        known = (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
+        namespace = (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
         for name, value in vars(sys.modules[style.function.__module__]).items():
             if ismodule(value) and not value.__name__.startswith(("tfcore", "autograder")):
-                known[name] = value
+                namespace[name] = value
         filename = f"<{self.exercise}, {self.style}: {self.change}>"
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
-        exec(_compiled(self.source, filename), known)
-        function: Function = known[exercise.function_name]
+        exec(_compiled(self.source, filename), namespace)
+        function: Function = namespace[exercise.function_name]
         return function
 
 
@@ -91,25 +94,28 @@ def _compiled(source: str, filename: str) -> Any:
 
 
 def sample(names: list[str], number: int, seed: int) -> list[Mutant]:
-    """Draw that many different mutants, evenly over the exercises, and in each evenly over kinds of faults.
+    """Draw different mutants, evenly over the exercises, and evenly over the kinds of faults in each.
 
     The same seed draws the same mutants, and a smaller number draws the first of them.
 
     Args:
         names: exercises, as ``assignment/function``.
-        number: how many; there are fewer if the styles have no more.
-        seed: draws them.
+        number: the number of mutants; fewer are drawn if the styles do not have so many.
+        seed: the seed of the draw.
     """
-    found: list[Mutant] = []
+    drawn: list[Mutant] = []
     for turn in zip_longest(*(mutants_of(exercises.find(name), seed) for name in names)):
-        found += filter(None, turn)
-        if len(found) >= number:
+        drawn += filter(None, turn)
+        if len(drawn) >= number:
             break
-    return found[:number]
+    return drawn[:number]
 
 
 def mutants_of(exercise: Exercise, seed: int) -> Iterator[Mutant]:
-    """Draw the mutants of an exercise, one of each kind in turn; a style's do not depend on the others."""
+    """Draw the mutants of an exercise, one of each kind in turn.
+
+    The order of the mutants of a style does not depend on the other styles.
+    """
     by_kind: dict[str, list[tuple[float, Answer, ast.Module, Edit]]] = {}
     seen: set[str] = set()
     for style in exercise.styles:
@@ -118,7 +124,7 @@ def mutants_of(exercise: Exercise, seed: int) -> Iterator[Mutant]:
         seen.add(ast.unparse(tree))
         for edit in edits(tree, {}):
             by_kind.setdefault(edit[0], []).append((rng.random(), style, tree, edit))
-    drawn = (sorted(own, key=lambda one: one[0]) for own in by_kind.values())
+    drawn = (sorted(of_a_kind, key=lambda draw: draw[0]) for of_a_kind in by_kind.values())
     for turn in zip_longest(*drawn):
         for _, style, tree, edit in filter(None, turn):
             before, after = ast.unparse(tree), edited(tree, edit)
@@ -128,9 +134,9 @@ def mutants_of(exercise: Exercise, seed: int) -> Iterator[Mutant]:
 
 
 def edited(tree: ast.Module, edit: Edit) -> str | None:
-    """Write a source with one edit made; None if that is no Python, or means the same."""
+    """Return the source with one edit; None if it is not valid Python or means the same as before."""
     _, node, field, value = edit
-    before, right = ast.dump(tree), getattr(node, field)
+    before, old_value = ast.dump(tree), getattr(node, field)
     setattr(node, field, value)
     try:
         source = ast.unparse(tree)
@@ -138,39 +144,42 @@ def edited(tree: ast.Module, edit: Edit) -> str | None:
     except (SyntaxError, ValueError):
         return None
     finally:
-        setattr(node, field, right)
+        setattr(node, field, old_value)
     return None if ast.dump(ast.parse(source)) == before else source
 
 
 def change(before: str, after: str) -> str:
-    """Say which lines became which; with a number where the first is not the only line of its kind."""
+    """Describe a change by the lines before and after it.
+
+    The description begins with a line number if the first changed line occurs more than once.
+    """
     old, new = (list(map(str.strip, text.splitlines())) for text in (before, after))
-    start = _alike(before.splitlines(), after.splitlines())
-    same = _alike(before.splitlines()[start:][::-1], after.splitlines()[start:][::-1])
-    start -= start == len(old) - same  # a line that is only added is seen beside the line before
+    start = _common_start(before.splitlines(), after.splitlines())
+    same = _common_start(before.splitlines()[start:][::-1], after.splitlines()[start:][::-1])
+    start -= start == len(old) - same  # show an added line together with the line before it
     where = f"{start + 1}: " if old.count(old[start]) > 1 else ""
-    gone, come = (" ; ".join(part[start : len(part) - same]) for part in (old, new))
-    return f"{where}{gone} -> {come}"
+    removed, added = (" ; ".join(part[start : len(part) - same]) for part in (old, new))
+    return f"{where}{removed} -> {added}"
 
 
-def _alike(one: list[str], other: list[str]) -> int:
-    """Count the lines with which both begin."""
+def _common_start(one: list[str], other: list[str]) -> int:
+    """Return the number of equal lines at the start of both texts."""
     return next((i for i, pair in enumerate(zip_longest(one, other)) if pair[0] != pair[1]), len(one))
 
 
 def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
-    """Find every fault that can be made in a tree.
+    """Yield every fault that can be made in a tree.
 
     Args:
         tree: the source, or a part of it.
-        names: the variables of the functions around the part, and whether each is a parameter.
+        names: the variables of the enclosing functions, and whether each is a parameter.
     """
     if isinstance(tree, ast.ClassDef | ast.FunctionDef | ast.Lambda):
         stored = (ast.unparse(n) for n in ast.walk(tree) if isinstance(getattr(n, "ctx", None), ast.Store))
         names = names | dict.fromkeys(filter(WORD.fullmatch, stored), False)
     if isinstance(tree, ast.FunctionDef | ast.Lambda):
-        given = (n.arg for n in ast.walk(tree.args) if isinstance(n, ast.arg) and n.arg != "self")
-        names = names | dict.fromkeys(given, True)
+        parameters = (n.arg for n in ast.walk(tree.args) if isinstance(n, ast.arg) and n.arg != "self")
+        names = names | dict.fromkeys(parameters, True)
     yield from _in_node(tree)
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns") or isinstance(tree, ast.Raise | ast.JoinedStr):
@@ -179,8 +188,8 @@ def edits(tree: ast.AST, names: dict[str, bool]) -> Iterator[Edit]:
         for i, child in enumerate(children):
             if not isinstance(child, ast.AST) or getattr(child, "arg", None) == "strict":
                 continue  # `strict` guards against errors that a right answer never makes
-            for kind, new in _instead(child, names):
-                if kind != "sign" or not isinstance(tree, ast.UnaryOp):  # which has its own way to lose it
+            for kind, new in _replacements(child, names):
+                if kind != "sign" or not isinstance(tree, ast.UnaryOp):  # a UnaryOp drops its sign itself
                     replaced = [*children[:i], new, *children[i + 1 :]]
                     yield kind, tree, field, replaced if isinstance(value, list) else new
             yield from edits(child, names)
@@ -206,7 +215,7 @@ def _off_by_one(value: ast.expr) -> Iterator[ast.expr]:
 
 
 def _in_node(node: ast.AST) -> Iterator[Edit]:
-    """Find faults in a node's own fields: operators, function names, lists of statements or arguments."""
+    """Yield faults in a node's own fields: operators, function names, lists of statements or arguments."""
     match node:
         case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.AugAssign(op=op):
             for other in _others(type(op).__name__, OPERATORS):
@@ -235,14 +244,14 @@ def _in_call(call: ast.Call) -> Iterator[Edit]:
     name = getattr(call.func, "attr", getattr(call.func, "id", None))
     for i in range(len(call.args) - 1 - (name in COMMUTE)):
         yield "order", call, "args", _exchanged(call.args, i)
-    for i, given in enumerate(call.keywords):
-        if given.arg == "strict":
+    for i, keyword in enumerate(call.keywords):
+        if keyword.arg == "strict":
             continue
-        kind = (given.arg or "").replace("keepdims", "keepdim")
+        kind = (keyword.arg or "").replace("keepdims", "keepdim")
         kind = kind if kind in ("device", "dtype", "keepdim") else "argument"
         yield kind, call, "keywords", _without(call.keywords, i)
         if fixed := {"device": "'cpu'", "dtype": "torch.float32"}.get(kind):
-            yield kind, given, "value", ast.parse(fixed, mode="eval").body
+            yield kind, keyword, "value", ast.parse(fixed, mode="eval").body
     if name == "range":
         for i, bound in enumerate(call.args[:2]):
             for new in _off_by_one(bound):
@@ -258,40 +267,42 @@ def _in_slice(node: ast.Slice) -> Iterator[Edit]:
             for new in _off_by_one(bound) if field != "step" else ():
                 yield "slice", node, field, new
         elif field != "step" and node.step is None:
-            end = {"lower": ast.Constant(1), "upper": ast.UnaryOp(ast.USub(), ast.Constant(1))}
-            yield "slice", node, field, end[field]
+            bounds = {"lower": ast.Constant(1), "upper": ast.UnaryOp(ast.USub(), ast.Constant(1))}
+            yield "slice", node, field, bounds[field]
 
 
 def _in_body(node: ast.AST, field: str, body: list[ast.stmt]) -> Iterator[Edit]:
-    for i, one in enumerate(body):
-        text = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-        if text or isinstance(one, ast.FunctionDef | ast.ClassDef | ast.Pass):
+    for i, statement in enumerate(body):
+        text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if text or isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Pass):
             continue
-        if not isinstance(one, ast.Return) or i < len(body) - 1:
+        if not isinstance(statement, ast.Return) or i < len(body) - 1:
             yield "line", node, field, _without(body, i) or ([ast.Pass()] if field == "body" else [])
-        if isinstance(one, ast.If):
-            for branch in filter(None, (one.body, one.orelse)):
+        if isinstance(statement, ast.If):
+            for branch in filter(None, (statement.body, statement.orelse)):
                 yield "condition", node, field, [*body[:i], *branch, *body[i + 1 :]]
-        if i + 1 < len(body) and _have_an_order(one, body[i + 1]):
+        if i + 1 < len(body) and _have_an_order(statement, body[i + 1]):
             yield "order of lines", node, field, _exchanged(body, i)
 
 
-def _have_an_order(one: ast.stmt, other: ast.stmt) -> bool:
+def _have_an_order(first: ast.stmt, second: ast.stmt) -> bool:
     """Return whether the order of two neighbouring statements may matter."""
-    pair = (one, other)
+    pair = (first, second)
     guards = (isinstance(s, ast.If) and all(isinstance(inner, ast.Raise) for inner in s.body) for s in pair)
-    if isinstance(other, ast.Return | ast.FunctionDef) or any(guards):
+    if isinstance(second, ast.Return | ast.FunctionDef) or any(guards):
         return False
-    if not (isinstance(one, ast.Assign) and isinstance(other, ast.Assign)):
+    if not (isinstance(first, ast.Assign) and isinstance(second, ast.Assign)):
         return True
     texts = [ast.unparse(statement) for statement in pair]
     words = [set(WORD.findall(text)) for text in texts]
-    given, given_next = (set(WORD.findall(" ".join(map(ast.unparse, s.targets)))) for s in (one, other))
-    return all(map(IN_ORDER.search, texts)) or bool(given & words[1] or given_next & words[0])
+    targets, next_targets = (
+        set(WORD.findall(" ".join(map(ast.unparse, s.targets)))) for s in (first, second)
+    )
+    return all(map(IN_ORDER.search, texts)) or bool(targets & words[1] or next_targets & words[0])
 
 
-def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.AST]]:
-    """Find nodes that may stand in for a node: a part of it, or another of its kind."""
+def _replacements(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the kind of a fault and a node to replace this node: a part of it, or a similar node."""
     match node:
         case ast.BinOp(left=left, op=op, right=right):
             yield from (("term", left), ("term", right))
@@ -309,10 +320,10 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
             yield "call", value
         case ast.Subscript(value=value, slice=ast.Name() | ast.BinOp() as index, ctx=context):
             yield from (("index", ast.Subscript(value, new, context)) for new in _off_by_one(index))
-        case ast.Call(func=function, args=given):
+        case ast.Call(func=function, args=arguments):
             name = getattr(function, "attr", getattr(function, "id", None))
             owner = getattr(function, "value", None)
-            remains = given[:1] if owner is None or getattr(owner, "id", None) in LIBRARIES else [owner]
+            remains = arguments[:1] if owner is None or getattr(owner, "id", None) in LIBRARIES else [owner]
             kinds = [kind for kind, known in LEFT_OUT.items() if name in known.split()]
             yield from ((kind, rest) for kind in kinds for rest in remains)
         case ast.Constant(value=value):
@@ -321,9 +332,9 @@ def _instead(node: ast.AST, names: dict[str, bool]) -> Iterator[tuple[str, ast.A
             if type(value) in (int, float) and value:
                 yield "sign", ast.UnaryOp(ast.USub(), node)
         case ast.Name(ctx=ast.Load()) | ast.Attribute(value=ast.Name("self"), ctx=ast.Load()):
-            name, own = ast.unparse(node), isinstance(node, ast.Attribute)
+            name, of_self = ast.unparse(node), isinstance(node, ast.Attribute)
             for other in names if name in names else ():
-                if other != name and other.startswith("self.") == own:
+                if other != name and other.startswith("self.") == of_self:
                     yield "name", ast.parse(other, mode="eval").body
         case ast.Assign(targets=[ast.Name(id=name) as target], value=ast.BinOp(ast.Name(id=left), op, right)):
             if name == left and names.get(name):

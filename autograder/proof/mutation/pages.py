@@ -1,4 +1,4 @@
-"""The figures of the mutants as a page of the book, beside the kill matrix."""
+"""Write the figures of the mutants as a page of the book, beside the kill matrix."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ shape, a wrong dtype or a changed input. The rest are *bare*: the report only sh
 
 
 def page(tried: list[Tried], number: int, seed: int) -> str:
-    """Write the page in MyST Markdown.
+    """Return the page in MyST Markdown.
 
     Args:
         tried: the mutants with their reports.
-        number: how many were asked for.
-        seed: what drew them.
+        number: the number of mutants that were requested.
+        seed: the seed that drew them.
     """
     figures = by_assignment(tried)
     linked = {name: f"[{name}](kill_matrix.md#{name})" for name in figures} | {"all": "**all**"}
-    rows = [f"| {linked[name]} | {' | '.join(map(str, own.values()))} |" for name, own in figures.items()]
+    rows = [
+        f"| {linked[name]} | {' | '.join(map(str, counts.values()))} |" for name, counts in figures.items()
+    ]
     return HEAD.format(number=number, seed=seed) + "\n".join(rows) + "\n"

@@ -1,4 +1,4 @@
-"""Grades mutants, each under a time limit, and counts what became of them."""
+"""Grade mutants, each under a time limit, and count the results."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from autograder.proof.mutation.operators import Mutant, sample
 from autograder.proof.mutation.truth import unlike_in
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-"""The reviewed list: changes that leave a right answer right, each with the reason."""
+"""The reviewed list: the changes that keep a right answer right, each with the reason."""
 SECONDS = 2.0
-"""Processor time that all calls of a mutant may take, beside ten times what the reference takes."""
+"""The processor time that all calls of a mutant may take, beyond ten times the time of the reference."""
 LONGEST = 300.0
-"""Seconds after which the process of a mutant is ended, whatever it does."""
+"""The seconds after which the process of a mutant is killed."""
 MEMORY = 4 << 30
-"""Bytes that a mutant may take beyond what the grader has taken."""
+"""The bytes of memory that a mutant may take in addition to the grader's memory."""
 NUMBER = r"(?:-?[\d.]+(?:e[+-]\d+)?|-?inf|nan|True|False)"
 BARE = re.compile(
     r"(?:(?:`\w+` \()?result \d+ of \d+\)?: |at step \d+: |in `.*`: |the gradient with respect to `.*`: )*"
     rf"expected {NUMBER}(?: at \[[\d, ]*\])?, got {NUMBER}"
 )
-"""A fault that only compares two numbers."""
+"""The text of a fault that only compares two numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Tried:
         mutant: the answer that was graded.
         report: the report that its author reads.
         named: the mistakes that the report names.
-        unlike: named mistakes that do not give the mutant's results, each with the first such case.
-        grader_failed: the error, where the grader itself failed on the mutant.
+        unlike: named mistakes that do not give the mutant's results, each with the first case that differs.
+        grader_failed: the traceback, if the grader itself failed on the mutant.
     """
 
     mutant: Mutant
@@ -67,12 +67,12 @@ class Tried:
 
     @property
     def not_listed(self) -> bool:
-        """Return whether it is accepted and the reviewed list gives no reason."""
+        """Return whether the mutant is accepted and missing from the reviewed list."""
         return self.accepted and self.mutant.key not in equivalent()
 
     @property
     def bare(self) -> bool:
-        """Return whether the report names nothing and its first sentence only compares two numbers."""
+        """Return whether the report names no mistake and its first sentence only compares two numbers."""
         if self.accepted or self.named or self.report.status != "examined":
             return False
         first = self.report.failures[0]
@@ -84,23 +84,23 @@ class Tried:
 
     @property
     def to_look_at(self) -> str:
-        """Say why a person should look at the mutant; empty where all is well."""
+        """Return the reason why a person should look at the mutant, or an empty text."""
         if self.fails_the_run:
             return "the grader failed" if self.grader_failed else "accepted"
         return "falsely named" if self.unlike else "bare" if self.bare else ""
 
 
 def figures(tried: list[Tried]) -> dict[str, int]:
-    """Count what became of mutants; those with a cause are rejected, not named and not bare."""
-    accepted, bare = sum(one.accepted for one in tried), sum(one.bare for one in tried)
-    named = sum(bool(one.named) for one in tried)
+    """Count the results of mutants; a mutant with a cause is rejected, not named and not bare."""
+    accepted, bare = sum(trial.accepted for trial in tried), sum(trial.bare for trial in tried)
+    named = sum(bool(trial.named) for trial in tried)
     return {
         "mutants": len(tried),
         "rejected": len(tried) - accepted,
         "accepted": accepted,
-        "not_listed": sum(one.not_listed for one in tried),
+        "not_listed": sum(trial.not_listed for trial in tried),
         "named": named,
-        "truly_named": named - sum(bool(one.unlike) for one in tried),
+        "truly_named": named - sum(bool(trial.unlike) for trial in tried),
         "with_a_cause": len(tried) - accepted - named - bare,
         "bare": bare,
     }
@@ -109,48 +109,51 @@ def figures(tried: list[Tried]) -> dict[str, int]:
 def by_assignment(tried: list[Tried]) -> dict[str, dict[str, int]]:
     """Return the figures of each assignment and, under "all", their sums."""
     parts: dict[str, list[Tried]] = {}
-    for one in tried:
-        parts.setdefault(one.mutant.exercise.split("/")[0], []).append(one)
-    return {name: figures(own) for name, own in (parts | {"all": tried}).items()}
+    for trial in tried:
+        parts.setdefault(trial.mutant.exercise.split("/")[0], []).append(trial)
+    return {name: figures(part) for name, part in (parts | {"all": tried}).items()}
 
 
 def as_dict(tried: list[Tried]) -> dict[str, Any]:
     """Return the figures and every mutant that a person should look at, as JSON data."""
     shown = [
         {
-            **asdict(one.mutant),
-            "to_look_at": one.to_look_at,
-            "named": one.named,
-            "unlike": one.unlike,
-            "score": one.report.score,
-            "max_score": one.report.max_score,
-            "report": one.grader_failed or str(one.report),
+            **asdict(trial.mutant),
+            "to_look_at": trial.to_look_at,
+            "named": trial.named,
+            "unlike": trial.unlike,
+            "score": trial.report.score,
+            "max_score": trial.report.max_score,
+            "report": trial.grader_failed or str(trial.report),
         }
-        for one in tried
-        if one.to_look_at
+        for trial in tried
+        if trial.to_look_at
     ]
     return {"figures": by_assignment(tried), "to_look_at": shown}
 
 
 @cache
 def equivalent() -> dict[tuple[str, str, str], str]:
-    """Read the reviewed list: the reason for each (exercise, style, change)."""
+    """Return the reviewed list: the reason for each (exercise, style, change)."""
     rows = tomllib.loads(EQUIVALENT.read_text("utf-8"))
     reasons = rows.pop("reasons")
     return {
         (exercise, *row.split(": ", 1)): reasons.get(reason, reason)
-        for exercise, own in rows.items()
-        for row, reason in own.items()
+        for exercise, changes in rows.items()
+        for row, reason in changes.items()
     }
 
 
 def chosen_exercises(chosen: list[str]) -> list[str]:
-    """Return the names of the exercises chosen, each by itself or by its assignment; of all, if none is."""
+    """Return the names of the chosen exercises and of all exercises in the chosen assignments.
+
+    If `chosen` is empty, return the names of all exercises.
+    """
     names = exercises.names()
     if unknown := [name for name in chosen if name not in (*exercises.assignments(), *names)]:
         near = [name for name in names if name.split("/")[0] == unknown[0].split("/")[0]]
-        there = ", ".join(near or exercises.assignments())
-        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {there}.")
+        known = ", ".join(near or exercises.assignments())
+        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {known}.")
     return [name for name in names if not chosen or name in chosen or name.split("/")[0] in chosen]
 
 
@@ -161,25 +164,27 @@ def try_mutants(
     progress: Progress = lambda done, total: None,
     workers: int | None = None,
 ) -> list[Tried]:
-    """Draw mutants of the exercises named and grade each of them.
+    """Draw mutants of these exercises and grade each of them.
 
     Args:
         names: exercises, as ``assignment/function``.
-        number: how many mutants, over all exercises.
-        seed: draws the mutants and the cases.
-        progress: hears how much is done.
+        number: the number of mutants of all exercises together.
+        seed: the seed of the mutants and of the cases.
+        progress: is called with the number of graded mutants and their total.
         workers: processes at once; by default one for each core.
     """
     mutants = sample(names, number, seed)
-    own = {name: [mutant for mutant in mutants if mutant.exercise == name] for name in names}
+    by_name = {name: [mutant for mutant in mutants if mutant.exercise == name] for name in names}
     done: dict[str, list[Tried]] = {}
     with ProcessPoolExecutor(workers or cores(), multiprocessing.get_context("spawn"), _begin) as pool:
         # the last exercises of the course are the longest: they begin first
-        running = {pool.submit(grade, name, own[name], seed): name for name in reversed(names) if own[name]}
+        running = {
+            pool.submit(grade, name, by_name[name], seed): name for name in reversed(names) if by_name[name]
+        }
         for future in as_completed(running):
             done[running[future]] = future.result()
             progress(sum(map(len, done.values())), len(mutants))
-    return [one for name in names for one in done.get(name, [])]
+    return [trial for name in names for trial in done.get(name, [])]
 
 
 def _begin() -> None:
@@ -190,19 +195,19 @@ def _begin() -> None:
 
 
 def grade(name: str, mutants: list[Mutant], seed: int) -> list[Tried]:
-    """Grade mutants of one exercise in a process of their own, and in another when one has ended it.
+    """Grade the mutants of one exercise in a child process; start another child when a mutant ends it.
 
     Args:
         name: the exercise, as ``assignment/function``.
         mutants: its mutants.
-        seed: draws the cases.
+        seed: the seed of the cases.
     """
     examination, context = Examination(exercises.find(name), seed), multiprocessing.get_context("fork")
-    begun = time.process_time()
+    started = time.process_time()
     for criterion, cases in examination.oracle.drawn:
         for case in cases:
             examination.oracle.expected(criterion, case)
-    seconds = SECONDS + 10 * (time.process_time() - begun)
+    seconds = SECONDS + 10 * (time.process_time() - started)
     tried: list[Tried] = []
     while rest := mutants[len(tried) :]:
         receiver, sender = context.Pipe(duplex=False)
@@ -225,12 +230,12 @@ def grade(name: str, mutants: list[Mutant], seed: int) -> list[Tried]:
 
 def _grade_all(examination: Examination, mutants: list[Mutant], seconds: float, sender: Any) -> None:
     end_with_parent()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # LAPACK complains there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # LAPACK prints its errors there
     signal.signal(signal.SIGPROF, _time_up)
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    if (size := Path("/proc/self/statm")).exists():  # of Linux
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    if (size := Path("/proc/self/statm")).exists():  # only Linux has this file
         taken = int(size.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, most))
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, hard_limit))
     for mutant in mutants:
         sender.send(grade_one(examination, mutant, seconds))
 
@@ -243,21 +248,21 @@ def grade_one(examination: Examination, mutant: Mutant, seconds: float) -> Tried
     """Grade one mutant in this process.
 
     Args:
-        examination: of its exercise.
+        examination: the examination of its exercise.
         mutant: the answer.
-        seconds: processor time that all its calls may take.
+        seconds: the processor time that all its calls may take.
     """
     exercise = examination.exercise
     try:
         function = mutant.function()
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        return Tried(mutant, Report.without_points(exercise, "missing", said))
+        message = f"{type(error).__name__}: {error}"
+        return Tried(mutant, Report.without_points(exercise, "missing", message))
     candidate = _limited(local(function, (*exercise.forbidden, "tfcore")), seconds)
     try:
         report = examination.report_on(candidate, shrinking=False)
-        either = (failure.misconception.split(" or ") for failure in report.failures if failure.misconception)
-        named = tuple(dict.fromkeys(name for names in either for name in names))
+        split = (failure.misconception.split(" or ") for failure in report.failures if failure.misconception)
+        named = tuple(dict.fromkeys(name for names in split for name in names))
         unlike = {name: unlike_in(examination, candidate, name) for name in named}
     except Exception:
         ended = Report.without_points(exercise, "stopped", "The grader failed.")
@@ -266,7 +271,7 @@ def grade_one(examination: Examination, mutant: Mutant, seconds: float) -> Tried
 
 
 def _limited(candidate: Candidate, seconds: float) -> Candidate:
-    """Limit the processor time that all calls of a candidate take together."""
+    """Return the candidate with a limit on the processor time of all its calls together."""
     left = seconds
 
     def call(case: Case) -> Outcome:

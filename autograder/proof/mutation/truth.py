@@ -1,4 +1,4 @@
-"""Check a diagnosis by outcomes alone: does the named mistake do the same as the answer?"""
+"""Check a diagnosis by its outcomes: does the named mistake give the same results as the answer?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from autograder.checking.faults import Raised, judge
 
 
 def unlike_in(examination: Examination, candidate: Candidate, name: str) -> str | None:
-    """Return a case that the candidate fails and in which a mistake of the bank does something else.
+    """Return a case that the candidate fails and in which the named mistake has another outcome.
+
+    Return None if there is no such case.
 
     Args:
         examination: draws the cases and knows the right results.
@@ -29,33 +31,33 @@ def unlike_in(examination: Examination, candidate: Candidate, name: str) -> str 
         for case in cases:
             trial = Trial(case, ours(case), examination.oracle.expected(criterion, case), ours)
             fails = judge(exercise, criterion, trial)
-            if fails and not _alike(exercise, criterion, trial, theirs(case)):
+            if fails and not _same_outcome(exercise, criterion, trial, theirs(case)):
                 return f"{criterion.says}: {case.says}"
     return None
 
 
-def _alike(exercise: Exercise, criterion: Criterion, trial: Trial, other: Outcome) -> bool:
-    """Return whether two outcomes of a case are the same, as far as the criterion observes them."""
-    one, tolerance = trial.outcome, criterion.tolerance or trial.case.tolerance
-    if one.error or other.error:
-        complaints = {outcome.message.partition(" (line ")[0] for outcome in (one, other)}
-        where_one_is_due = isinstance(trial.expected, Raised)
-        return one.error == other.error and (where_one_is_due or len(complaints) == 1)
+def _same_outcome(exercise: Exercise, criterion: Criterion, trial: Trial, other: Outcome) -> bool:
+    """Return whether two outcomes of a case agree in everything that the criterion observes."""
+    outcome, tolerance = trial.outcome, criterion.tolerance or trial.case.tolerance
+    if outcome.error or other.error:
+        messages = {each.message.partition(" (line ")[0] for each in (outcome, other)}
+        error_expected = isinstance(trial.expected, Raised)
+        return outcome.error == other.error and (error_expected or len(messages) == 1)
     if criterion.observes == "arguments":
-        return near(one.arguments, other.arguments, tolerance)
-    if criterion.observes == "cost" and one.cost != other.cost:
+        return near(outcome.arguments, other.arguments, tolerance)
+    if criterion.observes == "cost" and outcome.cost != other.cost:
         return False
-    same = exercise.same and exercise.same(one.value, other.value, trial.case)
-    return bool(same or near(one.value, other.value, tolerance))
+    same = exercise.same and exercise.same(outcome.value, other.value, trial.case)
+    return bool(same or near(outcome.value, other.value, tolerance))
 
 
 def near(one: Any, other: Any, tolerance: float) -> bool:
     """Return whether two values have the same form, and numbers that differ by no more than the tolerance.
 
     Args:
-        one: a value that was returned: an array, a number, or a list, tuple or dict of such.
-        other: the same by another answer.
-        tolerance: how far a number x may be off, beside the same part of x.
+        one: the result of an answer: an array, a number, or a list, tuple or dict of arrays and numbers.
+        other: the result of another answer.
+        tolerance: the absolute tolerance, and the relative tolerance, of each number.
     """
     left, right = list(tensors.leaves(one)), list(tensors.leaves(other))
     pairs = zip(left, right, strict=False)
@@ -63,11 +65,11 @@ def near(one: Any, other: Any, tolerance: float) -> bool:
 
 
 def _same(one: Any, other: Any, tolerance: float) -> bool:
-    """Compare two leaves; no gradient is a gradient of zeros."""
+    """Return whether two leaves are equal within the tolerance; a missing gradient equals one of zeros."""
     if not all(tensors.is_array(x) or isinstance(x, int | float | np.generic) for x in (one, other)):
-        given = [x for x in (one, other) if not (isinstance(x, str) and x == NONE)]
-        if len(given) == 1:
-            return tensors.is_array(given[0]) and not tensors.numbers(given[0]).any()
+        present = [x for x in (one, other) if not (isinstance(x, str) and x == NONE)]
+        if len(present) == 1:
+            return tensors.is_array(present[0]) and not tensors.numbers(present[0]).any()
         return type(one) is type(other) and bool(one == other)
     if tensors.is_tensor(one) != tensors.is_tensor(other):
         return False
