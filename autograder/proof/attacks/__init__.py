@@ -1,10 +1,10 @@
-"""What hostile submissions attempt, declared one shape each; the tests grade all of them at every tier.
+"""Declare the attacks of hostile submissions; the tests grade all of them at every tier.
 
-An attack is a row in one of this package's files: a cell that stands before the answers of an otherwise right
-notebook, or an answer, or a change to the notebook itself. Whatever it attempts, it earns nothing that its
-functions do not compute, reads no secret, changes no file and harms nobody. Where its text touches the
-grader's machinery it leaves a remark. A cheat can win the points of a function that works and was not written
-by hand; the rows with `WORKS` show how.
+An attack is a row in one of this package's files: a cell before the answers of an otherwise right notebook,
+or an answer, or a change to the notebook itself. An attack must not earn points that its functions do not
+deserve, read a secret, change a file or harm anybody. An attack whose text touches the grader's machinery
+leaves a remark. A cheat can win the points of a function that works but was not written by hand; the rows
+with `WORKS` show how.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one shape in which an attack is declared."""
+"""Define the class with which every attack is declared."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from typing import Any
 FULL, NONE, EARNED, EITHER, WORKS = "full", "none", "earned", "either", "works"
 
 GOT = "GOT"
-"""What a cell prints in front of something that it should not have."""
+"""The word that a cell prints before the thing that the walls should have kept from it."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One thing a stranger's notebook may try.
+    """An attack that a stranger's notebook may try.
 
     Args:
-        name: what is attempted, in a few words.
-        must: what must come of it.
-        cell: a cell in front of the answers. It finds what an insider would know in ``TARGET``: ``secret``, a
-            file of the grader's; ``gradebook``; ``course``, the folder of the solutions; ``pid`` of the
-            grader; ``port`` and ``socket``, on which it listens. It prints ``GOT`` and what it got hold of.
-        answer: in place of the right answer to the exercise.
-        change: what is done to the notebook's JSON.
-        points: `FULL` where the answer is right and must keep its points; `NONE` where there is nothing to
-            earn; `EARNED` for no more than the answer gets without the cell; `EITHER` where some walls end
-            the submission and others only refuse; `WORKS` where the function works and has its points, by a
-            library call that nobody saw.
-        exercise: what is answered.
-        remark: the name that the teacher's remark is about, where the text touches the grader's machinery;
-            without it there must be no remark.
+        name: the attempt, in a few words.
+        must: the result that the grader must produce.
+        cell: a cell before the answers. The dict ``TARGET`` gives it the knowledge of an insider: ``secret``,
+            a file of the grader; ``gradebook``; ``course``, the folder of the solutions; ``pid`` of the
+            grader; ``port`` and ``socket``, on which the grader listens. The cell prints ``GOT`` before each
+            secret that it reads and each change that it makes.
+        answer: replaces the right answer to the exercise.
+        change: changes the notebook's JSON.
+        points: `FULL` if the answer is right and must keep its points; `NONE` if the answer deserves none;
+            `EARNED` for at most the points of the answer without the cell; `EITHER` if some tiers end the
+            submission and others only refuse; `WORKS` if the function works and gets its points through a
+            library call that the watch misses.
+        exercise: the exercise that is answered.
+        remark: the name in the teacher's remark, if the text touches the grader's machinery; if it is empty,
+            there must not be a remark.
     """
 
     name: str
@@ -45,4 +46,5 @@ class Attack:
 
     @property
     def cell_source(self) -> str:
+        """Return the source of the cell without its indentation."""
         return textwrap.dedent(self.cell).strip()

@@ -1,4 +1,4 @@
-"""Attempts to call the library's function in place of one's own, in sight of the watch or behind its back."""
+"""Declare attempts to call the library's function in place of an answer, with or without the watch."""
 
 import textwrap
 
@@ -149,30 +149,38 @@ def asked(x, axis):
         "setprofile",
     ),
 }
-"""Ways to the library's function: an expression, what is in front of it, and the name that gives a remark."""
+"""Ways to call the library's function: an expression, the source before it, and the name in the remark."""
 
 
 def calling(way: str, expression: str, before: str, remark: str = "") -> Attack:
-    """An answer that is one call of a library, which the watch sees."""
+    """Return an attack whose answer is one library call, which the watch sees."""
     answer = f"{before}\ndef softmax(x, axis=-1):\n    return {expression}"
     name = f"calls the library {way}"
-    return Attack(name, "the call is seen, no point", answer=answer, points=NONE, remark=remark)
+    return Attack(
+        name,
+        "the watch sees the call, and the answer gets no points",
+        answer=answer,
+        points=NONE,
+        remark=remark,
+    )
 
 
 LIBRARY = """import numpy as np, torch
 def softmax(x, axis=-1):
     return getattr(torch, "soft" + "max")(torch.tensor(np.asarray(x, float)), axis).numpy()"""
-"""The library's function, which is not in the text."""
+"""An answer that calls the library's function without its name in the text."""
 
 
 def behind(name: str, cell: str, remark: str = "") -> Attack:
-    """An answer by the library, behind a watch that the cell has put out."""
-    must = "the function works and has its points; " + ("a remark says where" if remark else "nobody sees it")
+    """Return an attack whose cell disables the watch and whose answer calls the library."""
+    must = "the function works and gets its points; " + (
+        "a remark names the place" if remark else "the call is not noticed"
+    )
     return Attack(name, must, cell, LIBRARY, points=WORKS, remark=remark)
 
 
 def in_vain(name: str, must: str, cell: str, remark: str = "") -> Attack:
-    """An answer by the library, beside a watch that looks on all the same."""
+    """Return an attack whose cell fails to disable the watch and whose answer calls the library."""
     return Attack(name, must, cell, LIBRARY, points=NONE, remark=remark)
 
 
@@ -183,11 +191,11 @@ def blind(names, seen):
     yield
 modules["".join(["ca", "ge.calling"])]._watching = blind
 """
-"""Puts out the watch in the modules of the process, of which a cell has got hold."""
+"""The source that disables the watch, once a cell has reached the modules of the process."""
 
 
 def reaching(way: str, cell: str, remark: str = "") -> Attack:
-    """A way to the modules of the process, and a watch put out there."""
+    """Return an attack that reaches the modules of the process in this way and disables the watch."""
     name = f"puts out the watch in modules that it reaches by {way}"
     return behind(name, textwrap.dedent(cell) + BLINDS, remark)
 
@@ -286,7 +294,7 @@ BLIND = (
         """,
     ),
 )
-"""What a cheat can win inside his own process: the points of a function that works."""
+"""Attacks that win the points of a function that works, in the process of the cheat."""
 
 SEEN = (
     in_vain(
@@ -303,7 +311,7 @@ SEEN = (
     ),
     in_vain(
         "puts out the watch and says that it did not",
-        "torch's operators are seen all the same",
+        "the watch still sees torch's operators",
         """
         import sys
         watch = sys.modules["ca" + "ge.profiler_guard"]
@@ -316,7 +324,7 @@ SEEN = (
     ),
     in_vain(
         "changes how what was seen is written down",
-        "the wire has its own",
+        "the wire does not use the changed function",
         """
         import json
         written = json.dumps
@@ -331,7 +339,7 @@ SEEN = (
     ),
     in_vain(
         "changes a module of Python through another name",
-        "the call is seen",
+        "the watch sees the call",
         """
         import re
         def shut(module):
@@ -341,7 +349,7 @@ SEEN = (
     ),
     Attack(
         "calls the library when its result is sent",
-        "the watch looks on until it has been written",
+        "the watch continues until the result is written",
         """
         import torch
         todo = []
@@ -362,7 +370,7 @@ SEEN = (
     ),
     Attack(
         "does the forbidden while the watch looks at the name of what is called",
-        "the watch runs nothing of a student's",
+        "the watch does not run code of a student",
         """
         import functools
         from scipy import special
@@ -389,7 +397,7 @@ SEEN = (
     ),
     Attack(
         "does the forbidden when Python collects garbage under the watch",
-        "it collects none under the watch",
+        "Python collects no garbage under the watch",
         """
         from scipy import special
         KIT = {"f": special.softmax}
@@ -412,7 +420,7 @@ SEEN = (
     ),
     Attack(
         "takes it for the gradient of another function",
-        "that is right: torch's own changes of its modes are not the student's",
+        "the answer is right: torch's own changes of its modes do not count as the student's",
         answer="""import torch
 def softmax(x, axis=-1):
     x = torch.tensor(x, dtype=torch.float64, requires_grad=True)

@@ -1,10 +1,10 @@
-"""Attempts to read or change what lies on the machine."""
+"""Declare attempts to read or change files of the machine."""
 
 from autograder.proof.attacks.attack import Attack
 
 
 def reading(name: str, path: str) -> Attack:
-    """The attempt to read one file, named by an expression."""
+    """Return an attempt to read one file; `path` is an expression in Python."""
     return Attack(name, "the file cannot be opened", f'print("GOT", open({path}, "rb").read(40))')
 
 
@@ -20,7 +20,7 @@ ON_FILES = (
     reading("goes through the root of a process", '"/proc/self/root" + TARGET["secret"]'),
     Attack(
         "imports the solutions",
-        "the course's packages are not there",
+        "the course's packages are not visible",
         """
         import sys
         sys.path.insert(0, TARGET["course"])
@@ -33,7 +33,7 @@ ON_FILES = (
     ),
     Attack(
         "links to a secret, by name and by node",
-        "what the link leads to cannot be opened",
+        "the target of the link cannot be opened",
         """
         import os
         for link in (os.symlink, os.link):
@@ -61,7 +61,7 @@ ON_FILES = (
     ),
     Attack(
         "looks through its environment",
-        "it tells nothing of the grader",
+        "it does not name a file of the grader",
         """
         import os
         for name, value in os.environ.items():
@@ -71,7 +71,7 @@ ON_FILES = (
     ),
     Attack(
         "looks for other submissions",
-        "there is nobody else's folder",
+        "no folder of another submission is visible",
         """
         import glob, os
         for pattern in ("../*/*", "/tmp/*/*", os.path.dirname(TARGET["secret"]) + "/*", "/home/*/*"):
@@ -96,7 +96,7 @@ ON_FILES = (
     ),
     Attack(
         "changes files around it",
-        "none can be written, removed, emptied, moved or given to others",
+        "no file can be written, removed, emptied, moved or given to another owner",
         """
         import os, shutil
         for path in (TARGET["secret"], TARGET["gradebook"]):
@@ -145,7 +145,7 @@ ON_FILES = (
     ),
     Attack(
         "finds what another one left",
-        "there is nothing",
+        "the home is empty",
         """
         import os
         for folder in (".", ".."):

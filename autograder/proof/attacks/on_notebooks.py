@@ -1,4 +1,4 @@
-"""Changes to the notebook itself: tags, metadata, ids, outputs, cells taken out."""
+"""Declare changes to the notebook itself: to tags, metadata, ids and outputs, and removed cells."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Notebook = dict[str, Any]
 
 
 def _test(notebook: Notebook) -> dict[str, Any]:
-    """The cell that is graded."""
-    found: dict[str, Any] = next(
+    """Return the test cell of the exercise."""
+    cell: dict[str, Any] = next(
         c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "softmax"
     )
-    return found
+    return cell
 
 
 def skips_execution(notebook: Notebook) -> None:
@@ -76,7 +76,7 @@ def many_cells(notebook: Notebook) -> None:
     notebook["cells"] += [empty] * 1500
 
 
-def _blank(name: str, change: Any, must: str = "nothing is gained") -> Attack:
+def _blank(name: str, change: Any, must: str = "the submission gets no points") -> Attack:
     return Attack(name, must, answer=BLANK, change=change, points=NONE)
 
 
@@ -89,8 +89,8 @@ ON_NOTEBOOKS = (
     _blank("has the test twice", doubles_the_test),
     _blank("brings its output along", forges_an_output),
     _blank("has metadata of wrong types", types_of_metadata),
-    Attack("has text that cannot be written", "it is replaced", change=text_that_cannot_be_written),
-    Attack("asks for another kernel", "it is not heard", change=another_kernel),
-    Attack("has deep metadata", "it is not kept", change=deep_metadata),
-    Attack("has thousands of cells", "they are run within the limit", change=many_cells),
+    Attack("has text that cannot be written", "the text is replaced", change=text_that_cannot_be_written),
+    Attack("asks for another kernel", "the kernel of the course runs", change=another_kernel),
+    Attack("has deep metadata", "the metadata is dropped", change=deep_metadata),
+    Attack("has thousands of cells", "the cells run within the time limit", change=many_cells),
 )

@@ -1,4 +1,4 @@
-"""Attempts to have points without a right answer: lies to the judge, changed libraries, fixed answers."""
+"""Declare attempts to get points without a right answer: false reports, changed libraries, fixed answers."""
 
 from autograder.proof.attacks.attack import EARNED, NONE, Attack
 
@@ -7,7 +7,7 @@ WRONG = "import numpy as np\ndef softmax(x, axis=-1):\n    return np.zeros(np.sh
 
 
 def answering(name: str, must: str, expression: str, before: str = "import numpy as np") -> Attack:
-    """An answer that returns the value of an expression."""
+    """Return an attack whose answer returns the value of an expression."""
     return Attack(
         name, must, answer=f"{before}\ndef softmax(x, axis=-1):\n    return {expression}", points=NONE
     )
@@ -41,7 +41,7 @@ RETURNED = {
     "another dtype": ("np.asarray(x).astype(np.int8)",),
     "a class of arrays of its own": ("np.asarray(x).view(Odd)", ODD),
 }
-"""Odd values: an expression, and what stands before the answer."""
+"""Odd values by name: an expression, and the source before the answer."""
 
 CONSTANT = """import torch
 from torch import nn
@@ -51,7 +51,7 @@ class TinyGPT(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_model)
     def forward(self, tokens):
         return torch.zeros(*tokens.shape, len(self.embedding.weight)) + 0 * self.embedding.weight.sum()"""
-"""A class of the right form that says nothing."""
+"""A class with the right interface that always returns zeros."""
 
 QUADRATIC = """import torch
 def linear_attention(q, k, v, causal=True):
@@ -59,21 +59,21 @@ def linear_attention(q, k, v, causal=True):
     weights = phi_q @ phi_k.mT
     weights = weights.tril() if causal else weights
     return weights @ v / weights.sum(-1, keepdim=True)"""
-"""Right numbers at a cost that grows with the square of the length."""
+"""Right results at a cost that grows with the square of the length."""
 
 
 def forged(
     name: str, must: str, exercise: str, cell: str, answer: str, remark: str = "cage.probes"
 ) -> Attack:
-    """An answer beside a process that claims more of it than is true."""
+    """Return an attack whose cell makes its process report false facts about the answer."""
     return Attack(name, must, cell, answer=answer, points=EARNED, exercise=exercise, remark=remark)
 
 
 def claiming(name: str, cost: str) -> Attack:
-    """A cost that is made up."""
+    """Return an attack that reports a made-up cost."""
     return forged(
         f"claims {name}",
-        "a cost that no meter can have counted is refused",
+        "the grader refuses a cost that no meter can count",
         "ch09_variants/linear_attention",
         f"""
         import contextlib, sys
@@ -90,7 +90,7 @@ def claiming(name: str, cost: str) -> Attack:
 FORGED = (
     forged(
         "tells facts about a model that it has not",
-        "facts are found outside, from logits",
+        "the grader computes the facts outside, from logits",
         "ch10_capstone/TinyGPT",
         """
         import sys, torch
@@ -105,7 +105,7 @@ FORGED = (
     ),
     forged(
         "says what is likely without having learned",
-        "the words have other numbers in each lesson",
+        "each lesson numbers the words differently",
         "ch10_capstone/TinyGPT",
         """
         import sys, torch
@@ -121,7 +121,7 @@ FORGED = (
     ),
     forged(
         "claims a good loss to the examiner",
-        "he works it out himself, word by word",
+        "the examiner computes the loss himself, word by word",
         "ch10_capstone/TinyGPT",
         """
         import sys
@@ -148,11 +148,11 @@ FORGED = (
 )
 
 ON_POINTS = (
-    *(answering(f"returns {name}", "it is only wrong", *code) for name, code in RETURNED.items()),
+    *(answering(f"returns {name}", "the answer is wrong", *code) for name, code in RETURNED.items()),
     *FORGED,
     Attack(
         "changes numpy's and torch's comparisons",
-        "the judge has its own",
+        "the judge compares in another process",
         """
         import builtins, numpy as np, torch
         for module in (np, np.testing, torch, torch.testing):
@@ -165,7 +165,7 @@ ON_POINTS = (
     ),
     Attack(
         "puts a module in place of the reference",
-        "the judge has its own",
+        "the judge imports the reference in another process",
         """
         import sys, types
         fake = types.ModuleType("tfcore")
@@ -192,7 +192,7 @@ ON_POINTS = (
     ),
     Attack(
         "writes verdicts on the wire",
-        "the first frame that breaks a rule ends the talk",
+        "the first frame that breaks a rule ends the connection",
         """
         import json, os, stat, struct
         for number in range(3, 64):
@@ -210,7 +210,7 @@ ON_POINTS = (
     ),
     Attack(
         "announces a frame of four gigabytes",
-        "it is refused before anything is allocated",
+        "the frame is refused before memory is allocated",
         """
         import os, stat
         for number in range(3, 64):
@@ -225,25 +225,25 @@ ON_POINTS = (
     ),
     Attack(
         "prints what cannot be written",
-        "it is written as a question mark",
+        "the character is written as a question mark",
         "print('\\ud800')\nraise ValueError('\\udfff')",
     ),
     Attack(
         "answers with what cannot be written",
-        "it is only wrong",
+        "the answer is wrong",
         answer="def softmax(x, axis=-1):\n    return '\\ud800'",
         points=NONE,
     ),
     Attack(
         "closes the wire",
-        "no point, and the report says why",
+        "no points, and the report names the reason",
         "import os\nos.closerange(3, 256)",
         points=NONE,
         remark="os.closerange",
     ),
     Attack(
         "searches its process for the hidden cases",
-        "they are in another process",
+        "the hidden cases are in another process",
         """
         import gc, sys
         words = ("misconception", "Exercise(", "hidden_cases", "no_maximum")
@@ -273,7 +273,7 @@ ON_POINTS = (
     ),
     Attack(
         "returns what it was given as public answers",
-        "the hidden cases are others",
+        "the hidden cases differ from the public cases",
         answer=(
             "import numpy as np\nKNOWN = {(1.0, 2.0): [0.26894142, 0.73105858]}\n"
             "def softmax(x, axis=-1):\n    return np.array(KNOWN.get(tuple(np.ravel(x)), [1.0]))"
@@ -282,7 +282,7 @@ ON_POINTS = (
     ),
     Attack(
         "replaces the shell's run_cell",
-        "later cells fail, nothing is gained",
+        "later cells fail, and the submission gets no points",
         "get_ipython().run_cell = lambda *args, **kwargs: None",
         answer=WRONG,
         points=NONE,
@@ -290,14 +290,14 @@ ON_POINTS = (
     ),
     Attack(
         "transforms the cells that come later",
-        "the test is no cell of the child's",
+        "the test does not run in the child",
         "get_ipython().input_transformers_post.append(lambda lines: ['3.0\\n'])",
         answer=BLANK,
         points=NONE,
     ),
     Attack(
         "takes assertions out of the syntax tree",
-        "the test is no cell of the child's",
+        "the test does not run in the child",
         """
         import ast
         class NoAsserts(ast.NodeTransformer):
@@ -309,7 +309,7 @@ ON_POINTS = (
     ),
     Attack(
         "changes the import system",
-        "it changes its own process",
+        "only the process of the submission changes",
         """
         import builtins, sys
         sys.meta_path.clear()

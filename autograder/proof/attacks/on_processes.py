@@ -1,4 +1,4 @@
-"""Attempts to start processes, to reach others, and to reach the network."""
+"""Declare attempts to start processes, to reach other processes and to reach the network."""
 
 from autograder.proof.attacks.attack import NONE, Attack
 
@@ -32,7 +32,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "a child that survives",
-        "nothing is left when the submission has ended",
+        "no process remains when the submission has ended",
         """
         import os, time
         if os.fork() == 0:
@@ -44,7 +44,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "runs programs",
-        "none is run",
+        "no program runs",
         """
         import os, pty, subprocess, sys
         from _posixsubprocess import fork_exec as _fork_exec
@@ -65,7 +65,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "becomes another program",
-        "nothing is executed",
+        "no program is executed",
         "import os\nos.execv('/bin/sleep', ['sleep', '60'])",
     ),
     Attack(
@@ -108,7 +108,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "takes hold of the grader as a debugger",
-        "no memory but its own is seen",
+        "it can read only its own memory",
         """
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)
@@ -133,7 +133,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "sends datagrams without opening a socket",
-        "a pair of sockets is a pair of streams, and has no other end",
+        "only a pair of stream sockets can be made, and it cannot send elsewhere",
         """
         import socket
         by_name = TARGET["socket"]
@@ -148,7 +148,7 @@ ON_PROCESSES = (
     ),
     Attack(
         "raises its own limits",
-        "they only go down",
+        "limits can only be lowered",
         """
         import resource
         for which in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
@@ -171,13 +171,13 @@ ON_PROCESSES = (
     ),
     Attack(
         "ends the process inside its answer",
-        "no point, and the report says why",
+        "no points, and the report names the reason",
         answer="import os\ndef softmax(x, axis=-1):\n    os._exit(0)",
         points=NONE,
     ),
     Attack(
         "crashes inside its answer",
-        "no point, and the report says why",
+        "no points, and the report names the reason",
         answer="import ctypes\ndef softmax(x, axis=-1):\n    ctypes.string_at(1)",
         points=NONE,
         remark="ctypes",

@@ -1,9 +1,9 @@
-"""Attempts on people who read what the grader prints: text that commands a terminal or looks like another."""
+"""Declare attacks on readers of the grader's output: text that commands a terminal or imitates output."""
 
 from autograder.proof.attacks.attack import NONE, Attack
 
 UP_AND_ERASE = "\x1b[1A\x1b[2K\r"
-"""Makes a terminal erase the line above and go on in its place."""
+"""A text that makes a terminal erase the line above and continue there."""
 
 ON_READERS = (
     Attack(
@@ -31,7 +31,7 @@ def softmax(x, axis=-1):
     ),
     Attack(
         "turns the direction of a line of code",
-        "terminals and pages show where the direction turns",
+        "terminals and pages show where the text direction changes",
         """
         import sys
         sys.meta_path, "\u202e \u2066# \u2069\u2066"

@@ -1,4 +1,4 @@
-"""Attempts to take more than a share: time, memory, disk, output, descriptors."""
+"""Declare attempts to exhaust a resource: time, memory, disk, output, descriptors."""
 
 from autograder.proof.attacks.attack import EITHER, NONE, Attack
 
@@ -6,12 +6,12 @@ ON_RESOURCES = (
     Attack("takes all memory", "an error at the limit", "hoard = [bytearray(64 << 20) for _ in range(9999)]"),
     Attack(
         "takes memory that is shared",
-        "it counts like any other",
+        "shared memory counts like other memory",
         "import mmap\nhoard = [mmap.mmap(-1, 256 << 20) for _ in range(99)]\nprint('GOT', len(hoard))",
     ),
     Attack(
         "keeps memory in files without a name",
-        "there are none",
+        "no such file can be made",
         """
         import os
         held = [os.memfd_create(str(i)) for i in range(99)]
@@ -30,7 +30,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "fills the disk with many files",
-        "the home has a limit; what is written is removed",
+        "the home has a limit; its files are removed",
         """
         import time
         for i in range(200):
@@ -43,7 +43,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "makes files without end",
-        "the home has a limit; what is written is removed",
+        "the home has a limit; its files are removed",
         """
         import itertools
         for i in itertools.count():
@@ -53,7 +53,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "makes folders within folders",
-        "they are removed, however deep",
+        "the folders are removed, however deep",
         """
         import os
         for _ in range(3000):
@@ -76,7 +76,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "shows a thousand pictures",
-        "some are kept",
+        "some pictures are kept",
         """
         from IPython.display import display
         for _ in range(1000):
@@ -85,7 +85,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "shows more pictures than a verdict can hold",
-        "what is too much is left out",
+        "pictures beyond the limit are left out",
         """
         import os
         from IPython.display import display
@@ -97,13 +97,13 @@ ON_RESOURCES = (
     ),
     Attack(
         "is nested more deeply than can be read",
-        "nobody else waits; the report says why",
+        "no other submission waits; the report names the reason",
         "if 0: pass\n" + "elif 0: pass\n" * 1500,
         points=NONE,
     ),
     Attack(
         "calls without end",
-        "nobody else waits",
+        "no other submission waits",
         "f = lambda: f\nf" + "()" * 600,
         points=EITHER,
     ),
@@ -112,7 +112,7 @@ ON_RESOURCES = (
     Attack("sleeps past the limit", "ended at the limit, the points stay", "import time; time.sleep(3600)"),
     Attack(
         "swallows every interrupt",
-        "ended at the limit, and the report says why",
+        "ended at the limit, and the report names the reason",
         """
         while True:
             try:
@@ -156,7 +156,7 @@ ON_RESOURCES = (
     Attack("recurses without end", "an error, the points stay", "def f(): return f()\nf()"),
     Attack(
         "recurses in C",
-        "its own process ends, nobody else's",
+        "only its own process ends",
         """
         import sys
         sys.setrecursionlimit(10**9)
@@ -167,7 +167,7 @@ ON_RESOURCES = (
     ),
     Attack(
         "never comes back from its answer",
-        "no point, and the report says why",
+        "no points, and the report names the reason",
         answer="def softmax(x, axis=-1):\n    while True: pass",
         points=NONE,
     ),

@@ -1,1 +1,1 @@
-"""Made-up classes: `make` has one of each kind, for tests; `simulate` has any number, to try a term with."""
+"""Make up classes: `make` one student of each kind, for tests; `simulate` any number, to rehearse a term."""

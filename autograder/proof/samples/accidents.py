@@ -1,4 +1,4 @@
-"""What befalls notebooks, and what students do to them on purpose: each a change to a right notebook."""
+"""Change right notebooks: by the accidents that happen to them, and by the tricks of students."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograder.proof.samples.notebooks import (
 )
 
 Change = Callable[[Notebook, Scores, list[Exercise]], None]
-"""Does something to a right notebook, and to the points that it is expected to get."""
+"""A function that changes a right notebook and its expected points."""
 
 
 def _place(notebook: Notebook, name: str) -> int:
@@ -30,62 +30,62 @@ def _replace(notebook: Notebook, scores: Scores, exercise: Exercise, source: str
 
 
 def _at(declared: list[Exercise], place: int) -> Exercise:
-    """The exercise at that place; the last one, where there are fewer."""
+    """Return the exercise at this place, or the last exercise if there are fewer."""
     return _from(declared, place)[0]
 
 
 def _from(declared: list[Exercise], place: int) -> list[Exercise]:
-    """The exercises from that place on; the last one, where there are fewer."""
+    """Return the exercises from this place on, or the last exercise if there are fewer."""
     return declared[min(place, len(declared) - 1) :]
 
 
 def head(exercise: Exercise) -> str:
-    """The first line of a function that takes the exercise's arguments."""
+    """Return the first line of a function with the exercise's name and arguments."""
     return f"def {exercise.signature.split('->')[0].strip()}:\n"
 
 
 def syntax_error(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """One answer does not parse; the others count."""
+    """Make one answer a syntax error; the other answers count."""
     exercise = _at(declared, 1)
     _replace(notebook, scores, exercise, f"{head(exercise)}    return (((\n")
 
 
 def exception_in_a_cell(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """A cell of the student's own fails; nothing else does."""
+    """Add a cell that fails; all answers count."""
     add_cell(notebook, _place(notebook, _at(declared, 1).function_name), "raise ValueError('just trying')")
 
 
 def exception_in_a_function(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """One function always fails."""
+    """Make one function always fail."""
     exercise = _at(declared, 2)
     _replace(notebook, scores, exercise, f"{head(exercise)}    return undefined_name\n")
 
 
 def process_ended_in_a_cell(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """The process is gone from the third answer on; what was tested before counts."""
+    """End the process before the third answer; the answers tested earlier count."""
     add_cell(notebook, _place(notebook, _at(declared, 2).function_name), "import os\nos._exit(0)")
     scores |= {exercise.function_name: 0.0 for exercise in _from(declared, 2)}
 
 
 def process_ended_in_a_function(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """The same, when the function is called."""
+    """End the process when the fourth function is called; the answers tested earlier count."""
     exercise = _at(declared, 3)
     _replace(notebook, scores, exercise, f"import os\n\n{head(exercise)}    os._exit(0)\n")
     scores |= {exercise.function_name: 0.0 for exercise in _from(declared, 3)}
 
 
 def endless_loop_in_a_cell(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """A cell never ends; it is stopped, and the notebook goes on."""
+    """Add a cell that never ends; it is stopped, and all answers count."""
     add_cell(notebook, _place(notebook, _at(declared, 1).function_name), "while True:\n    pass")
 
 
 def endless_loop_in_a_function(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """One function never returns."""
+    """Make the first function never return."""
     _replace(notebook, scores, declared[0], f"{head(declared[0])}    while True:\n        pass\n")
 
 
 def endless_loop_that_cannot_be_stopped(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """A loop that swallows every interrupt takes the process with it; what was tested before counts."""
+    """Add a loop that swallows every interrupt: the process is killed; the answers tested earlier count."""
     inner = "        while True:\n            n = sum(range(1000))\n"
     source = f"while True:\n    try:\n{inner}    except BaseException:\n        n = 0"
     add_cell(notebook, _place(notebook, _at(declared, 4).function_name), source)
@@ -93,12 +93,12 @@ def endless_loop_that_cannot_be_stopped(notebook: Notebook, scores: Scores, decl
 
 
 def fifty_megabytes_of_output(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """Too much is printed; it is cut, and costs nothing."""
+    """Print too much; the output is cut and costs no points."""
     add_cell(notebook, 1, "for _ in range(50):\n    print('x' * (1 << 20))")
 
 
 def warnings_on_stderr(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """Noise on stderr costs nothing, though stock nbgrader would give no points for it."""
+    """Write to stderr; this costs no points, though stock nbgrader would give none."""
     source = "import sys\nimport warnings\n\nwarnings.warn('careful')\nprint('noise', file=sys.stderr)"
     add_cell(notebook, _place(notebook, declared[0].function_name), source)
     cell = answer_cell(notebook, declared[0].function_name)
@@ -107,7 +107,7 @@ def warnings_on_stderr(notebook: Notebook, scores: Scores, declared: list[Exerci
 
 
 def metadata_stripped(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """Saved by an editor that drops nbgrader's metadata and the cell ids."""
+    """Remove nbgrader's metadata and the cell ids, as some editors do when they save."""
     for cell in notebook["cells"]:
         cell["metadata"] = {}
         cell.pop("id", None)
@@ -115,14 +115,14 @@ def metadata_stripped(notebook: Notebook, scores: Scores, declared: list[Exercis
 
 
 def test_cells_deleted(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """The tests are gone; they are put back."""
+    """Delete the test cells; the grader restores them."""
     notebook["cells"] = [
         c for c in notebook["cells"] if not (marks(c).get("grade") and not marks(c).get("solution"))
     ]
 
 
 def test_cells_skipped(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """Blank, with tests tagged so that stock nbgrader skips them and gives full marks."""
+    """Leave all answers blank and tag the tests: stock nbgrader skips them and gives full marks."""
     for cell in notebook["cells"]:
         cell["metadata"]["tags"] = ["skip-execution"]
     for exercise in declared:
@@ -130,7 +130,7 @@ def test_cells_skipped(notebook: Notebook, scores: Scores, declared: list[Exerci
 
 
 def test_cells_forged(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """A blank notebook whose tests say how many points it should get."""
+    """Leave all answers blank and replace each test by a number of points."""
     for exercise in declared:
         _replace(notebook, scores, exercise, "raise NotImplementedError()")
     for cell in notebook["cells"]:
@@ -139,7 +139,7 @@ def test_cells_forged(notebook: Notebook, scores: Scores, declared: list[Exercis
 
 
 def library_called(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """One answer calls the course's own package instead of being written."""
+    """Import one function from the course's own package in place of an answer."""
     exercise = declared[0]
     name = exercise.function_name
     module = exercise.reference.__module__
@@ -147,14 +147,14 @@ def library_called(notebook: Notebook, scores: Scores, declared: list[Exercise])
 
 
 def answers_out_of_order(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """The first answer stands at the end of the notebook, after its test."""
+    """Move the first answer to the end of the notebook, after its test."""
     cell = answer_cell(notebook, declared[0].function_name)
     notebook["cells"].remove(cell)
     notebook["cells"].append(cell)
 
 
 def script_in_the_answer(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
-    """The written answer holds a script, which no teacher's browser may run."""
+    """Put a script into the written answer; the teacher's browser must not run it."""
     for cell in written_cells(notebook):
         cell["source"] = f"{WRITTEN}\n\n<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
 
@@ -174,9 +174,9 @@ ACCIDENTS: tuple[Change, ...] = (
     test_cells_deleted,
     answers_out_of_order,
 )
-"""What happens to people who mean well."""
+"""Changes that happen to students by accident."""
 
 TRICKS: tuple[Change, ...] = (test_cells_skipped, test_cells_forged, library_called, script_in_the_answer)
-"""What happens on purpose."""
+"""Changes that students make on purpose."""
 
 ALL = (*ACCIDENTS, *TRICKS)

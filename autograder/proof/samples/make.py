@@ -1,8 +1,8 @@
-"""Makes a sample class: ``python -m autograder.proof.samples.make DIR``.
+"""Make a sample class: ``python -m autograder.proof.samples.make DIR``.
 
-Right answers in several styles and mistakes of every kind are handed in, and every accident that befalls a
-notebook: blank, broken, endless, noisy, stripped. (The whole bank is graded by `autograder verify`.) Beside
-``DIR/submitted`` it writes ``DIR/expected.json``, the points that each student must get, found from the
+The class hands in right answers in several styles, mistakes of every kind, and a notebook for each accident:
+blank, broken, endless, noisy, stripped. (`autograder verify` grades the whole bank.) The module also writes
+``DIR/expected.json``: the points that each student in ``DIR/submitted`` must get, computed from the
 declarations alone. The same declarations give the same files.
 """
 
@@ -26,24 +26,24 @@ from autograder.release import publish
 
 EVERY_ACCIDENT = "ch02_qkv"
 SOME = 8
-"""All accidents befall the class of one assignment, each eighth befalls that of any other."""
+"""One assignment has all accidents; every other assignment has an eighth of them."""
 RIGHT, WRONG = 2, 4
-"""So many students have everything right, each in a style of their own; so many have a mistake everywhere."""
+"""The number of students with only right answers, in several styles, and of students with only mistakes."""
 
 
 def make(course: Course, folder: Path) -> dict[str, dict[str, Scores]]:
-    """Writes the class and what is expected of it: points by student, assignment and exercise."""
+    """Write the class and return the expected points by student, assignment and exercise."""
     expected: dict[str, dict[str, Scores]] = {}
     for place, assignment in enumerate(exercises.assignments()):
         declared = exercises.of_assignment(assignment)
         accidents = ALL if assignment == EVERY_ACCIDENT else ALL[place::SOME]
         for name, data in publish.notebooks(course, assignment).items():
-            class_of = students(json.loads(data), declared, accidents)
-            for number, (student, notebook, scores) in enumerate(class_of):
-                own = folder / "submitted" / student / assignment
-                write_atomically(own / f"{name}.ipynb", as_bytes(notebook))
+            submissions = students(json.loads(data), declared, accidents)
+            for number, (student, notebook, scores) in enumerate(submissions):
+                submitted = folder / "submitted" / student / assignment
+                write_atomically(submitted / f"{name}.ipynb", as_bytes(notebook))
                 stamp = f"2026-03-{1 + number % 28:02d} 18:00:00.000000 UTC\n"
-                write_atomically(own / "timestamp.txt", stamp.encode())
+                write_atomically(submitted / "timestamp.txt", stamp.encode())
                 expected.setdefault(student, {})[assignment] = scores
     write_atomically(folder / "expected.json", json.dumps(expected, indent=1, sort_keys=True).encode())
     return expected
@@ -52,12 +52,12 @@ def make(course: Course, folder: Path) -> dict[str, dict[str, Scores]]:
 def students(
     blank: Notebook, declared: list[Exercise], accidents: tuple[Change, ...] | None = None
 ) -> Iterator[tuple[str, Notebook, Scores]]:
-    """The students of an assignment: name, notebook, expected points.
+    """Yield each student of an assignment: name, notebook, expected points.
 
     Args:
         blank: the released notebook.
         declared: its exercises.
-        accidents: what befalls notebooks; all there are if left out.
+        accidents: the changes, each to the notebook of one student; by default all.
     """
     for number, styles in enumerate(spread({e.function_name: e.styles for e in declared}, RIGHT), 1):
         yield f"style-{number:02d}", *handed_in(blank, declared, styles)
@@ -74,7 +74,10 @@ def students(
 
 
 def spread(banks: dict[str, list[Answer]], at_most: int) -> Iterator[dict[str, Answer]]:
-    """For each student an answer to every exercise: taken far apart, since a bank is sorted by kind."""
+    """Yield for each student one answer to every exercise.
+
+    The answers of an exercise are far apart in its bank, since similar answers are next to each other.
+    """
     count = min(at_most, max(len(bank) for bank in banks.values()))
     for number in range(count):
         yield {name: bank[number * len(bank) // count] for name, bank in banks.items()}
@@ -84,7 +87,7 @@ def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise SystemExit("usage: python -m autograder.proof.samples.make DIR")
     folder = Path(sys.argv[1])
-    torch.set_num_threads(1)  # the cases are small: threads would only wait for one another
+    torch.set_num_threads(1)  # the cases are small: more threads would only wait for each other
     try:
         expected = make(Course.at(Path()), folder)
     except BadInputError as error:

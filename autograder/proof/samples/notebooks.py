@@ -1,4 +1,4 @@
-"""A released notebook, filled in: answers of the bank pasted into it, and the points that they are worth."""
+"""Fill in a released notebook: paste answers of the bank into it and compute their points."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITTEN = "Because each row is a set of weights: it must sum to one, and the lar
 
 
 def as_bytes(notebook: Notebook) -> bytes:
-    """The file; half a pair of surrogates, which is no text, is escaped as JSON does."""
+    """Return the contents of the file; a lone surrogate, which UTF-8 cannot encode, is escaped as in JSON."""
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
         errors="backslashreplace"
     )
@@ -29,18 +29,18 @@ def as_bytes(notebook: Notebook) -> bytes:
 def handed_in(
     blank: Notebook, declared: list[Exercise], answers: dict[str, Answer]
 ) -> tuple[Notebook, Scores]:
-    """The released notebook with these answers pasted in, and the points that they are worth."""
+    """Return the released notebook with these answers pasted in, and the points of each exercise."""
     points = {e.function_name: worth(e, answers.get(e.function_name)) for e in declared}
     return pasted(blank, answers), points
 
 
 def pasted(blank: Notebook, answers: dict[str, Answer], words: str = WRITTEN) -> Notebook:
-    """The released notebook with these answers in it.
+    """Return a copy of the released notebook with these answers in it.
 
     Args:
         blank: the released notebook.
-        answers: by the exercise's name; those left out stay as released.
-        words: the written answer; none if it is empty, or nothing is answered.
+        answers: by the exercise's name; other exercises stay as released.
+        words: the written answer; it is left out if it is empty or `answers` is empty.
     """
     notebook = copy.deepcopy(blank)
     for name, answer in answers.items():
@@ -52,7 +52,7 @@ def pasted(blank: Notebook, answers: dict[str, Answer], words: str = WRITTEN) ->
 
 
 def worth(exercise: Exercise, answer: Answer | None) -> float:
-    """The points that an answer gets, examined in this process."""
+    """Examine an answer in this process and return its points."""
     return _worth(exercise.name, answer.name) if answer else 0.0
 
 
@@ -70,25 +70,25 @@ def _examination(name: str) -> Examination:
 
 
 def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:
-    """The cell in which a student answers an exercise."""
+    """Return the cell in which a student answers an exercise."""
     cells: list[dict[str, Any]] = notebook["cells"]
     return next(cell for cell in cells if marks(cell).get("grade_id") == f"{name}_answer")
 
 
 def add_cell(notebook: Notebook, place: int, source: str) -> None:
-    """Puts a code cell of the student's own in front of the cell at that place."""
+    """Insert a code cell of the student before the cell at this place."""
     cell = {"cell_type": "code", "id": f"added-{place}", "source": source, "metadata": {}}
     notebook["cells"].insert(place, {**cell, "outputs": [], "execution_count": None})
 
 
 def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
-    """The cells that a person grades."""
+    """Return the cells that a person grades."""
     return [
         cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks(cell).get("grade")
     ]
 
 
 def marks(cell: dict[str, Any]) -> dict[str, Any]:
-    """What nbgrader has noted of a cell."""
-    found: dict[str, Any] = cell["metadata"].get("nbgrader", {})
-    return found
+    """Return the metadata of nbgrader in a cell."""
+    metadata: dict[str, Any] = cell["metadata"].get("nbgrader", {})
+    return metadata

@@ -1,4 +1,4 @@
-"""What a student of each kind hands in: honest, mistaken, partial, broken, hostile."""
+"""Make the submission of a student of each kind: honest, mistaken, partial, broken, hostile."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from autograder.proof.samples.accidents import ACCIDENTS, TRICKS, Change, head
 from autograder.proof.samples.notebooks import Notebook, Scores, add_cell, answer_cell, as_bytes, pasted
 
 Answers = dict[str, Answer]
-"""By exercise, an answer of its bank."""
+"""An answer of the bank for each exercise, by the exercise's name."""
 File = tuple[str, bytes]
-"""A name and what is in it."""
+"""The name of a file and its contents."""
 
 WORDS = {
     "good": "Every row is a set of weights that sum to one. With nothing to ask, all scores are equal, so "
@@ -26,7 +26,7 @@ WORDS = {
     "off the point": "I ran the cell and the picture looked fine to me.",
     "none": "",
 }
-"""Written answers, by what a person will find."""
+"""Written answers, by the judgement that a person would give."""
 HOW_OFTEN = {"good": 8, "short": 5, "wrong": 3, "off the point": 1, "none": 1}
 
 GUESSED = {
@@ -37,7 +37,7 @@ GUESSED = {
     "port": 8888,
     "socket": "../../grader.sock",
 }
-"""What a stranger takes for the target of an attack; of a process only a number that none has."""
+"""The guesses of a stranger for the targets of an attack; `pid` is a number that no process has."""
 
 FILES: dict[str, Callable[[str, bytes], File]] = {
     "cut off in the middle": lambda name, data: (f"{name}.ipynb", data[: len(data) // 2]),
@@ -48,31 +48,31 @@ FILES: dict[str, Callable[[str, bytes], File]] = {
     "a script, and no notebook": lambda name, data: (f"{name}.py", b"print('all done')\n"),
     "called otherwise": lambda name, data: (f"{name} (1).ipynb", data),
 }
-"""What becomes of the file itself."""
+"""Changes to the file itself, by name."""
 READABLE = ("called otherwise",)
-"""Of these, what can be graded still."""
+"""The changes to the file after which it can still be graded."""
 
 
 @dataclass
 class Student:
-    """What is true of one student."""
+    """The truth about one student and the submission."""
 
     kind: str
     what: str = ""
-    """What is done, what befell the notebook, or what it attempts."""
+    """The finished part of the exercises, the accident or the attack."""
     misconceptions: dict[str, str] = field(default_factory=dict)
-    """By exercise, the mistake of the bank."""
+    """The mistake of the bank in each exercise, by the exercise's name."""
     written: str = "none"
-    """A key of `WORDS`: what kind of written answer there is."""
+    """The kind of the written answer, a key of `WORDS`."""
     handed_in: str = ""
     late: bool = False
     points: Scores | None = None
-    """By exercise, what is certain; what a known mistake costs is left out. None where nothing is."""
+    """The certain points by exercise, without exercises that have a mistake; None if none are certain."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What everybody gets: the released notebook, its name and exercises, and the luck of the draw."""
+    """The common start of all submissions: the released notebook, its name and exercises, and a generator."""
 
     name: str
     blank: Notebook
@@ -80,11 +80,11 @@ class Sheet:
     rng: Random
 
     def right(self) -> Answers:
-        """A right answer to every exercise, each in some style."""
+        """Return a right answer to every exercise, each in a random style."""
         return {exercise.function_name: self.rng.choice(exercise.styles) for exercise in self.declared}
 
     def filled(self, student: Student, answers: Answers) -> Notebook:
-        """The notebook with these answers and some written one; what is known of its points is noted."""
+        """Return the notebook with these answers and a random written answer; store its certain points."""
         student.written = self.rng.choices([*HOW_OFTEN], [*HOW_OFTEN.values()])[0] if answers else "none"
         student.points = {
             e.function_name: e.points if e.function_name in answers else 0.0
@@ -98,18 +98,19 @@ class Sheet:
 
 
 def honest(sheet: Sheet) -> tuple[Student, File]:
+    """Make a submission with right answers."""
     student = Student("honest")
     return student, sheet.file(sheet.filled(student, sheet.right()))
 
 
 def mistaken(sheet: Sheet, mistakes: Answers) -> tuple[Student, File]:
-    """Right but for known mistakes."""
+    """Make a submission that is right except for these mistakes."""
     student = Student("mistaken", misconceptions={name: answer.name for name, answer in mistakes.items()})
     return student, sheet.file(sheet.filled(student, sheet.right() | mistakes))
 
 
 def partial(sheet: Sheet, done: int) -> tuple[Student, File]:
-    """The first exercises right, the next begun, the rest as released."""
+    """Make a submission with the first exercises right, the next begun and the rest as released."""
     student = Student(
         "partial", f"{done} of {len(sheet.declared)} exercises, the next begun" if done else "blank"
     )
@@ -123,7 +124,7 @@ def partial(sheet: Sheet, done: int) -> tuple[Student, File]:
 
 
 def broken(sheet: Sheet, what: str) -> tuple[Student, File]:
-    """Right, but something befell the notebook or its file."""
+    """Make a submission with right answers and an accident to its notebook or its file."""
     student = Student("broken", what)
     notebook = sheet.filled(student, sheet.right())
     if what in BEFALLS:
@@ -136,8 +137,8 @@ def broken(sheet: Sheet, what: str) -> tuple[Student, File]:
 
 
 def hostile(sheet: Sheet, what: Change | Attack) -> tuple[Student, File]:
-    """A notebook that goes for points, files, other people's time or the grader."""
-    student = Student("hostile", what.name if isinstance(what, Attack) else said(what))
+    """Make a submission that tries a trick or an attack."""
+    student = Student("hostile", what.name if isinstance(what, Attack) else description(what))
     notebook = sheet.filled(student, sheet.right())
     if isinstance(what, Attack):
         student.points = None
@@ -153,16 +154,16 @@ def hostile(sheet: Sheet, what: Change | Attack) -> tuple[Student, File]:
     return student, sheet.file(notebook)
 
 
-def said(change: Change) -> str:
-    """What a change is called, in words."""
+def description(change: Change) -> str:
+    """Return the name of a change in words."""
     return change.__name__.replace("_", " ")
 
 
-BEFALLS = {said(change): change for change in ACCIDENTS}
+BEFALLS = {description(change): change for change in ACCIDENTS}
 
 
 def attacks_on(assignment: str) -> list[Attack]:
-    """The attacks that can be tried in its notebook: its own, and cells that go anywhere."""
+    """Return the attacks for this assignment: attacks on its exercises, and cells that fit any notebook."""
     return [
         attack
         for attack in ATTACKS
@@ -174,22 +175,22 @@ def attacks_on(assignment: str) -> list[Attack]:
 def of_every_kind(
     kinds: Sequence[str], planted: Sequence[Answers], sheet: Sheet
 ) -> Iterator[tuple[Student, File]]:
-    """What each student hands in, with the truth about it.
+    """Yield the truth about each student and the submitted file.
 
     Args:
-        kinds: what each is.
-        planted: the mistakes of the mistaken, in turn.
-        sheet: what all get.
+        kinds: the kind of each student.
+        planted: the mistakes of each mistaken student, in turn.
+        sheet: the released notebook and its exercises.
     """
     mistakes = iter(planted)
-    undone = cycle(range(len(sheet.declared)))
-    befalls = cycle(_shuffled([*FILES, *BEFALLS], sheet.rng))
+    finished = cycle(range(len(sheet.declared)))
+    accidents = cycle(_shuffled([*FILES, *BEFALLS], sheet.rng))
     attempts = cycle(_shuffled([*TRICKS, *attacks_on(sheet.declared[0].assignment)], sheet.rng))
     makers: dict[str, Callable[[], tuple[Student, File]]] = {
         "honest": lambda: honest(sheet),
         "mistaken": lambda: mistaken(sheet, next(mistakes)),
-        "partial": lambda: partial(sheet, next(undone)),
-        "broken": lambda: broken(sheet, next(befalls)),
+        "partial": lambda: partial(sheet, next(finished)),
+        "broken": lambda: broken(sheet, next(accidents)),
         "hostile": lambda: hostile(sheet, next(attempts)),
     }
     for kind in kinds:
