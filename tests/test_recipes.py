@@ -195,7 +195,7 @@ def test_an_exercise(released: Path, proof: dict[str, Any]) -> None:
 def test_a_misconception(answers: dict[str, dict[str, Any]]) -> None:
     found = answers["a_root"]
     assert found["is_misconception"]
-    assert found["as_it_should"], "rejected by check, and by the grader in its cage"
+    assert found["as_expected"], "rejected by check, and by the grader in its cage"
     assert found["diagnosed"]
     assert found["fails"] == [True, True, False]
 
@@ -203,15 +203,15 @@ def test_a_misconception(answers: dict[str, dict[str, Any]]) -> None:
 def test_an_accepted_style(answers: dict[str, dict[str, Any]]) -> None:
     found = answers["relative"]
     assert not found["is_misconception"]
-    assert found["as_it_should"]
+    assert found["as_expected"]
     assert not any(found["fails"])
 
 
 def test_a_probe(answers: dict[str, dict[str, Any]]) -> None:
     """The first criterion sees nothing of this mistake but through the probe."""
     assert answers["changed_in_place"]["fails"] == [True, False, True]
-    assert answers["changed_in_place"]["as_it_should"]
-    assert answers["textbook"]["as_it_should"]
+    assert answers["changed_in_place"]["as_expected"]
+    assert answers["textbook"]["as_expected"]
 
 
 def test_the_kill_matrix(released: Path, proof: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ def overview(report: ClassReport, out: Console) -> None:
 def proof(proof: Proof, out: Console) -> None:
     """Print the kill matrix and the points of the solution notebooks and the blank notebooks."""
     table = Table(title="each mistake is rejected and named, each right style is accepted")
-    for name in ("exercise", "rejected", "named", "accepted", "not as it should"):
+    for name in ("exercise", "rejected", "named", "accepted", "not as expected"):
         table.add_column(name, justify="right" if name in ("rejected", "named", "accepted") else "left")
     for exercise in dict.fromkeys(entry.exercise for entry in proof.entries):
         entries = [entry for entry in proof.entries if entry.exercise == exercise]
@@ -141,25 +141,25 @@ def proof(proof: Proof, out: Console) -> None:
             [e for e in entries if not e.is_misconception],
         )
         wrong = [
-            *(f"{e.name} passes" for e in mistakes if not e.as_it_should),
+            *(f"{e.name} passes" for e in mistakes if not e.as_expected),
             *(
-                f"{e.name} named {e.told[0] or 'none'}"
+                f"{e.name} named {e.named[0] or 'none'}"
                 for e in mistakes
-                if e.as_it_should and not e.diagnosed
+                if e.as_expected and not e.diagnosed
             ),
             *(f"{e.name} gets points that do not fit its gravity" for e in mistakes if not e.weighed),
-            *(f"{e.name} does not pass" for e in styles if not e.as_it_should),
+            *(f"{e.name} does not pass" for e in styles if not e.as_expected),
         ]
         table.add_row(
             exercise,
-            f"{sum(e.as_it_should for e in mistakes)}/{len(mistakes)}",
+            f"{sum(e.as_expected for e in mistakes)}/{len(mistakes)}",
             f"{sum(e.diagnosed for e in mistakes)}/{len(mistakes)}",
-            f"{sum(e.as_it_should for e in styles)}/{len(styles)}",
+            f"{sum(e.as_expected for e in styles)}/{len(styles)}",
             escape("; ".join(wrong)),
         )
     out.print(table)
     for notebook in proof.notebooks:
-        mark = "[green]✓[/]" if notebook.as_it_should else "[red]✗[/]"
+        mark = "[green]✓[/]" if notebook.as_expected else "[red]✗[/]"
         note = f" ({notebook.note})" if notebook.note else ""
         out.print(
             f"{mark} {notebook.assignment}: the solution has {notebook.solution_score:g} of "
@@ -184,7 +184,7 @@ def mutants(tried: list[Tried], out: Console) -> None:
         table.add_row(assignment, *map(str, figures.values()))
     out.print(table)
     for trial in tried:
-        if verdict := trial.to_look_at:
+        if verdict := trial.concern:
             named = f" ({' or '.join(trial.named)})" if trial.named else ""
             about = f"{named}: {trial.mutant.exercise}, {trial.mutant.style}: {trial.mutant.change}"
             out.print(f"[yellow]{verdict}[/]{escape(about)}", soft_wrap=True)

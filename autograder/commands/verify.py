@@ -11,7 +11,6 @@ from autograder.commands import tables
 from autograder.commands.console import out, print_json, progress
 from autograder.commands.options import (
     NOT_PASSED,
-    Assignments,
     CourseFolder,
     Json,
     Workers,
@@ -22,18 +21,25 @@ from autograder.course.layout import Course
 
 EPILOG = examples(
     "autograder verify ch02_qkv",
+    "autograder verify ch02_qkv/softmax",
     "autograder verify --json > proof.json",
     "autograder verify ch02_qkv/softmax --mutants 200 --seed 1",
 )
 
 
 def verify(
-    assignments: Assignments = None,
+    chosen: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Assignments, such as ch02_qkv, or exercises, such as ch02_qkv/softmax; all by default. The "
+            "notebooks of an assignment are tried if you name the assignment.",
+            show_default=False,
+        ),
+    ] = None,
     mutants: Annotated[
         int | None,
         typer.Option(
-            help="Grade this number of right answers with one fault each, instead of the bank. With this "
-            "option you can also name a single exercise, such as ch02_qkv/softmax.",
+            help="Grade this number of right answers with one fault each, instead of the bank.",
             min=1,
         ),
     ] = None,
@@ -64,9 +70,9 @@ def verify(
     the grader accepts a mutant that the reviewed list does not explain.
     """
     if mutants is not None:
-        _verify_mutants(assignments or [], mutants, seed or 0, page, workers, as_json)
+        _verify_mutants(chosen or [], mutants, seed or 0, page, workers, as_json)
     else:
-        _verify_bank(Course.at(course), assignments or [], seed, page, workers, as_json)
+        _verify_bank(Course.at(course), chosen or [], seed, page, workers, as_json)
 
 
 def _verify_bank(
@@ -77,16 +83,15 @@ def _verify_bank(
     from autograder.proof import kill_matrix
     from autograder.proof.verify import HIDDEN_SEED, Proof, try_all, try_notebooks
 
-    known = exercises.assignments()
-    if unknown := [name for name in chosen if name not in known]:
-        raise BadInputError(f"no assignment is called {unknown[0]!r}. There are: {', '.join(known)}.")
-    chosen = chosen or list(known)
+    names = exercises.names_chosen(chosen)
+    whole = [name for name in exercises.assignments() if not chosen or name in chosen]
+    if page and not {name.split("/")[0] for name in names} <= set(whole):
+        raise BadInputError("--page writes whole assignments. Name the assignment, not one of its exercises.")
     secret = read_seed(course.state)
     hidden = seed if seed is not None else HIDDEN_SEED if secret is None else secret
-    names = [name for assignment in chosen for name in exercises.names_of(assignment)]
     with progress("verifying the bank") as show_progress:
         proof = Proof(try_all(names, hidden, show_progress, workers))
-    pairs = {assignment: _solved_and_blank(course, assignment) for assignment in chosen}
+    pairs = {assignment: _solved_and_blank(course, assignment) for assignment in whole}
     proof.notebooks = list(try_notebooks(pairs, hidden, workers))
     if page:
         before = (read_if_there(page) or b"").decode("utf-8", "replace")
@@ -114,10 +119,11 @@ def _solved_and_blank(course: Course, assignment: str) -> list[tuple[bytes, byte
 def _verify_mutants(
     chosen: list[str], number: int, seed: int, page: Path | None, workers: int | None, as_json: bool
 ) -> None:
+    from autograder import exercises
     from autograder.course.files import write_if_changed
     from autograder.proof.mutation import pages, trials
 
-    names = trials.chosen_exercises(chosen)
+    names = exercises.names_chosen(chosen)
     with progress("grading mutants") as show_progress:
         tried = trials.try_mutants(names, number, seed, show_progress, workers)
     if page:

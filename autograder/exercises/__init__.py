@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from autograder.checking.declaration import Exercise
+from autograder.course.errors import BadInputError
 
 _FOLDER = Path(__file__).parent
 
@@ -67,3 +68,15 @@ def names_of(assignment: str) -> list[str]:
 def of_assignment(assignment: str) -> list[Exercise]:
     """Return the exercises of an assignment, in the order of its notebook."""
     return [find(name) for name in names_of(assignment)]
+
+
+def names_chosen(chosen: list[str]) -> list[str]:
+    """Return the names of the chosen exercises and of all exercises in the chosen assignments.
+
+    If `chosen` is empty, return the names of all exercises.
+    """
+    if unknown := [name for name in chosen if name not in (*assignments(), *names())]:
+        near = [name for name in names() if name.split("/")[0] == unknown[0].split("/")[0]]
+        known = ", ".join(near or assignments())
+        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {known}.")
+    return [name for name in names() if not chosen or name in chosen or name.split("/")[0] in chosen]

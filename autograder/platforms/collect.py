@@ -55,7 +55,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Handed:
+class HandedIn:
     """A submitted notebook of a student."""
 
     student: str
@@ -250,11 +250,11 @@ def _common_prefix(names: set[str]) -> str:
 
 def _submissions_by_student(
     done: Collected, files: list[File], notebooks: list[File]
-) -> dict[str, list[Handed]]:
+) -> dict[str, list[HandedIn]]:
     """Return the submitted notebooks of each student."""
     pattern, people = re.compile(PLATFORMS[done.platform]), _people(done.platform, files)
     prefix = _common_prefix({f.path.parts[0] for f in notebooks}) if done.platform == "github" else ""
-    handed: dict[str, list[Handed]] = defaultdict(list)
+    handed: dict[str, list[HandedIn]] = defaultdict(list)
     other_files: dict[str, set[str]] = defaultdict(set)
     for file in files:
         match = pattern.fullmatch(str(file.path))
@@ -284,7 +284,7 @@ def _submissions_by_student(
                 done.problems.append(f"{file.path}: {why}; copy the file by hand under another id")
                 continue
             handed[student].append(
-                Handed(
+                HandedIn(
                     student,
                     file,
                     PurePosixPath(parts["file"]).stem,
@@ -355,13 +355,13 @@ def _iso(time: object) -> str | None:
 
 
 def _choose_notebooks(
-    done: Collected, student: str, handed: list[Handed], wanted: list[str], others: set[str]
-) -> dict[str, Handed]:
+    done: Collected, student: str, handed: list[HandedIn], wanted: list[str], others: set[str]
+) -> dict[str, HandedIn]:
     """Return the notebook to grade for each notebook of the assignment; record unclear cases as problems.
 
     A student's only notebook may have any name except the name of another assignment.
     """
-    chosen: dict[str, Handed] = {}
+    chosen: dict[str, HandedIn] = {}
     for name in wanted:
         copies = [item for item in handed if _COPY.sub("", item.stem).casefold() == name.casefold()]
         matches = [item for item in handed if item.stem == name] or copies
@@ -388,7 +388,7 @@ def _choose_notebooks(
     return chosen
 
 
-def _read(done: Collected, notebook: Handed) -> bytes | None:
+def _read(done: Collected, notebook: HandedIn) -> bytes | None:
     student, file = notebook.student, notebook.file
     if file.size > MAX_BYTES:
         done.problems.append(
@@ -402,7 +402,7 @@ def _read(done: Collected, notebook: Handed) -> bytes | None:
         return None
 
 
-def _write_notebook(done: Collected, course: Course, folder: Path, name: str, notebook: Handed) -> None:
+def _write_notebook(done: Collected, course: Course, folder: Path, name: str, notebook: HandedIn) -> None:
     """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
     data, path, stamp = notebook.file.read(), folder / name, folder / "timestamp.txt"
     before = stamp.read_text(errors="replace").strip() if stamp.is_file() else ""

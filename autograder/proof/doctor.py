@@ -22,7 +22,7 @@ from autograder.course.layout import CONFIG, Course
 Level = Literal["ok", "note", "problem"]
 NEEDED_BYTES = 2 << 30
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
-SAID = {
+TIER_WORDS = {
     "A": "a submission sees no network, no process and no file but the libraries, and its own empty home",
     "B": "a submission opens no socket, reaches no process, and reads no file but the libraries and its "
     "home; it can see that other files and processes exist",
@@ -144,7 +144,9 @@ def _isolation() -> Iterator[Finding]:
 
     held = cages.strongest()
     yield Finding(
-        "isolation", "ok" if held.tier in cages.SAFE else "problem", f"tier {held.tier}: {SAID[held.tier]}"
+        "isolation",
+        "ok" if held.tier in cages.SAFE else "problem",
+        f"tier {held.tier}: {TIER_WORDS[held.tier]}",
     )
     for tier, missing in held.missing.items():
         yield Finding(f"tier {tier}", "note", f"does not hold: {missing}")

@@ -63,10 +63,10 @@ def _counts(entries: list[Entry]) -> list[int]:
     styles = [entry for entry in entries if not entry.is_misconception]
     return [
         len(mistakes),
-        sum(entry.as_it_should for entry in mistakes),
-        sum(entry.told_by_name for entry in mistakes),
+        sum(entry.as_expected for entry in mistakes),
+        sum(entry.named_under_first_seed for entry in mistakes),
         len(styles),
-        sum(entry.as_it_should for entry in styles),
+        sum(entry.as_expected for entry in styles),
     ]
 
 
@@ -94,7 +94,7 @@ def _exercise(table: dict[str, Any]) -> Iterator[str]:
     yield f"|:--|{':-:|' * len(numbers)}"
     for answer in mistakes:
         marks = " | ".join(FAILS if fails else " " for fails in answer["fails"])
-        unnamed = "" if answer["told"][0] == answer["name"] else " (explained by what is broken, not named)"
+        unnamed = "" if answer["named"][0] == answer["name"] else " (explained by what is broken, not named)"
         says = _plain(answer["says"]).replace("|", r"\|")
         yield f"| `{answer['name']}` {says}{unnamed} | {marks} |"
     yield f"\nRight answers in other styles, all accepted: {'; '.join(styles)}."

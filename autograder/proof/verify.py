@@ -37,9 +37,9 @@ class Entry:
         exercise: the name of the exercise.
         name: the name of the answer in the bank.
         is_misconception: whether the answer is wrong.
-        as_it_should: whether a wrong answer is rejected, or a right one accepted, under every seed.
+        as_expected: whether a wrong answer is rejected, or a right one accepted, under every seed.
         diagnosed: whether the report names this mistake under every seed.
-        told: under each seed, the mistake that the report names, or None.
+        named: under each seed, the mistake that the report names, or None.
         weighed: whether the points fit the gravity of the mistake under every seed; see `points_fit`.
         says: the description of the answer in the bank.
         fails: for each criterion of the exercise, in order, whether the answer fails it under the first seed:
@@ -49,17 +49,17 @@ class Entry:
     exercise: str
     name: str
     is_misconception: bool
-    as_it_should: bool
+    as_expected: bool
     diagnosed: bool
-    told: tuple[str | None, ...]
+    named: tuple[str | None, ...]
     weighed: bool = True
     says: str = ""
     fails: tuple[bool, ...] = ()
 
     @property
-    def told_by_name(self) -> bool:
+    def named_under_first_seed(self) -> bool:
         """Return whether the report names this mistake under the first seed, which students also have."""
-        return self.is_misconception and self.told[0] == self.name
+        return self.is_misconception and self.named[0] == self.name
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Notebook:
     note: str = ""
 
     @property
-    def as_it_should(self) -> bool:
+    def as_expected(self) -> bool:
         return self.solution_score == self.max_score > 0 and self.blank_score == 0 and not self.note
 
 
@@ -94,20 +94,20 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        named = all(entry.told_by_name for entry in self.misconceptions)
-        answers = all(entry.as_it_should for entry in self.entries)
+        named = all(entry.named_under_first_seed for entry in self.misconceptions)
+        answers = all(entry.as_expected for entry in self.entries)
         weighed = all(entry.weighed for entry in self.misconceptions)
-        return named and answers and weighed and all(notebook.as_it_should for notebook in self.notebooks)
+        return named and answers and weighed and all(notebook.as_expected for notebook in self.notebooks)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures of the proof."""
         return {
             "exercises": len({entry.exercise for entry in self.entries}),
             "misconceptions": len(self.misconceptions),
-            "rejected": sum(entry.as_it_should for entry in self.misconceptions),
+            "rejected": sum(entry.as_expected for entry in self.misconceptions),
             "diagnosed": sum(entry.diagnosed for entry in self.misconceptions),
             "styles": len(self.styles),
-            "accepted": sum(entry.as_it_should for entry in self.styles),
+            "accepted": sum(entry.as_expected for entry in self.styles),
             "solution_score": sum(notebook.solution_score for notebook in self.notebooks),
             "max_score": sum(notebook.max_score for notebook in self.notebooks),
             "blank_score": sum(notebook.blank_score for notebook in self.notebooks),
@@ -210,9 +210,9 @@ def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
             exercise.name,
             answer.name,
             is_misconception=wrong,
-            as_it_should=all(report.passed != wrong for report in under_seeds),
+            as_expected=all(report.passed != wrong for report in under_seeds),
             diagnosed=wrong and all(report.diagnosis == answer.name for report in under_seeds),
-            told=tuple(report.diagnosis for report in under_seeds),
+            named=tuple(report.diagnosis for report in under_seeds),
             weighed=all(points_fit(answer, report) for report in under_seeds),
             says=answer.says,
             fails=tuple(criterion.failure is not None for criterion in under_seeds[0].criteria),

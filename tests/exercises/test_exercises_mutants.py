@@ -229,8 +229,8 @@ def test_a_grader_that_fails_is_no_rejection(monkeypatch):
     assert "KeyError: 'layers'" in failed.grader_failed
     done = run(monkeypatch, [failed], "--json")
     assert done.exit_code == 1
-    (shown,) = json.loads(done.stdout)["to_look_at"]
-    assert shown["to_look_at"] == "the grader failed"
+    (shown,) = json.loads(done.stdout)["concerns"]
+    assert shown["concern"] == "the grader failed"
 
 
 def test_a_false_diagnosis_is_counted(monkeypatch):
@@ -360,7 +360,8 @@ def test_every_row_of_the_reviewed_list_can_still_be_made():
         (["--mutants", "many"], "--mutants"),
         (["ch02_qvk", "--mutants", "5"], "no exercise or assignment is called 'ch02_qvk'. There are: ch01"),
         (["ch02_qkv/max", "--mutants", "5"], "'ch02_qkv/max'. There are: ch02_qkv/softmax, ch02_qkv/project"),
-        (["ch02_qkv/softmax"], "no assignment is called 'ch02_qkv/softmax'"),
+        (["ch02_qvk"], "no exercise or assignment is called 'ch02_qvk'. There are: ch01"),
+        (["ch02_qkv/softmax", "--page", "matrix.md"], "--page writes whole assignments"),
     ],
 )
 def test_what_cannot_be_used_is_refused(given, said):
@@ -389,7 +390,7 @@ def test_a_sample_of_mutants_is_rejected_and_truly_named():
     command = [sys.executable, "-m", "autograder.cli", "verify", "--mutants", "260", "--seed", "1", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
     report = json.loads(done.stdout)
-    unlisted = [(one["exercise"], one["style"], one["change"]) for one in report["to_look_at"]]
+    unlisted = [(one["exercise"], one["style"], one["change"]) for one in report["concerns"]]
     assert done.returncode == 0, unlisted
     counted = report["figures"]["all"]
     assert counted["mutants"] == 260

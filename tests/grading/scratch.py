@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 import autograder
+from autograder import exercises
 from autograder.cli import app
 from autograder.course.layout import Course
 from autograder.grading.batch import grade
@@ -21,6 +22,8 @@ from autograder.proof.samples import make
 
 ROOT = Path(autograder.__file__).parents[1]
 ASSIGNMENT = "ch02_qkv"
+FULL = int(sum(exercise.points for exercise in exercises.of_assignment(ASSIGNMENT)))
+"""Points of its functions."""
 SEED = 271828
 LIMITS = Limits(cell_seconds=3.0, call_seconds=3.0)
 AS_GRADED = ("--cell-limit", "3")

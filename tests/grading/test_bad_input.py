@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 
 import pytest
-from scratch import AS_GRADED, ASSIGNMENT, command, graded, hand_in, in_process, tree
+from scratch import AS_GRADED, ASSIGNMENT, FULL, command, graded, hand_in, in_process, tree
 
 from autograder.grading import batch, gradebook
 
@@ -344,14 +344,14 @@ def test_a_broken_resubmission_keeps_the_points_and_says_so(few):
     hand_in(few, "new", b"")
     done = in_process(*GRADE, few / "submitted", cwd=few)
     assert done.exit_code == 2
-    assert "style-01 keeps 17 from the earlier version" in done.stderr
+    assert f"style-01 keeps {FULL} from the earlier version" in done.stderr
     assert "new keeps" not in done.stderr
-    assert "Keeps 17 from the earlier version" in " ".join(in_process("report", cwd=few).stdout.split())
+    assert f"Keeps {FULL} from the earlier version" in " ".join(in_process("report", cwd=few).stdout.split())
     done = in_process("export", cwd=few)
     assert done.exit_code == 0
     lines = {line["student"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
-    assert lines["style-01"]["total"] == "17"
-    assert lines["style-01"]["remark"].startswith("keeps 17 from the earlier version")
+    assert lines["style-01"]["total"] == str(FULL)
+    assert lines["style-01"]["remark"].startswith(f"keeps {FULL} from the earlier version")
     assert (lines["new"]["total"], lines["blank"]["remark"]) == ("", "")
     assert "the file is empty" in lines["new"]["remark"]
     assert f"1 submission is not graded: new, {ASSIGNMENT}" in done.stderr
@@ -451,4 +451,4 @@ def test_as_a_person_sees_it(handed_in):
 
 def test_graded_helper_is_the_real_thing(course, students):
     hand_in(course, "ada", students["style-01"][0])
-    assert graded(course).graded[0].score == 17
+    assert graded(course).graded[0].score == FULL

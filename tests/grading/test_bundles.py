@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
-from scratch import ASSIGNMENT, FEW, LIMITS, SEED, clean_python, hand_in, in_process, run
+from scratch import ASSIGNMENT, FEW, FULL, LIMITS, SEED, clean_python, hand_in, in_process, run
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
@@ -291,7 +291,7 @@ def test_export_writes_results_with_a_teachers_marks(few, tmp_path):
     path = tmp_path / "results" / "style-01" / ASSIGNMENT / "results.json"
     results = json.loads(path.read_bytes())
     _, tests = shown(results)
-    assert results["score"] == 17 + 2
+    assert results["score"] == FULL + 2
     assert tests["explain_the_picture"]["score"] == 2
     assert "&lt;b&gt;good" in tests["explain_the_picture"]["output"]
     assert "3 of 3 points" in tests["softmax"]["output"]

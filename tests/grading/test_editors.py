@@ -6,7 +6,7 @@ import uuid
 
 import nbformat
 import pytest
-from scratch import ASSIGNMENT, LIMITS, SEED
+from scratch import ASSIGNMENT, FULL, LIMITS, SEED
 
 from autograder import exercises
 from autograder.course.layout import Course
@@ -149,7 +149,7 @@ def test_every_editor_gives_the_same_grade(as_released, pair, save):
 
 def test_right_and_wrong_are_told_apart(as_released):
     _, ((_, right), (_, wrong)) = as_released
-    assert sum(score or 0 for score, _ in right.values()) == 17
+    assert sum(score or 0 for score, _ in right.values()) == FULL
     assert sum(score or 0 for score, _ in wrong.values()) < 10
     assert all(diagnosis for _, diagnosis in wrong.values() if _ is not None)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_notebook
-from scratch import ASSIGNMENT, FEW, ROOT, SEED, graded, hand_in, in_process, tree
+from scratch import ASSIGNMENT, FEW, FULL, ROOT, SEED, graded, hand_in, in_process, tree
 
 from autograder.checking.report import Report
 from autograder.grading.written import NOTE
@@ -61,7 +61,7 @@ def top(course, student):
 def test_the_top_tells_points_verdicts_and_what_is_wrong(given, students):
     points = students["mistake-01"][1]
     heading, lines = top(given, "mistake-01")
-    assert heading == f"{sum(points.values()):g} of 17 points so far"
+    assert heading == f"{sum(points.values()):g} of {FULL} points so far"
     assert list(lines) == [*points, "explain the picture"]
     assert lines["softmax"] == f"◐ softmax part of the points {OVERFLOWS} {points['softmax']:g} / 3"
     assert lines["project_qkv"] == (
@@ -125,7 +125,7 @@ def test_each_line_leads_to_its_place(given):
 
 def test_a_written_answer_nobody_has_read_is_no_zero(given):
     heading, lines = top(given, "style-01")
-    assert heading == "17 of 17 points so far"
+    assert heading == f"{FULL} of {FULL} points so far"
     assert "3 more points wait for your teacher." in told(given, "style-01")
     assert "waits for your teacher A person reads this answer" in lines["explain the picture"]
     heading, lines = top(given, "blank")
@@ -390,7 +390,7 @@ def test_points_lost_for_being_late_are_said(given, tmp_path):
         book.find_submission_notebook(ASSIGNMENT, ASSIGNMENT, "style-01").late_submission_penalty = 1.5
         book.db.commit()
     assert in_process("feedback", cwd=course).exit_code == 0
-    assert top(course, "style-01")[0] == "15.5 of 17 points so far"
+    assert top(course, "style-01")[0] == f"{FULL - 1.5} of {FULL} points so far"
     assert "1.5 points are taken off because this was handed in late." in told(course, "style-01")
 
 

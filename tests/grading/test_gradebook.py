@@ -10,7 +10,7 @@ from dataclasses import replace
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from scratch import ASSIGNMENT, FEW, LIMITS, SEED, graded, hand_in, tree
+from scratch import ASSIGNMENT, FEW, FULL, LIMITS, SEED, graded, hand_in, tree
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
@@ -52,7 +52,7 @@ def test_points_of_each_cell(few, students):
     for student in ("style-01", "mistake-01", "blank"):
         scores = row(few, student).scores
         assert {name: scores[name] for name in students[student][1]} == students[student][1]
-        assert row(few, student).max_total == 20
+        assert row(few, student).max_total == FULL + 3
 
 
 def test_written_answers_wait_for_a_person(few):
@@ -71,7 +71,7 @@ def test_hand_given_points_survive_a_regrade(few, students):
         book.find_grade("softmax", ASSIGNMENT, ASSIGNMENT, "style-01").extra_credit = 0.25
         book.find_comment(name, ASSIGNMENT, ASSIGNMENT, "style-01").manual_comment = "well said"
         book.db.commit()
-    assert row(few, "style-01").total == 17 - 3 + 1.0 + 0.25 + 2.5
+    assert row(few, "style-01").total == FULL - 3 + 1.0 + 0.25 + 2.5
     graded(few)  # nothing new: nothing is touched
     assert held(few, "style-01", name) == (None, 2.5, None, False)
     assert held(few, "style-01", "softmax") == (3.0, 1.0, 0.25, False)
@@ -225,7 +225,7 @@ def test_equal_submissions_are_graded_once(course, students):
     for student in ("ada", "bob"):
         hand_in(course, student, students["style-01"][0])
     done = graded(course)
-    assert [one.score for one in done.graded] == [17, 17]
+    assert [one.score for one in done.graded] == [FULL, FULL]
     with VerdictStore(course / ".autograder" / "verdicts" / f"{ASSIGNMENT}.jsonl") as store:
         assert len(store) == 1
 
@@ -242,12 +242,12 @@ def test_code_that_touches_the_grader_is_shown_to_a_teacher_and_costs_nothing(co
     notebook["cells"].insert(1, blinds | {"source": "import sys\nsys.setprofile(None)"})
     hand_in(course, "ada", notebook)
     (one,) = graded(course).graded
-    assert one.score == one.max_score == 17
+    assert one.score == one.max_score == FULL
     (remark,) = [remark for remark in one.remarks if remark.kind == "machinery"]
     assert (remark.exercise, remark.line) == ("", "sys.setprofile(None)")
     assert remark.place == "Cell 2, outside the answers, line 2"
     assert row(course, "ada").needs_manual_grade == ("explain_the_picture",)
-    assert row(course, "ada").total == 17
+    assert row(course, "ada").total == FULL
 
 
 def test_late_submissions(few, students):

@@ -17,7 +17,15 @@ from autograder.platforms.collect import collect
 from autograder.proof.samples import simulate as simulating
 from autograder.proof.samples.accidents import TRICKS
 from autograder.proof.samples.simulate import KINDS, MISTAKES, shares, simulate
-from autograder.proof.samples.students import BEFALLS, FILES, READABLE, Sheet, attacks_on, broken, hostile
+from autograder.proof.samples.students import (
+    FILES,
+    NAMED_ACCIDENTS,
+    READABLE,
+    Sheet,
+    attacks_on,
+    broken,
+    hostile,
+)
 from autograder.release.publish import notebooks
 from autograder.reports import class_report
 
@@ -89,7 +97,7 @@ def test_the_command_says_what_it_made(course):
 def test_every_accident_and_every_attack_becomes_a_file(template, assignment):
     ((name, released),) = notebooks(Course.at(template), assignment).items()
     sheet = Sheet(name, json.loads(released), exercises.of_assignment(assignment), Random(1))
-    made = [broken(sheet, what) for what in (*FILES, *BEFALLS)]
+    made = [broken(sheet, what) for what in (*FILES, *NAMED_ACCIDENTS)]
     made += [hostile(sheet, what) for what in (*TRICKS, *attacks_on(assignment))]
     assert len({student.what for student, _ in made}) == len(made) > 50
 

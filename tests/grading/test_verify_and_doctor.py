@@ -38,11 +38,11 @@ def test_verify_holds(course, tmp_path):
     assert tree(course) == before
     told = json.loads(done.stdout)
     answers = [answer for table in told["matrix"] for answer in table["answers"]]
-    named = [answer["told"][0] == answer["name"] or not answer["is_misconception"] for answer in answers]
+    named = [answer["named"][0] == answer["name"] or not answer["is_misconception"] for answer in answers]
     astray = [
         a
         for a, right in zip(answers, named, strict=True)
-        if not (right and a["as_it_should"] and a["weighed"])
+        if not (right and a["as_expected"] and a["weighed"])
     ]
     assert not astray, json.dumps(astray, indent=1)
     assert done.returncode == 0, {key: told[key] for key in KEYS if key != "matrix"}
@@ -70,7 +70,7 @@ def test_the_page_keeps_what_was_not_tried():
     before = (ROOT / "book" / "kill_matrix.md").read_text("utf8")
     assert kill_matrix.page(Proof([]), before) == before
     name = "ch03_scaling/softmax_jacobian"
-    made = {"is_misconception": True, "as_it_should": True, "diagnosed": True, "told": ("one",)}
+    made = {"is_misconception": True, "as_expected": True, "diagnosed": True, "named": ("one",)}
     after = kill_matrix.page(Proof([Entry(name, "one", says="Do this.", fails=(True,), **made)]), before)
     assert "| [ch03_scaling](#ch03_scaling) | 1 | 1 | 1 | 0 | 0 |" in after
     assert "| `one` Do this. | ✗ |" in after
@@ -109,14 +109,14 @@ def test_a_right_answer_among_the_mistakes_is_caught():
     softmax = exercises.find("softmax")
     wrong = with_bank(softmax, misconceptions=[softmax.styles[0]])
     (entry,) = tried(wrong)
-    assert not entry.as_it_should
+    assert not entry.as_expected
     assert not Proof([entry]).holds
 
 
 def test_a_mistake_among_the_styles_is_caught():
     softmax = exercises.find("softmax")
     (entry,) = tried(with_bank(softmax, styles=[softmax.misconceptions[0]]))
-    assert not entry.as_it_should
+    assert not entry.as_expected
     assert not Proof([entry]).holds
 
 
@@ -125,7 +125,7 @@ def test_two_mistakes_that_nothing_tells_apart_are_rejected_but_do_not_hold():
     first = softmax.misconceptions[0]
     twin = Answer("twin", "says otherwise", first.function)
     both = tried(with_bank(softmax, misconceptions=[first, twin]))
-    assert [entry.as_it_should for entry in both] == [True, True]
+    assert [entry.as_expected for entry in both] == [True, True]
     assert not any(entry.diagnosed for entry in both)
     assert Proof(both).as_dict()["diagnosed"] == 0
     assert not Proof(both).holds
@@ -169,7 +169,7 @@ def test_a_wrong_solution_ends_with_1(course, monkeypatch):
 def test_a_missing_notebook_does_not_hold():
     (missing,) = try_notebooks({"ch03_scaling": []}, seed=1)
     assert missing.note == "it has no notebook"
-    assert not missing.as_it_should
+    assert not missing.as_expected
 
 
 def test_doctor(course):

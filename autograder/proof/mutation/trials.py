@@ -22,7 +22,6 @@ from autograder.checking.candidate import Candidate, local
 from autograder.checking.declaration import Case, Outcome
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
-from autograder.course.errors import BadInputError
 from autograder.course.workers import Progress, cores, end_with_parent
 from autograder.proof.mutation.operators import Mutant, sample
 from autograder.proof.mutation.truth import unlike_in
@@ -83,7 +82,7 @@ class Tried:
         return self.not_listed or bool(self.grader_failed)
 
     @property
-    def to_look_at(self) -> str:
+    def concern(self) -> str:
         """Return the reason why a person should look at the mutant, or an empty text."""
         if self.fails_the_run:
             return "the grader failed" if self.grader_failed else "accepted"
@@ -119,7 +118,7 @@ def as_dict(tried: list[Tried]) -> dict[str, Any]:
     shown = [
         {
             **asdict(trial.mutant),
-            "to_look_at": trial.to_look_at,
+            "concern": trial.concern,
             "named": trial.named,
             "unlike": trial.unlike,
             "score": trial.report.score,
@@ -127,9 +126,9 @@ def as_dict(tried: list[Tried]) -> dict[str, Any]:
             "report": trial.grader_failed or str(trial.report),
         }
         for trial in tried
-        if trial.to_look_at
+        if trial.concern
     ]
-    return {"figures": by_assignment(tried), "to_look_at": shown}
+    return {"figures": by_assignment(tried), "concerns": shown}
 
 
 @cache
@@ -142,19 +141,6 @@ def equivalent() -> dict[tuple[str, str, str], str]:
         for exercise, changes in rows.items()
         for row, reason in changes.items()
     }
-
-
-def chosen_exercises(chosen: list[str]) -> list[str]:
-    """Return the names of the chosen exercises and of all exercises in the chosen assignments.
-
-    If `chosen` is empty, return the names of all exercises.
-    """
-    names = exercises.names()
-    if unknown := [name for name in chosen if name not in (*exercises.assignments(), *names)]:
-        near = [name for name in names if name.split("/")[0] == unknown[0].split("/")[0]]
-        known = ", ".join(near or exercises.assignments())
-        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {known}.")
-    return [name for name in names if not chosen or name in chosen or name.split("/")[0] in chosen]
 
 
 def try_mutants(

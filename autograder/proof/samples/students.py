@@ -127,9 +127,9 @@ def broken(sheet: Sheet, what: str) -> tuple[Student, File]:
     """Make a submission with right answers and an accident to its notebook or its file."""
     student = Student("broken", what)
     notebook = sheet.filled(student, sheet.right())
-    if what in BEFALLS:
+    if what in NAMED_ACCIDENTS:
         assert student.points is not None
-        BEFALLS[what](notebook, student.points, sheet.declared)
+        NAMED_ACCIDENTS[what](notebook, student.points, sheet.declared)
         return student, sheet.file(notebook)
     if what not in READABLE:
         student.points = None
@@ -159,7 +159,7 @@ def description(change: Change) -> str:
     return change.__name__.replace("_", " ")
 
 
-BEFALLS = {description(change): change for change in ACCIDENTS}
+NAMED_ACCIDENTS = {description(change): change for change in ACCIDENTS}
 
 
 def attacks_on(assignment: str) -> list[Attack]:
@@ -184,7 +184,7 @@ def of_every_kind(
     """
     mistakes = iter(planted)
     finished = cycle(range(len(sheet.declared)))
-    accidents = cycle(_shuffled([*FILES, *BEFALLS], sheet.rng))
+    accidents = cycle(_shuffled([*FILES, *NAMED_ACCIDENTS], sheet.rng))
     attempts = cycle(_shuffled([*TRICKS, *attacks_on(sheet.declared[0].assignment)], sheet.rng))
     makers: dict[str, Callable[[], tuple[Student, File]]] = {
         "honest": lambda: honest(sheet),
