@@ -37,8 +37,14 @@ class Mounted:
         self.page = page
         self.widget = widgets.load(name, FOLDER)
         figure = page.locator(f'.tf-widget:has([data-widget="{name}"])').first
+        from playwright.sync_api import TimeoutError
+
         figure.scroll_into_view_if_needed()
-        page.wait_for_selector(f'[data-widget="{name}"][data-values]')
+        try:
+            page.wait_for_selector(f'[data-widget="{name}"][data-values]')
+        except TimeoutError as late:
+            errors = "; ".join(map(str, page.page_errors())) or "the page reports no error"
+            raise AssertionError(f"{name}.js shows no values: {errors}") from late
         self.root = figure.locator(".tf-widget-root")
         self.root.evaluate("node => node.scrollIntoView({ block: 'center' })")
         script = self.root.get_attribute("data-data")

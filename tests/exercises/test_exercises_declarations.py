@@ -57,6 +57,14 @@ class TestDeclaration:
         assert 5 <= exercise.minutes <= 45
         assert exercise.difficulty in ("easy", "medium", "hard")
 
+    def test_folded_help_stands_below_its_check(self, name):
+        assignment, function = name.split("/")
+        path = ROOT / "solutions" / assignment / f"{assignment}.ipynb"
+        cells = json.loads(path.read_text("utf8"))["cells"]
+        grade_ids = [cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in cells]
+        below = "".join(cells[grade_ids.index(function) + 1]["source"])
+        assert "<details>" in below, "add a Markdown cell with <details><summary>Stuck: ...</summary>"
+
     def test_the_core_is_worth_most(self, name):
         points = [criterion.points for criterion in exercises.find(name).criteria]
         if name != "ch10_capstone/TinyGPT":  # any model at all has logits of the right form
