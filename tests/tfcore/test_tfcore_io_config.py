@@ -80,6 +80,10 @@ UNKNOWN = [
     ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
     ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "partial_rotary_factor": 0.5}}),
     ("llama", {"rope_parameters": {"rope_type": "linear"}}),
+    (
+        "llama",
+        {"rope_parameters": {"rope_theta": 99.0}, "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    ),
     ("llama", {"rope_parameters": {"rope_type": "linear", "factor": "4.0"}}),
     ("llama", {"hidden_act": "xielu"}),
     ("mistral", {"layer_types": ["full_attention", "sliding_attention"]}),

@@ -8,12 +8,23 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+GGUF = ".gguf"
+
+
+class Tensors(Protocol):
+    """Tensors by their names on the hub: shapes are known, numbers are read on demand."""
+
+    folder: Path
+    shapes: dict[str, tuple[int, ...]]
+
+    def read(self, name: str) -> Tensor:
+        """Read one tensor."""
 
 
 class Weights:
@@ -150,17 +161,17 @@ def write(path: Path, write_to: Callable[[Path], object]) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def find_folder(name_or_folder: str | Path) -> Path:
-    """Return the folder of that name, or the folder of a download from the hub.
+def find_model(name_or_folder: str | Path) -> Path:
+    """Return the folder or the GGUF file of that name, or the folder of a download from the hub.
 
     Raises:
         ValueError: no name at all.
-        FileNotFoundError: neither a folder nor a name that the hub could have.
+        FileNotFoundError: neither a folder, nor a GGUF file, nor a name that the hub could have.
         ConnectionError: nothing came from the hub.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     print(find_folder(folder) == Path(folder))
+    ...     print(find_model(folder) == Path(folder))
     True
     """
     if not isinstance(name_or_folder, str | os.PathLike) or name_or_folder == "":
@@ -169,13 +180,13 @@ def find_folder(name_or_folder: str | Path) -> Path:
             "give '.' for the current folder"
         )
     folder = Path(name_or_folder).expanduser()
-    if folder.is_dir():
+    if folder.is_dir() or (folder.suffix == GGUF and folder.is_file()):
         return folder
     name = str(name_or_folder)
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+    if name.endswith(GGUF) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         raise FileNotFoundError(
             f"expected a folder or a name such as openai-community/gpt2, got {name!r}; no such"
-            " folder is there"
+            f" {'file' if name.endswith(GGUF) else 'folder'} is there"
         )
     try:
         from huggingface_hub import snapshot_download

@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 import torch
 
 from tfcore.io.family import Family
-from tfcore.io.files import Weights
+from tfcore.io.files import Tensors
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def match_names(family: Family, weights: Weights, needed: Shapes) -> dict[str, str]:
+def match_names(family: Family, weights: Tensors, needed: Shapes) -> dict[str, str]:
     """Find the tensor on disk for each that is needed.
 
     Args:
@@ -80,7 +80,7 @@ def first_of(names: list[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def has_own_head(family: Family, weights: Weights) -> bool:
+def has_own_head(family: Family, weights: Tensors) -> bool:
     """Tell whether the head differs from the embedding: ``config.json`` does not always state it."""
     if family.head is None:
         return False
@@ -100,7 +100,7 @@ def _fits(family: Family, name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(short_name(family, name), pattern) for pattern in patterns)
 
 
-def _equal(weights: Weights, one: str, other: str) -> bool:
+def _equal(weights: Tensors, one: str, other: str) -> bool:
     return weights.shapes[one] == weights.shapes[other] and torch.equal(
         weights.read(one), weights.read(other)
     )

@@ -11,23 +11,27 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tfcore.io.family import family_of_json, family_of_model, untied
-from tfcore.io.files import CONFIG, WEIGHTS, Weights, find_folder, names_in, read_json, write
+from tfcore.io.files import CONFIG, GGUF, WEIGHTS, Weights, find_model, names_in, read_json, write
+from tfcore.io.gguf import GGUFFile
 from tfcore.io.match import first_of, has_own_head, match_names, names_left_out, names_lost
 from tfcore.io.table import link
 
 
 def from_pretrained(
-    name_or_folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    name_or_folder: str | Path | GGUFFile,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
 ) -> nn.Module:
-    """Load a model from a folder, or from the hub by its name there.
+    """Load a model from a folder, from a GGUF file, or from the hub by its name there.
 
-    Only ``config.json`` and safetensors are read. A file that asks for what the model here does not compute,
-    that lacks a tensor or has one too many, is refused as a whole. Two kinds may be there beside the model's:
-    masks and the like, which the model computes itself, and parts that the model here lacks, such as the
-    heads of BERT and the encoder of Whisper; a ``UserWarning`` names these.
+    Of a folder only ``config.json`` and safetensors are read. A file that asks for what the model here does
+    not compute, that lacks a tensor or has one too many, is refused as a whole. Two kinds may be there beside
+    the model's: masks and the like, which the model computes itself, and parts that the model here lacks,
+    such as the heads of BERT and the encoder of Whisper; a ``UserWarning`` names these.
 
     Args:
-        name_or_folder: a folder with ``config.json`` and weights, or a name such as "openai-community/gpt2".
+        name_or_folder: a folder with ``config.json`` and weights, a file such as ``model.gguf``, that file
+            opened as a :class:`GGUFFile`, or a name such as "openai-community/gpt2".
         dtype: of the parameters.
         device: where they live.
 
@@ -49,14 +53,18 @@ def from_pretrained(
     """
     if not dtype.is_floating_point:
         raise ValueError(f"expected a floating-point type, got {dtype}; quantize the model once it is loaded")
-    folder = find_folder(name_or_folder)
-    json = read_json(folder / CONFIG)
+    file: GGUFFile | None = None
+    if isinstance(name_or_folder, GGUFFile):
+        place, file = name_or_folder.folder, name_or_folder
+    elif (place := find_model(name_or_folder)).suffix == GGUF:
+        file = GGUFFile(place)
+    json = file.json if file else read_json(place / CONFIG)
     try:
         family = family_of_json(json)
         config = family.config(json)
     except ValueError as error:
-        raise ValueError(f"{folder / CONFIG}: {error}") from error
-    weights = Weights(folder)
+        raise ValueError(f"{place if file else place / CONFIG}: {error}") from error
+    weights = file or Weights(place)
     if has_own_head(family, weights):
         config = untied(config)
     with torch.device("meta"):  # shapes alone: no memory yet, and nothing random
@@ -69,7 +77,7 @@ def from_pretrained(
     names = match_names(family, weights, needed)
     if left_out := names_left_out(family, weights.shapes):
         warnings.warn(
-            f"left out {len(left_out)} tensors of {folder}, for which {type(model).__name__} has no place: "
+            f"left out {len(left_out)} tensors of {place}, for which {type(model).__name__} has no place: "
             f"{first_of(left_out)}; save_pretrained will not write them either",
             stacklevel=2,
         )

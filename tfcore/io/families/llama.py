@@ -62,9 +62,18 @@ def config_from(json: Json) -> ModelConfig:
 
 def rope_from(json: Json) -> PositionConfig:
     """Read the rotation: files from before transformers 5 have two fields in place of today's one."""
-    given = dict(json.get("rope_parameters") or json.get("rope_scaling") or {})
+    fields = [dict(json.get(name) or {}) for name in ("rope_parameters", "rope_scaling")]
+    for field in fields:
+        if "type" in field:
+            field.setdefault("rope_type", field.pop("type"))
+    given, other = fields if fields[0] else fields[::-1]
+    if other and {"rope_theta": json["rope_theta"], **given} != {"rope_theta": json["rope_theta"], **other}:
+        raise ValueError(
+            f"expected one rotation, got rope_parameters {fields[0]} and rope_scaling {fields[1]}; "
+            "delete the field that the model was not trained with"
+        )
     base = given.pop("rope_theta", json["rope_theta"])
-    kind = given.pop("rope_type", given.pop("type", "default"))
+    kind = given.pop("rope_type", "default")
     scaling = None if kind == "default" and not given else tuple(sorted({"rope_type": kind, **given}.items()))
     return PositionConfig("rope", json["max_position_embeddings"], base=base, rope_scaling=scaling)
 
