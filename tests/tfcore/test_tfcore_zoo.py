@@ -116,7 +116,8 @@ def test_another_file_in_its_place_is_not_loaded(monkeypatch, tmp_path):
 
 
 def test_the_command_prints_what_pip_must_install_without_importing_torch():
-    script = "import runpy, sys; runpy.run_module('tfcore.zoo', run_name='__main__'); print('torch' in sys.modules)"
+    run = "import runpy, sys; runpy.run_module('tfcore.zoo', run_name='__main__')"
+    script = f"{run}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     packages = [published.package for published in zoo.MODELS.values()]
     assert done.stdout.split() == [*packages, "False"]
