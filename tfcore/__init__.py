@@ -8,9 +8,9 @@ recurrent networks      ``recurrent`` ``seq2seq``
 attention               ``attention`` (the seam and its backends) ``masks`` ``ring`` ``linear_attention``
 parts and models        ``config`` ``positions`` ``layers`` ``moe`` ``models``
 other families          ``rwkv`` ``mamba``, on ``wkv`` and ``selective_scan``, on ``scan``
-running a model         ``cache`` ``state_cache`` ``generate`` ``quantize`` ``tokenizer`` ``io``
+running a model         ``cache`` ``state_cache`` ``generate`` ``quantize`` ``tokenizer`` ``io`` ``zoo``
 training one            ``data`` ``losses`` ``train`` ``checkpoint``
-looking at it           ``models.inspect`` ``costs`` ``viz`` ``testing``
+looking at it           ``interventions`` ``costs`` ``viz`` ``testing``
 ======================  ===============================================================================
 
 A small GPT that learns to find a token's last occurrence, and a picture of where its heads look:
@@ -20,7 +20,7 @@ A small GPT that learns to find a token's last occurrence, and a picture of wher
 >>> from tfcore.data import induction_batch
 >>> from tfcore.losses import labeled_loss
 >>> from tfcore.models import Decoder
->>> from tfcore.models.inspect import attention_maps
+>>> from tfcore.interventions import attention_maps
 >>> from tfcore.train import TrainConfig, train
 >>> block = BlockConfig(AttentionConfig(d_model=32, num_heads=2), d_ff=128)
 >>> model = Decoder(ModelConfig(27, num_layers=2, block=block, positions=PositionConfig("learned", 32)))

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from tfcore import viz
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
 from tfcore.data import BOS, WordVocabulary
+from tfcore.interventions import ablate, attention_maps
 from tfcore.models import Decoder
-from tfcore.models.inspect import attention_maps, silence_heads
 
 TIRED = "the old camel didn't cross the road because it was too tired . what was tired ? the"
 STATE: dict[str, Any] = {
@@ -54,7 +54,7 @@ def compute(state: dict[str, Any]) -> dict[str, Any]:
     vocabulary = WordVocabulary(state["model"]["words"][3:])
     tokens = [BOS, *vocabulary.encode(state["text"])]
     model = decoder(state["model"])
-    with torch.no_grad(), silence_heads(model, state["silenced"]):
+    with torch.no_grad(), ablate(model, state["silenced"]):
         ids = torch.tensor([tokens])
         maps = attention_maps(model, ids)[:, 0]
         logits = model(ids)[0, state["place"]]

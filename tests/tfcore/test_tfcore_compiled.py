@@ -15,8 +15,8 @@ from tfcore.attention import attention
 from tfcore.cache import Cache, GrowingCache
 from tfcore.generate import CompiledDecoder, beam_search, generate
 from tfcore.generate.compiled import KEPT
+from tfcore.interventions import ablate, record
 from tfcore.models import Decoder
-from tfcore.models.inspect import silence_heads
 from tfcore.testing import raise_weights
 
 pytestmark = pytest.mark.slow  # each traces a model, most several
@@ -249,21 +249,16 @@ def test_a_model_that_is_looked_into_runs_as_it_is(compiled_before, static):
     compiled = traced(model, static)
     if compiled_before:
         generate(compiled, prompt, N)
-    with silence_heads(model, [(1, 2)]):
+    with ablate(model, (1, 2)):
         silenced = generate(model, prompt, N)
         assert torch.equal(generate(compiled, prompt, N), silenced)
     whole = generate(model, prompt, N)
     assert not torch.equal(whole, silenced)
     assert torch.equal(generate(compiled, prompt, N), whole)
-    layer = model.stack.blocks[1].attention
-    layer.keep_weights = True
-    try:
+    with record(model, "blocks.1.attention.weights") as seen:
         generate(compiled, prompt, N)
-        assert layer.weights.shape == (B, 6, 1, T + N - 1)
-    finally:
-        layer.keep_weights = False
+    assert seen["blocks.1.attention.weights"].shape == (B, 6, 1, T + N - 1)
     assert torch.equal(generate(compiled, prompt, N), whole)
-    layer.weights = None
 
 
 @either_step

@@ -31,10 +31,10 @@ from tfcore.data import (
 )
 from tfcore.data import translate as rule
 from tfcore.generate import generate, translate
+from tfcore.interventions import ablate
 from tfcore.losses import classification_loss, labeled_loss, sequence_to_sequence_loss, tagging_loss
 from tfcore.mamba import Mamba, MambaConfig
 from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, Tagger
-from tfcore.models.inspect import silence_heads
 from tfcore.rwkv import RWKV, RWKVConfig
 from tfcore.train import TrainConfig, evaluate, train
 
@@ -102,7 +102,7 @@ def test_some_head_carries_the_referent():
     after = []
     for layer in range(2):
         for head in range(4):
-            with silence_heads(model, [(layer, head)]):
+            with ablate(model, (layer, head)):
                 after.append(answers(model, group).float().mean())
     assert min(after) < before - 0.2
 

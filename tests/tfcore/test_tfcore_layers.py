@@ -15,6 +15,7 @@ from torch import nn
 
 from tfcore.cache import make_cache
 from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
+from tfcore.interventions import ablate, attention_maps
 from tfcore.layers import (
     DecoderBlock,
     FeedForward,
@@ -28,7 +29,6 @@ from tfcore.layers import (
     swiglu_hidden_size,
 )
 from tfcore.models import Classifier, Decoder, Encoder, EncoderDecoder, MemoryDecoder, Tagger
-from tfcore.models.inspect import attention_maps, silence_heads
 from tfcore.positions import apply_rope, sinusoids
 from tfcore.positions.absolute import look_up
 from tfcore.positions.alibi import alibi_slopes
@@ -274,29 +274,6 @@ def test_dropout_draws_only_in_training():
     assert not torch.equal(model.train()(text()), model(text()))
 
 
-def test_maps_are_the_weights_of_attention():
-    model, tokens = raised(Decoder(model_of("alibi", layers=3))), text()
-    maps = attention_maps(model, tokens)
-    assert maps.shape == (3, B, HEADS, T, T)
-    torch.testing.assert_close(maps.sum(dim=-1), torch.ones(3, B, HEADS, T, dtype=torch.float64))
-    assert (maps.triu(1) == 0).all()
-    first = model.stack.blocks[0]
-    x = first.norm_attention(model.stack.embedding(tokens))
-    q, k, _ = first.attention.W_qkv(x).split([HEADS * D_HEAD, KV_HEADS * D_HEAD, KV_HEADS * D_HEAD], dim=-1)
-    q, k = split_heads(q, HEADS), split_heads(k, KV_HEADS).repeat_interleave(2, dim=1)
-    scores = q @ k.mT / D_HEAD**0.5 + model.stack.positions.relate(torch.arange(T), torch.arange(T)).bias
-    expected = scores.masked_fill(~torch.ones(T, T, dtype=torch.bool).tril(), -torch.inf).softmax(-1)
-    torch.testing.assert_close(maps[0], expected)
-    assert all(layer.weights is None for layer in (block.attention for block in model.stack.blocks))
-
-
-def test_maps_of_a_decoder_that_has_a_memory():
-    model = raised(both_sides())
-    maps = attention_maps(model.decoder, text(), memory=model.memory(model.encode(text(length=7)).detach()))
-    assert maps.shape == (1, B, HEADS, T, T)
-    assert torch.equal(maps, maps.tril())
-
-
 def test_a_rotation_may_be_slowed_down_by_a_dictionary():
     scaling = {"rope_type": "linear", "factor": 2.0}
     config = PositionConfig("rope", rope_scaling=scaling)
@@ -317,18 +294,6 @@ def test_a_rotation_may_be_slowed_down_by_a_dictionary():
 )
 def test_positions_are_not_refused_for_what_they_do_not_use(kind, fields):
     assert PositionConfig(kind, **fields).kind == kind
-
-
-def test_a_silenced_head_is_one_without_its_rows_of_the_output_projection():
-    model, tokens = raised(Decoder(model_of(layers=2))), text()
-    before = model(tokens)
-    with silence_heads(model, [(1, 2), (0, 3)]):
-        silenced = model(tokens)
-    assert torch.equal(model(tokens), before)
-    with torch.no_grad():
-        for layer, head in ((1, 2), (0, 3)):
-            model.stack.blocks[layer].attention.W_o.weight[:, head * D_HEAD : (head + 1) * D_HEAD] = 0
-    torch.testing.assert_close(silenced, model(tokens))
 
 
 def test_importing_tfcore_loads_no_torch():
@@ -420,7 +385,7 @@ def rotary_of(d_rotary: int) -> Decoder:
         ),
         (lambda: attention_maps(nn.Linear(2, 3), draw(2)), r"attention layers, got Linear"),
         (
-            lambda: silence_heads(Decoder(model_of()), [(0, HEADS)]).__enter__(),
+            lambda: ablate(Decoder(model_of()), (0, HEADS)).__enter__(),
             r"head below 4, got layer 0, head 4",
         ),
         (

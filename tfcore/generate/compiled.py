@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from tfcore.cache import Cache, StaticCache, preallocated_layers
 from tfcore.inspection import check_tokens
-from tfcore.layers import MultiHeadAttention
 from tfcore.models.decoder import Decoder
 
 KEPT = 4  # recorded programs, each with a memory as large as a cache
@@ -267,7 +266,7 @@ def _own(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _looked_into(model: Decoder) -> bool:
     """Tell whether a model's user waits for more than its logits."""
     return any(
-        module._forward_hooks or module._forward_pre_hooks or getattr(module, "keep_weights", False)
+        module._forward_hooks or module._forward_pre_hooks or "attend" in vars(module)
         for module in model.modules()
     )
 
@@ -291,8 +290,7 @@ def _make(model: Decoder) -> list[Any]:
 @torch.inference_mode(False)
 def _copy(model: Decoder) -> Decoder:
     """Copy a model, each tensor of it to a storage of its own, as a compiler of constants expects it."""
-    kept = [module.weights for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    copied = copy.deepcopy(model, {id(weights): None for weights in kept})
+    copied = copy.deepcopy(model)
     for x in _tensors(copied):
         x.data = x.data.clone()
     return copied

@@ -34,6 +34,8 @@ class MultiHeadAttention(nn.Module):
     torch.Size([2, 5, 12])
     """
 
+    attend = staticmethod(attention)  # what `tfcore.interventions` replaces to look inside
+
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
         self.config = config
@@ -42,8 +44,6 @@ class MultiHeadAttention(nn.Module):
         self.q_size, self.kv_size, _ = (heads * config.width for heads in self.num_heads)
         self.W_qkv = nn.Linear(config.d_model, sum(self.num_heads) * config.width, bias=config.bias)
         self.W_o = nn.Linear(self.q_size, config.d_model, bias=config.bias)
-        self.keep_weights = False
-        self.weights: Float[Tensor, "B H T_q T_k"] | None = None  # of the last call, where they are kept
 
     def forward(
         self,
@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
                 bias = shaw_bias(q, *order.relative_keys, self.scale)
         if cache is not None:
             k, v = cache.update(k, v)  # (B, H_kv, T_k, d_head), all tokens so far
-        output = attention(
+        output = self.attend(
             q,
             k,
             v,
@@ -92,10 +92,7 @@ class MultiHeadAttention(nn.Module):
             causal=causal,
             window=self.config.window if memory is None else None,
             scale=self.scale,
-            return_weights=self.keep_weights,
         )
-        if self.keep_weights:
-            output, self.weights = output
         return self.W_o(merge_heads(output))  # (B, H, T_q, d_head) to (B, T_q, d_model)
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:

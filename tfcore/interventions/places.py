@@ -1,0 +1,188 @@
+"""The places of a model, and how a function gets into each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tfcore.attention import attention
+from tfcore.attention.explicit import masked_scores
+from tfcore.layers import FeedForward, MultiHeadAttention
+from tfcore.layers.heads import merge_heads, split_heads
+from tfcore.masks import default_positions, position_mask
+from tfcore.models.encoder_decoder import EncoderDecoder
+from tfcore.moe import MixtureOfExperts
+
+Change = Callable[[Tensor], Tensor | None]
+Install = Callable[[Change], Callable[[], Any]]  # takes a change into a place, and returns how to remove it
+
+INSIDE = ("queries", "keys", "values", "scores", "weights")
+"""The places within the call of attention."""
+
+
+def places(model: nn.Module) -> list[str]:
+    """List the places of a model.
+
+    >>> from tfcore.config import AttentionConfig
+    >>> places(MultiHeadAttention(AttentionConfig(d_model=12, num_heads=3)))
+    ['queries', 'keys', 'values', 'scores', 'weights', 'heads', 'output']
+    """
+    return list(_places(model))
+
+
+def self_attention_layers(model: nn.Module) -> list[MultiHeadAttention]:
+    """List the self-attention layers of a model, first to last.
+
+    Raises:
+        ValueError: a model without attention layers, or with two stacks of them.
+
+    >>> from tfcore.models import EncoderDecoder
+    >>> from tfcore.models.presets import t5
+    >>> model = EncoderDecoder(t5(12, 3, 2, d_ff=32, d_head=4, vocab_size=50))
+    >>> len(self_attention_layers(model.decoder))  # beside as many that attend to the encoder
+    2
+    """
+    if isinstance(model, EncoderDecoder):
+        raise ValueError("expected one stack, got an EncoderDecoder; look into its encoder or its decoder")
+    layers = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention) and not name.endswith("cross_attention")
+    ]
+    if not layers:
+        raise ValueError(f"expected a model with attention layers, got {type(model).__name__} without any")
+    return layers
+
+
+@contextmanager
+def changed(model: nn.Module, name: str, change: Change) -> Iterator[None]:
+    """Call a function with what flows through a place; what it returns, unless None, flows on.
+
+    Raises:
+        ValueError: a place that the model does not have.
+    """
+    known = _places(model)
+    if name not in known:
+        near = get_close_matches(name, known, n=3) or list(known)[:3]
+        raise ValueError(
+            f"expected one of {len(known)} places such as {', '.join(near)}, got {name!r}; "
+            "tfcore.interventions.places lists all"
+        )
+    remove = known[name](change)
+    try:
+        yield
+    finally:
+        remove()
+
+
+def _places(model: nn.Module) -> dict[str, Install]:
+    """Return how a change gets into each place of a model."""
+    found: dict[str, Install] = {}
+    for path, module in model.named_modules():
+        start = re.sub(r"^stack(\.|$)", "", path)
+        start += "." if start else ""
+        if isinstance(blocks := getattr(module, "blocks", None), nn.ModuleList):
+            streams = [*map(_into, blocks), _out_of(blocks[-1])]
+            found |= {f"{start}stream.{layer}": install for layer, install in enumerate(streams)}
+        if isinstance(module, MultiHeadAttention):
+            found |= {f"{start}{name}": install for name, install in _attention_places(module).items()}
+        if isinstance(module, FeedForward):
+            found[f"{start}hidden"] = _into(module.W_down)
+        if isinstance(module, FeedForward | MixtureOfExperts):
+            found[f"{start}output"] = _out_of(module)
+    return found | ({"logits": _out_of(model)} if hasattr(model, "head") else {})
+
+
+def _attention_places(layer: MultiHeadAttention) -> dict[str, Install]:
+    num_heads = layer.config.num_heads
+
+    def at_heads(change: Change) -> Callable[[], Any]:
+        def by_head(x: Tensor) -> Tensor | None:
+            new = change(split_heads(x, num_heads))  # (B, H, T, d_head)
+            return None if new is None else merge_heads(new)
+
+        return _into(layer.W_o)(by_head)
+
+    inside: dict[str, Install] = {name: _into_call(layer, name) for name in INSIDE}
+    return inside | {"heads": at_heads, "output": _out_of(layer)}
+
+
+def _into(module: nn.Module) -> Install:
+    """Change the first argument of a module."""
+
+    def hook(change: Change) -> Any:
+        def before(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+            new = change(inputs[0])
+            return None if new is None else (new, *inputs[1:])
+
+        return before
+
+    return lambda change: module.register_forward_pre_hook(hook(change)).remove
+
+
+def _out_of(module: nn.Module) -> Install:
+    """Change what a module returns."""
+
+    def hook(change: Change) -> Any:
+        def after(module: nn.Module, inputs: Any, output: Any) -> Any:
+            if isinstance(output, tuple):  # with a state behind it
+                new = change(output[0])
+                return None if new is None else (new, *output[1:])
+            return change(output)
+
+        return after
+
+    return lambda change: module.register_forward_hook(hook(change)).remove
+
+
+def _into_call(layer: MultiHeadAttention, name: str) -> Install:
+    """Change what flows within the call of attention."""
+
+    def install(change: Change) -> Callable[[], None]:
+        watched = layer.attend if isinstance(layer.attend, _Watched) else _Watched()
+        layer.attend = watched
+        watched.changes.append((name, change))
+
+        def remove() -> None:
+            watched.changes.remove((name, change))
+            if not watched.changes:
+                del layer.attend  # the class has the usual one
+
+        return remove
+
+    return install
+
+
+class _Watched:
+    """Attention that calls functions with what flows through it."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, Change]] = []
+
+    def at(self, name: str, x: Tensor) -> Tensor:
+        for place, change in self.changes:
+            if place == name and (new := change(x)) is not None:
+                x = new
+        return x
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        q, k, v = self.at("queries", q), self.at("keys", k), self.at("values", v)
+        if not {"scores", "weights"} & {place for place, _ in self.changes}:
+            output: Tensor = attention(q, k, v, **options)
+            return output
+        groups = q.shape[1] // k.shape[1]
+        k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))  # (B, H, T_k, d_head)
+        q_pos, k_pos = default_positions(q.shape[2], k.shape[2], q.device)
+        allowed = position_mask(q_pos, k_pos, causal=options["causal"], window=options["window"])
+        if options["mask"] is not None:
+            allowed = allowed & options["mask"]
+        scores = self.at("scores", masked_scores(q, k, allowed, options["bias"], options["scale"]))
+        nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # (B, H, T_q, 1)
+        weights = self.at("weights", scores.softmax(dim=-1).masked_fill(nothing, 0.0))
+        return weights @ v  # (B, H, T_q, d_head)
