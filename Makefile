@@ -11,6 +11,7 @@ SETUP := .venv/.ready
 SAMPLE := _build/sample_class
 PORT ?= 8000
 MODELS ?= yes
+WITHOUT := $(if $(filter no,$(MODELS)),--without-models)
 
 .PHONY: help course test test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
@@ -20,7 +21,7 @@ help: ## this list
 
 course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class, make bundles
 	@echo "1/4 notebooks" && $(BIN)/autograder release
-	@echo "2/4 book" && $(BIN)/python book/build.py
+	@echo "2/4 book" && $(BIN)/python book/build.py $(WITHOUT)
 	@echo "3/4 bundles" && $(BIN)/autograder bundle all
 	@echo "4/4 sample class" && rm -rf $(SAMPLE)/submitted && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
 	@$(BIN)/python -m autograder.proof.samples.make $(SAMPLE)
@@ -68,7 +69,7 @@ release: $(SETUP) ## notebooks/ from solutions/
 	@$(BIN)/autograder release
 
 book: $(SETUP) ## execute and build the book, warnings as errors
-	@$(BIN)/python book/build.py
+	@$(BIN)/python book/build.py $(WITHOUT)
 
 pdf: $(SETUP) book ## the whole book as one PDF, printed by Chromium
 	@$(BIN)/python book/pdf.py

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import without_models
 import yaml
 from filelock import FileLock
 
@@ -331,10 +332,14 @@ def main() -> int:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--all", action="store_true", help="write every page again")
+    parser.add_argument(
+        "--without-models", action="store_true", help="leave out the sections that run published models"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    root = options.root.resolve()
     try:
-        build(Book(options.root.resolve()), options.all)
+        build(Book(without_models.copy(root) if options.without_models else root), options.all)
     except BuildError as error:
         print(f"book: {error}", file=sys.stderr)
         return 1
