@@ -36,6 +36,7 @@ from tfcore.data.coreference_tasks import (
     tagging_batch,
 )
 from tfcore.data.induction import Induction, induction_batch
+from tfcore.data.prose import book_prose
 from tfcore.data.reversal import reversal_batch
 from tfcore.data.translation import TARGET_VOCABULARY, translate, translation_batch
 from tfcore.data.vocabulary import WordVocabulary
@@ -64,6 +65,7 @@ __all__ = [
     "WordVocabulary",
     "adding_batch",
     "answer_batch",
+    "book_prose",
     "bracket_batch",
     "classification_batch",
     "copy_batch",
