@@ -463,6 +463,7 @@ def test_what_goes_into_the_image_is_there() -> None:
     tested = {line.split("==")[0] for line in (ROOT / "requirements.txt").read_text().splitlines()}
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert {"anywidget", "scipy", "jupyterlab", "notebook"} <= tested & {*f"{script} {dockerfile}".split()}
+    assert "$(python -m tfcore.zoo)" in script
     python = (ROOT / ".binder" / "runtime.txt").read_text().strip().removeprefix("python-")
     assert f"FROM python:{python}-slim" in dockerfile
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -6,6 +6,7 @@ import contextlib
 import dis
 import io
 import linecache
+import re
 import sys
 import traceback
 import types
@@ -28,6 +29,7 @@ HASHED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionT
 """Types of functions with a safe hash: looking them up in a set runs no code of a student."""
 REMOVERS = ("_pop_mode", "_disable_current_modes")
 """The modules with torch's stack of modes, and the beginnings of functions that remove a mode from it."""
+TORCHSCRIPT = re.compile(r"jit|CompilationUnit")
 OURS = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
 """Folders of code that is not the student's."""
 
@@ -176,11 +178,21 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
         return
     forbidden = _forbidden(tuple(names))
     harmless: set[tuple[str, str]] = set()
+    seen_before: dict[
+        int, tuple[types.CodeType, dict[str, Any]]
+    ] = {}  # keeps the code, so its id stays its own
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # runs at every call, so it returns early
         if event == "call":
-            module, name = dict.get(frame.f_globals, "__name__", ""), frame.f_code.co_name
+            code, names = frame.f_code, frame.f_globals
+            before = seen_before.get(id(code))
+            if before is not None and before[1] is names:
+                return
+            module, name = dict.get(names, "__name__", ""), code.co_name
             if type(module) is not str:
+                return
+            if module != "torch._ops" and module not in MODES and not forbidden.have(module, name):
+                seen_before[id(code)] = code, names
                 return
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, forbidden) or name
@@ -212,14 +224,16 @@ _forbidden = cache(Forbidden)
 def _watching_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
     """Record calls of torch's functions that Python's profiler misses, such as ``map(torch.softmax, ...)``.
 
-    A TorchScript program calls operators without calling a function of Python, so the operators are watched
-    too. If the profiler sees every call of the forbidden functions, this watch is not set up.
+    A TorchScript program calls operators without calling a function of Python. Watching operators doubles
+    the time of many calls, so they are watched only if some code that ran here names TorchScript. If the
+    profiler sees every call of the forbidden functions, this watch is not set up.
     """
     if "torch" not in sys.modules or not _below_python(forbidden):
         yield
         return
     calls, operators = _modes()
-    below = operators(forbidden, seen) if _are_operators(forbidden) else contextlib.nullcontext()
+    watched = _are_operators(forbidden) and _names_torchscript(len(linecache.cache))
+    below = operators(forbidden, seen) if watched else contextlib.nullcontext()
     with calls(forbidden, seen), below:
         yield
 
@@ -268,6 +282,16 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             return func(*args, **kwargs) if kwargs else func(*args)
 
     return Seen, SeenBelow
+
+
+@cache
+def _names_torchscript(number_of_files: int) -> bool:
+    """Return whether a cell or an answer that ran here names TorchScript; tracebacks need their text."""
+    return any(
+        TORCHSCRIPT.search("".join(entry[2]))
+        for filename, entry in list(linecache.cache.items())
+        if len(entry) > 2 and not any(folder in filename for folder in OURS)
+    )
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import build
 import pytest
+import without_models
 import yaml
 from book_paths import ROOT
 
@@ -52,9 +53,9 @@ def scratch(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(scratch: Path) -> tuple[int, str]:
+def run(scratch: Path, *options: str) -> tuple[int, str]:
     """Builds the scratch book: exit code, and all that was said."""
-    command = [sys.executable, ROOT / "book" / "build.py", "--root", scratch]
+    command = [sys.executable, ROOT / "book" / "build.py", "--root", scratch, *options]
     environment = {
         "PYTHONPATH": f"{scratch}:{scratch / 'book'}",
         "PATH": "/usr/bin:/bin",
@@ -148,3 +149,45 @@ def test_a_number_that_is_no_longer_computed_fails_the_build(scratch: Path, html
     assert code == 1
     assert "index.md" in said
     assert "keeps no number 'share'" in said
+
+
+REAL = """
+{heading}
+
+A model says {{glue:text}}`real_word`.
+
+```{{code-cell}} python
+from myst_nb import glue
+from tfcore.models_that_are_not_there import load
+glue("real_word", load())
+```
+
+```text
+## not a heading
+```
+
+### A part of it
+{rest}
+"""
+
+
+def test_without_models_a_section_says_so_and_the_rest_is_built(scratch: Path, html: Path) -> None:
+    index, words = scratch / "book" / "index.md", scratch / "book" / "words.md"
+    real = REAL.format(heading=without_models.HEADING, rest="## What goes wrong\n\nThis stays.\n")
+    index.write_text(HEAD + CELL + real)
+    words.write_text("# Words\n\nIt is {number}`index.real_loss:.2f`.\n")
+    code, said = run(scratch)
+    assert code == 1
+    assert "models_that_are_not_there" in said
+
+    code, said = run(scratch, "--without-models")
+    assert code == 0, said
+    page = (scratch / "_build" / "html" / "book" / "index.html").read_text()
+    for text in ("forty-two", "built without them", "This stays.", "In a real model"):
+        assert text in page
+    for text in ("real_word", "not a heading", "A part of it", "models_that_are_not_there"):
+        assert text not in page
+    assert "(not measured here)" in (scratch / "_build" / "html" / "book" / "words.html").read_text()
+    code, said = run(scratch, "--without-models")
+    assert "up to date" in said
+    assert index.read_text() == HEAD + CELL + real
