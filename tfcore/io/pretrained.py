@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -53,11 +54,7 @@ def from_pretrained(
     """
     if not dtype.is_floating_point:
         raise ValueError(f"expected a floating-point type, got {dtype}; quantize the model once it is loaded")
-    file: GGUFFile | None = None
-    if isinstance(name_or_folder, GGUFFile):
-        place, file = name_or_folder.folder, name_or_folder
-    elif (place := find_model(name_or_folder)).suffix == GGUF:
-        file = GGUFFile(place)
+    place, file = _find(name_or_folder)
     json = file.json if file else read_json(place / CONFIG)
     try:
         family = family_of_json(json)
@@ -76,23 +73,15 @@ def from_pretrained(
     }
     names = match_names(family, weights, needed)
     if left_out := names_left_out(family, weights.shapes):
-        warnings.warn(
-            f"left out {len(left_out)} tensors of {place}, for which {type(model).__name__} has no place: "
-            f"{first_of(left_out)}; save_pretrained will not write them either",
-            stacklevel=2,
-        )
+        what = f"{len(left_out)} tensors of {place}, for which {type(model).__name__} has no place"
+        told = f"left out {what}: {first_of(left_out)}; save_pretrained will not write them either"
+        warnings.warn(told, stacklevel=2)
 
     def read(name: str) -> Tensor:
         return weights.read(names[name]) if name in names else torch.zeros(needed[name])
 
-    layout = torch.contiguous_format
-    _fill(
-        model,
-        {
-            each.ours: each.from_disk(read).to(device, dtype, copy=True, memory_format=layout)
-            for each in links
-        },
-    )
+    whole: dict[str, Any] = {"copy": True, "memory_format": torch.contiguous_format}
+    _fill(model, {each.ours: each.from_disk(read).to(device, dtype, **whole) for each in links})
     return model.to(device).eval()
 
 
@@ -137,6 +126,14 @@ def save_pretrained(model: nn.Module, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
     write(folder / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _find(name_or_folder: str | Path | GGUFFile) -> tuple[Path, GGUFFile | None]:
+    """Find the folder or the GGUF file, which is opened."""
+    if isinstance(name_or_folder, GGUFFile):
+        return name_or_folder.folder, name_or_folder
+    place = find_model(name_or_folder)
+    return place, GGUFFile(place) if place.suffix == GGUF else None
 
 
 def _fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
