@@ -175,6 +175,14 @@ def test_a_part_of_a_place_is_replaced():
     assert torch.equal(after["stream.1"], expected)
 
 
+def test_a_name_with_a_star_is_every_layer():
+    model, tokens = raised(Decoder(config())), text()
+    with patch(model, "blocks.*.attention.scores", -torch.inf, at=(..., torch.arange(T) == 0)):
+        hidden = attention_maps(model, tokens)
+    assert (hidden[..., 0] == 0).all()
+    assert (hidden[..., 1:, :].sum(-1) - 1).abs().max() < 1e-12
+
+
 def test_a_line_of_attention_that_is_cut():
     layer, x = raised(MultiHeadAttention(ATTENTION)), torch.randn(B, T, D_MODEL, dtype=torch.float64)
     with record(layer, "weights", "values") as seen:

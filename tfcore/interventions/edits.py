@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from tfcore.interventions.places import Change, changed, places, self_attention_layers
+from tfcore.interventions.places import Change, changed, self_attention_layers
 
 
 @contextmanager
@@ -35,12 +34,10 @@ def record(model: nn.Module, *names: str) -> Iterator[dict[str, Tensor]]:
     >>> print(seen["blocks.1.attention.weights"].shape, len(seen))
     torch.Size([1, 4, 3, 3]) 4
     """
-    known = places(model)
     seen: dict[str, Tensor] = {}
     with ExitStack() as undo:
-        for pattern in names:
-            for name in [place for place in known if fnmatchcase(place, pattern)] or [pattern]:
-                undo.enter_context(changed(model, name, _keep(seen, name)))
+        for name in names:
+            undo.enter_context(changed(model, name, seen.__setitem__))
         yield seen
 
 
@@ -50,7 +47,7 @@ def patch(model: nn.Module, name: str, value: Any, at: Any = ...) -> Iterator[No
 
     Args:
         model: as for :func:`record`.
-        name: a place.
+        name: a place; ``*`` stands for any layer.
         value: a number or a tensor that broadcasts to what is replaced, or a function of what is there.
         at: which part is replaced, as an index, such as ``(0, -1)`` for the last token of the first sequence.
 
@@ -70,7 +67,7 @@ def patch(model: nn.Module, name: str, value: Any, at: Any = ...) -> Iterator[No
     True
     """
 
-    def replace(x: Tensor) -> Tensor:
+    def replace(name: str, x: Tensor) -> Tensor:
         new = x.clone()
         new[at] = value(x[at]) if callable(value) else value
         return new
@@ -125,10 +122,6 @@ def ablate(
             replaced = patch(layers[layer], "heads", REPLACEMENTS[by], at=(slice(None), index))
             undo.enter_context(replaced)
         yield
-
-
-def _keep(seen: dict[str, Tensor], name: str) -> Change:
-    return lambda x: seen.__setitem__(name, x)
 
 
 def _resampled(x: Tensor) -> Tensor:

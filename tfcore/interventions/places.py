@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,24 +63,31 @@ def self_attention_layers(model: nn.Module) -> list[MultiHeadAttention]:
 
 
 @contextmanager
-def changed(model: nn.Module, name: str, change: Change) -> Iterator[None]:
-    """Call a function with what flows through a place; what it returns, unless None, flows on.
+def changed(model: nn.Module, pattern: str, change: Callable[[str, Tensor], Tensor | None]) -> Iterator[None]:
+    """Call a function with the name of each place that fits and what flows through it.
+
+    What the function returns, unless None, flows on.
+
+    Args:
+        model: any model of tfcore.
+        pattern: the name of a place; ``*`` stands for any layer.
+        change: is called while the context lasts.
 
     Raises:
-        ValueError: a place that the model does not have.
+        ValueError: no place of the model fits.
     """
     known = _places(model)
-    if name not in known:
-        near = get_close_matches(name, known, n=3) or list(known)[:3]
+    names = [name for name in known if fnmatchcase(name, pattern)]
+    if not names:
+        near = get_close_matches(pattern, known, n=3) or list(known)[:3]
         raise ValueError(
-            f"expected one of {len(known)} places such as {', '.join(near)}, got {name!r}; "
+            f"expected one of {len(known)} places such as {', '.join(near)}, got {pattern!r}; "
             "tfcore.interventions.places lists all"
         )
-    remove = known[name](change)
-    try:
+    with ExitStack() as undo:
+        for name in names:
+            undo.callback(known[name](partial(change, name)))
         yield
-    finally:
-        remove()
 
 
 def _places(model: nn.Module) -> dict[str, Install]:
