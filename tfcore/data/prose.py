@@ -1,4 +1,4 @@
-"""Prose that no published model has read: paragraphs of this book, kept as they were in November 2026."""
+"""Prose that no published model has read: a snapshot of this book from November 2026."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 def book_prose() -> dict[str, str]:
     """Return the prose of each chapter: no formula, no code, no table, up to 12,000 characters.
 
-    The text is kept as it was, so that what is measured on it does not move when the book is edited.
+    The text is a snapshot: measurements on it do not move when the book is edited.
 
     Returns:
         The paragraphs of each chapter by its name, such as ``"05_positions"``, with a blank line between two.

@@ -18,7 +18,7 @@ def record(model: nn.Module, *names: str) -> Iterator[dict[str, Tensor]]:
 
     Args:
         model: an encoder or a decoder, one stack of an encoder-decoder, or a layer of attention.
-        names: places; ``*`` stands for any layer, as in ``blocks.*.attention.weights``.
+        names: places; ``*`` matches any layer, as in ``blocks.*.attention.weights``.
 
     Yields:
         What the last call had in each place, by its name. Gradients flow through it.
@@ -47,7 +47,7 @@ def patch(model: nn.Module, name: str, value: Any, at: Any = ...) -> Iterator[No
 
     Args:
         model: as for :func:`record`.
-        name: a place; ``*`` stands for any layer.
+        name: a place; ``*`` matches any layer.
         value: a number or a tensor that broadcasts to what is replaced, or a function of what is there.
         at: which part is replaced, as an index, such as ``(0, -1)`` for the last token of the first sequence.
 
@@ -85,14 +85,14 @@ def ablate(
     r"""Take what some heads say out of the stream while the context lasts.
 
     The three ask different things. ``zero`` also takes away what the head adds to every text: $o_h
-    \leftarrow 0$. ``mean`` takes away what it says of this text: $o_h \leftarrow$ its mean over the sequences
+    \leftarrow 0$. ``mean`` takes away only its news about this text: $o_h \leftarrow$ its mean over the sequences
     and places of the call. ``resample`` may mislead: each sequence gets the $o_h$ of the one before it in the
     batch.
 
     Args:
         model: as for :func:`record`.
         head: layer and head, both from 0, or several of them.
-        by: what is put in its place.
+        by: the replacement.
 
     Raises:
         ValueError: a head that the model does not have, another word, or one sequence to resample.

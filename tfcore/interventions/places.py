@@ -18,7 +18,7 @@ r"""The places of a model: each has a name that reads like the mathematics.
 
 Blocks that read a memory have the places of ``cross_attention`` too. In an encoder-decoder the names begin
 with ``encoder.`` or ``decoder.``; a layer of attention alone has ``weights`` and the like. In names to
-record, ``*`` stands for any layer.
+record, ``*`` matches any layer.
 
 Nanda and Bloom (2022), *TransformerLens*, has such places for published models.
 """
@@ -93,7 +93,7 @@ def changed(model: nn.Module, pattern: str, change: Callable[[str, Tensor], Tens
 
     Args:
         model: any model of tfcore.
-        pattern: the name of a place; ``*`` stands for any layer.
+        pattern: the name of a place; ``*`` matches any layer.
         change: is called while the context lasts.
 
     Raises:
@@ -159,7 +159,7 @@ def _into(module: nn.Module) -> Install:
 
 
 def _out_of(module: nn.Module) -> Install:
-    """Change what a module returns."""
+    """Change the output of a module."""
 
     def hook(change: Change) -> Any:
         def after(module: nn.Module, inputs: Any, output: Any) -> Any:

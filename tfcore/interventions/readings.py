@@ -72,7 +72,7 @@ def logit_lens(model: Decoder, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "sta
 
 @dataclass(frozen=True)
 class DirectEffect:
-    """What each part of a decoder adds to a logit of the last place, through the final norm as it was.
+    """The contribution of each part of a decoder to a logit of the last place, through the final norm.
 
     Args:
         embedding: of the embeddings, (B,).
