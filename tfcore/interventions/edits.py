@@ -85,9 +85,9 @@ def ablate(
     r"""Take what some heads say out of the stream while the context lasts.
 
     The three ask different things. ``zero`` also takes away what the head adds to every text: $o_h
-    \leftarrow 0$. ``mean`` takes away only its news about this text: $o_h \leftarrow$ its mean over the sequences
-    and places of the call. ``resample`` may mislead: each sequence gets the $o_h$ of the one before it in the
-    batch.
+    \leftarrow 0$. ``mean`` takes away only its news about this text: $o_h \leftarrow$ its mean over the
+    sequences and places of the call. ``resample`` may mislead: each sequence gets the $o_h$ of the one before
+    it in the batch.
 
     Args:
         model: as for :func:`record`.
