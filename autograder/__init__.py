@@ -1,7 +1,7 @@
 """Check and grade the exercises of *Transformers from first principles*.
 
-A notebook needs one name from this package: ``from autograder import check``. All other code is in the
-folders and files of this list. Each of them imports only from entries below it:
+A notebook needs two names from this package at most, ``from autograder import bring, check``. All other code
+is in the folders and files of this list. Each of them imports only from entries below it:
 
 - `cli`: the entry point of the commands. `commands`: one module for each command
 - `reports`: the pages and tables about a graded class, from one student's feedback to the class report
@@ -9,7 +9,7 @@ folders and files of this list. Each of them imports only from entries below it:
 - `proof`: tests of the grader itself: `verify`, mutants, attacks, simulated classes, `doctor`
 - `grading`: grading one notebook (`judge`, `pair`), then a class (`batch`), and the gradebook
 - `release`: making the students' notebooks from the solutions
-- `student`: the function `check` for notebooks
+- `student`: the functions `check` and `bring` for notebooks
 - `exercises`: every exercise with its mistakes and accepted styles
 - `checking`: one answer: `declaration`, `examination`, `oracle`, `diagnosis`, `explanation`, `report`
 - `reading`: searching a submission's source code
@@ -18,6 +18,6 @@ folders and files of this list. Each of them imports only from entries below it:
 - `course`: a course's folders and files, and helpers for all other parts
 """
 
-from autograder.student import check
+from autograder.student import bring, check
 
-__all__ = ["check"]
+__all__ = ["bring", "check"]

@@ -228,6 +228,49 @@ def module_elsewhere(
         return _clash(mode, lambda: built(*args, **kwargs))
 
 
+def module_chunks(
+    make: Candidate, init: dict[str, Any], parameters: dict[str, Any], texts: list[list[Any]], room: int
+) -> list[Any]:
+    """Let a language model read texts in chunks, each text with a cache of its own, and return all logits.
+
+    The texts are read in turn, a chunk of each, so that a model which keeps a text in itself is noticed.
+
+    Args:
+        make: the class of the model, with ``new_cache(batch, max_len)`` and ``forward(tokens, cache)``.
+        init: the arguments of the class.
+        parameters: all parameters of the model, by name.
+        texts: for each text its chunks, tokens (B, T) in order.
+        room: the number of tokens that a cache is made for.
+    """
+    return _read_in_chunks(build(make, init, parameters), texts, room)
+
+
+def module_chunks_elsewhere(
+    make: Candidate, init: dict[str, Any], parameters: dict[str, Any], texts: list[list[Any]], room: int
+) -> str:
+    """Return the fault as in `elsewhere`, for a language model that reads texts in chunks."""
+    from . import devices
+
+    with devices.Elsewhere() as mode:
+        built = build(make, init, parameters)
+        mode.move_to_card(built)
+        return _clash(mode, lambda: _read_in_chunks(built, texts, room))
+
+
+def _read_in_chunks(model: Any, texts: list[list[Any]], room: int) -> list[Any]:
+    """Return the logits of the first chunk of each text, then those of the second chunks, and so on."""
+    import torch
+
+    with torch.no_grad():
+        caches = [model.new_cache(len(text[0]), room) for text in texts]
+        return [
+            tensors.private_copy(model(text[turn], caches[number]))
+            for turn in range(max(map(len, texts)))
+            for number, text in enumerate(texts)
+            if turn < len(text)
+        ]
+
+
 def steps_elsewhere(
     make: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]], handed: str = "cuda"
 ) -> str:
@@ -259,6 +302,8 @@ PROBES: dict[str, Callable[..., Any]] = {
         module,
         module_gradients,
         module_elsewhere,
+        module_chunks,
+        module_chunks_elsewhere,
         parameters,
         steps,
         steps_elsewhere,

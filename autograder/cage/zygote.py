@@ -53,7 +53,7 @@ class Withhold(importlib.abc.MetaPathFinder):
 
 
 def stub_modules() -> dict[str, types.ModuleType]:
-    """Return stubs of ``autograder`` and ``tfwidgets``, with a `check` and a `show` that do nothing."""
+    """Return stubs of ``autograder`` and ``tfwidgets``: `check`, `bring` and `show` do nothing."""
 
     class Later:
         score = 0.0
@@ -63,6 +63,7 @@ def stub_modules() -> dict[str, types.ModuleType]:
 
     modules = {name: types.ModuleType(name) for name in ("autograder", "tfwidgets")}
     vars(modules["autograder"])["check"] = lambda *args, **kwargs: Later()
+    vars(modules["autograder"])["bring"] = lambda *args, **kwargs: None
     vars(modules["tfwidgets"])["show"] = lambda *args, **kwargs: None
     return modules
 

@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from types import ModuleType
@@ -243,6 +243,8 @@ class Exercise:
         domain: returns whether the exercise allows a case's arguments, such as weights that sum to 1. It
             is asked before a smaller case is shown.
         given: the module with the code that the notebook gives in a cell; answers may use its names.
+        brings: right answers to exercises of earlier notebooks, by name, that answers may use: the notebook
+            brings them by `bring`, and the grader defines them before a submission runs.
     """
 
     name: str
@@ -255,6 +257,7 @@ class Exercise:
     same: Callable[[Any, Any, Case], bool] | None = None
     domain: Callable[[Case], bool] | None = None
     given: ModuleType | None = None
+    brings: Mapping[str, Answer] = field(default_factory=dict)
     section: str = ""
     minutes: int = 15
     difficulty: Literal["easy", "medium", "hard"] = "medium"
@@ -282,6 +285,11 @@ class Exercise:
     def given_source(self) -> str:
         """The text of the module `given`; empty if the exercise has none."""
         return inspect.getsource(self.given) if self.given else ""
+
+    @property
+    def brought_source(self) -> str:
+        """The text of the answers in `brings`, ready to run; empty if there are none."""
+        return "\n\n".join(answer.pasted(name) for name, answer in self.brings.items())
 
     def misconception(self, hint: str, gravity: Gravity = "fault") -> Callable[[Function], Function]:
         """Declare the decorated function as a wrong answer; students who wrote it read `hint`."""

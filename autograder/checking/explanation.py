@@ -154,7 +154,10 @@ def format_call(exercise: Exercise, case: Case) -> str:
             text = f"{name}({_format_arguments([], (), case.args[0], most)})"
             if case.probe.startswith("steps"):
                 text += ", then " + ", ".join(f"`.{move}`" for move, *_ in case.args[1])
-            if case.probe.startswith("module"):
+            if case.probe.startswith("module_chunks"):
+                texts = [[chunk.shape[1] for chunk in chunks] for chunks in case.args[2]]
+                text += f", then texts in chunks of {' and '.join(map(str, texts))} tokens, each with a cache"
+            elif case.probe.startswith("module"):
                 names = list(inspect.signature(function.forward).parameters)[1:]  # type: ignore[attr-defined]
                 text += f"({_format_arguments(names, case.args[2:], case.kwargs, most)})"
                 text += ", with parameters that the check sets" if case.args[1] else ""

@@ -60,7 +60,8 @@ class Oracle:
 
     def broken(self, criterion: Criterion, trial: Trial) -> tuple[Property | None, str | None]:
         """Return the first property that a trial breaks, with a sentence about how it is broken."""
-        comparable = trial.case.probe == "steps" or same_form(trial.value, trial.expected)
+        in_steps = trial.case.probe in ("steps", "module_chunks")
+        comparable = in_steps or same_form(trial.value, trial.expected)
         if criterion.observes == "value" and comparable:
             for law in self.exercise.properties:
                 if sentence := ask_safely(law.broken, trial):

@@ -18,7 +18,7 @@ import socket
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -174,6 +174,7 @@ def grade_file(
         except UnicodeDecodeError as error:
             raise matching.UnreadableError(f"the file is not UTF-8 text ({error})") from error
         session.run("__file__ = 'answer.py'")
+    _define_what_is_brought(session, [exercise])
     if exercise.given:
         session.run(exercise.given_source)
     ran = [session.run(source) for source in sources]
@@ -184,6 +185,12 @@ def grade_file(
     report = judge_exercise(session, exercise, sources, seed, errors, shrinking)
     cell = CellVerdict(exercise.function_name, report.score, report.max_score, report)
     return Verdict("graded", cells=(cell,))
+
+
+def _define_what_is_brought(session: Session, declared: Iterable[Exercise]) -> None:
+    """Define our answers of earlier notebooks; the student's own, if they are brought, replace them later."""
+    for source in dict.fromkeys(exercise.brought_source for exercise in declared if exercise.brings):
+        session.run(source)
 
 
 def grade_notebook(
@@ -212,8 +219,8 @@ def grade_notebook(
     for cell in released["cells"]:
         cell["source"] = matching.joined(cell["source"])
     matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])
-    sources = [matching.imports(released["cells"])]
-    session.run(sources[0])
+    _define_what_is_brought(session, declared.values())
+    session.run((sources := [matching.imports(released["cells"])])[0])
     errors: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:

@@ -20,7 +20,10 @@ SEEDS = (PUBLIC_SEED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (
 NAMES = exercises.names()
 """All exercises: for tests that read declarations or draw cases."""
 
-LONG = ("ch03_scaling/dot_product_stats", "ch10_capstone/TinyGPT", "ch10_capstone/find_coreference_head")
+LONG = (
+    "ch03_scaling/dot_product_stats",
+    *(f"ch10_capstone/{name}" for name in ("TinyGPT", "find_coreference_head", "TinyLlama")),
+)
 """Exercises whose answers take long to examine: thousands of draws, whole models."""
 
 SAMPLE = {name.split("/")[0]: name for name in reversed(NAMES) if name not in LONG}.values()

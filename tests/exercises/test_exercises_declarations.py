@@ -190,7 +190,10 @@ class TestNotebook:
         cells = cells_of(assignment)
         assert len({cell["id"] for cell in cells}) == len(cells)
         for cell in cells:
-            assert "tfcore" not in "".join(cell["source"]).replace("tfcore.data", "")
+            source = "".join(cell["source"]).replace("tfcore.data", "")
+            if cell["id"] == "smollm2":  # a published model, in a cell that is not graded
+                source = source.replace("tfcore.zoo", "")
+            assert "tfcore" not in source
             if cell["cell_type"] == "code":
                 assert cell["outputs"] == []
                 assert cell["execution_count"] is None

@@ -1,3 +1,3 @@
 """Chapter 10: the capstone. Exercises in the order of the notebook."""
 
-ORDER = ("TinyGPT", "find_coreference_head")
+ORDER = ("TinyGPT", "find_coreference_head", "TinyLlama")

@@ -73,11 +73,12 @@ class Mutant:
     def function(self) -> Function:
         """Run the source as a student's cell, with the libraries of its style, and return the function.
 
-        The names of the exercise's given cell are defined too.
+        The names of the exercise's given cell, and the answers that it brings, are defined too.
         """
         exercise = exercises.find(self.exercise)
         (style,) = (style for style in exercise.styles if style.name == self.style)
-        namespace = (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
+        namespace: dict[str, Any] = {name: each.function for name, each in exercise.brings.items()}
+        namespace |= (vars(exercise.given) if exercise.given else {}) | {"__name__": "__main__"}
         for name, value in vars(sys.modules[style.function.__module__]).items():
             if ismodule(value) and not value.__name__.startswith(("tfcore", "autograder")):
                 namespace[name] = value
