@@ -289,7 +289,7 @@ EXERCISE = Exercise(
         "TinyLlama(vocab_size, d_model, num_layers, num_heads, num_kv_heads, d_ff, base=10000.0, eps=1e-05)"
     ),
     goal="Build the model of Llama out of your own functions, so that it can take published weights.",
-    section="The model in six lines",
+    section="In a real model",
     minutes=45,
     difficulty="hard",
     reference=TinyLlama,
