@@ -86,8 +86,9 @@ def ablate(
 
     The three ask different things. ``zero`` also takes away what the head adds to every text: $o_h
     \leftarrow 0$. ``mean`` takes away only its news about this text: $o_h \leftarrow$ its mean over the
-    sequences and places of the call. ``resample`` may mislead: each sequence gets the $o_h$ of the one before
-    it in the batch.
+    sequences and places of the call. In a causal model this mean has read the later tokens too; for a loss
+    take the mean over other texts with :func:`record` and :func:`patch`. ``resample`` may mislead: each
+    sequence gets the $o_h$ of the one before it in the batch.
 
     Args:
         model: as for :func:`record`.
