@@ -74,7 +74,9 @@ def an_exercise(copy: Path) -> None:
     text = {"cell_type": "markdown", "id": "sharpen-idea", "source": "## Sharper", "metadata": {}}
     code = {"cell_type": "code", "id": "sharpen-answer", "source": ANSWER, "metadata": {}}
     at = next(place for place, cell in enumerate(notebook["cells"]) if cell["id"] == "picture-idea")
-    notebook["cells"][at:at] = [text, {**code, "outputs": [], "execution_count": None}]
+    folded = "<details><summary>Stuck: rows that do not sum to 1</summary>\n\nDivide last.\n</details>"
+    helps = {"cell_type": "markdown", "id": "sharpen-help", "source": folded, "metadata": {}}
+    notebook["cells"][at:at] = [text, {**code, "outputs": [], "execution_count": None}, helps]
     path.write_text(json.dumps(notebook), "utf8")
 
 

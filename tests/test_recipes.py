@@ -185,6 +185,8 @@ def test_an_exercise(released: Path, proof: dict[str, Any]) -> None:
     assert "NotImplementedError" in sources["sharpen-answer"]
     assert "raised" not in sources["sharpen-answer"]
     assert sources["sharpen-check"] == "check(sharpen).score"
+    order = [cell["id"] for cell in student["cells"]]
+    assert order.index("sharpen-help") == order.index("sharpen-check") + 1
     assert "| 6. `sharpen` | 3 | 10 | easy |\n| 7. In words | 3 | 20 | medium |" in sources["title"]
     assert "About 110 minutes" in sources["title"]
     assert sources["explain-question"].startswith("## 7. In words (3 points, graded by a person)")
