@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 from book_paths import ROOT
-from tfbook.claims import KEYS, VERDICTS, ClaimError, read_claim
+from tfbook.claims import KEYS, VERDICTS, ClaimError, address, read_claim
 
 TEXT = (ROOT / "book" / "claims.md").read_text("utf8")
 CLAIMS = [read_claim(body) for body in re.findall(r"^```\{claim\}\n(.*?)^```", TEXT, re.M | re.S)]
@@ -30,8 +30,20 @@ def test_there_are_forty_of_them_and_none_twice() -> None:
 def test_a_claim_names_its_experiment_and_its_source(claim: dict[str, str]) -> None:
     assert re.search(r"\{(numref|prf:ref|eq|doc|ref)\}`", claim["tested"]), claim["tested"]
     assert "{cite:" in claim["said"] or "folklore" in claim["said"] or "introductions" in claim["said"]
-    words = ROLES.sub("", re.sub(r"\$[^$]*\$", "", claim["found"]))
+    said_of_it = f"{claim['found']} {claim.get('tried', '')}"
+    words = ROLES.sub("", re.sub(r"\$[^$]*\$", "", said_of_it))
     assert not re.search(r"\d\.\d", words), f"a typed number: {words}"
+
+
+def test_an_address_is_made_from_the_text_and_no_two_claims_share_one() -> None:
+    assert address("At $d_k = 64$, *nothing* is lost.") == "claim-at-d-k-64-nothing-is-lost"
+    assert len({address(claim["claim"]) for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_what_was_tried_against_a_claim_is_read_and_may_be_missing() -> None:
+    tried = {**WHOLE, "tried": "Three winters."}
+    assert read_claim(yaml.safe_dump(tried)) == tried
+    assert "tried" not in read_claim(yaml.safe_dump(WHOLE))
 
 
 def test_a_verdict_of_each_kind_is_given() -> None:

@@ -8,8 +8,10 @@
     found: It is equivariant. Shuffle the tokens, and the outputs are shuffled with them.
     tested: "{prf:ref}`thm-equivariance`"
     said: "{cite:t}`someone2017`"
+    tried: Three orders of the tokens, with a mask and without.
     ```
 
+``tried`` may be missing. The claim's anchor is made from its text, and a link to it is shown.
 ``{verdicts}`` counts the claims of its page.
 """
 
@@ -32,6 +34,7 @@ VERDICTS = {
     "open": "our experiments are too small to say, or results disagree",
 }
 KEYS = ("claim", "verdict", "found", "tested", "said")
+OPTIONAL = ("tried",)
 
 
 class ClaimError(ValueError):
@@ -48,11 +51,19 @@ def read_claim(body: str) -> dict[str, str]:
         entries: Any = yaml.safe_load(body)
     except yaml.YAMLError as error:
         raise ClaimError(f"the claim is not YAML: {error}") from error
-    if not isinstance(entries, dict) or set(entries) != set(KEYS):
-        raise ClaimError(f"a claim has the entries {', '.join(KEYS)}, and no other; this has {entries!r}")
+    if not isinstance(entries, dict) or set(entries) - set(OPTIONAL) != set(KEYS):
+        raise ClaimError(
+            f"a claim has the entries {', '.join(KEYS)}, perhaps {', '.join(OPTIONAL)}, and no other; "
+            f"this has {entries!r}"
+        )
     if entries["verdict"] not in VERDICTS:
         raise ClaimError(f"the verdict is one of {list(VERDICTS)}, not {entries['verdict']!r}")
-    return {key: str(entries[key]) for key in KEYS}
+    return {key: str(entries[key]) for key in (*KEYS, *OPTIONAL) if key in entries}
+
+
+def address(claim: str) -> str:
+    """Return the anchor of a claim on its page, made from its text."""
+    return f"claim-{nodes.make_id(claim)}"
 
 
 class ClaimDirective(SphinxDirective):
@@ -66,15 +77,20 @@ class ClaimDirective(SphinxDirective):
         except ClaimError as error:
             raise self.error(f"claim: {error}") from error
         kind = claim["verdict"].replace(" ", "-")
-        box = nodes.container(classes=["tf-claim", f"tf-{kind}"])
+        anchor = address(claim["claim"])
+        box = nodes.container(classes=["tf-claim", f"tf-{kind}"], ids=[anchor])
         self.set_source_info(box)
         head = nodes.paragraph(classes=["tf-claim-head"])
         head += nodes.inline(text=claim["verdict"], classes=["tf-verdict"])
         words, messages = self.parse_inline(f"“{claim['claim']}”")
         head += [nodes.Text(" "), nodes.strong("", "", *words), *messages]
         box += [head, *self.parse_text_to_nodes(claim["found"])]
+        if "tried" in claim:
+            box += self.parse_text_to_nodes(f"**Tried against it:** {claim['tried']}")
         box += self.parse_text_to_nodes(f"Tested: {claim['tested']}. Said: {claim['said']}.")
         box[-1]["classes"].append("tf-claim-where")
+        title = f"Link to the claim: {claim['claim']}"
+        box[-1] += [nodes.Text(" "), nodes.reference("", "Link", refid=anchor, reftitle=title)]
         return [box]
 
 
