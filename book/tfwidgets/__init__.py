@@ -1,8 +1,8 @@
 """The widgets of the book, in a notebook: ``from tfwidgets import show``, then ``show("rope_arrows")``.
 
 Each is ``NAME.js``, an ES module in anywidget's form, and ``NAME.py``: the state it starts in, the numbers
-that it must show, and its picture. What several scripts need is in ``common.js``. The pages of the book show
-the same files (see `tfbook.widgets`).
+that it must show, and its picture. What several scripts need is in ``common.js``, a model that runs in a
+browser in ``encoder.js``. The pages of the book show the same files (see `tfbook.widgets`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,34 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 WIDTH = "46rem"  # as wide as in the book
-COMMON = "common.js"
-IMPORT = re.compile(rf'^import {{[^}}]*}} from "\./{re.escape(COMMON)}";$', re.MULTILINE)
+SHARED = ("common.js", "encoder.js")
+"""The scripts that are no widgets: a widget may import from them, and from no other file."""
+IMPORT = re.compile(rf'^import {{[^}}]*}} from "\./({"|".join(map(re.escape, SHARED))})";$', re.MULTILINE)
 
 
 def names(folder: Path = FOLDER) -> list[str]:
     """Return the names of the widgets in a folder, in the order of the alphabet."""
-    return sorted(path.stem for path in folder.glob("*.js") if path.name != COMMON)
+    return sorted(path.stem for path in folder.glob("*.js") if path.name not in SHARED)
 
 
 def module(script: Path) -> str:
-    """Return the module of a widget as one text: ``common.js`` replaces the line that imports from it.
+    """Return the module of a widget as one text: shared scripts replace the lines that import from them.
 
     A notebook and a page opened from disk cannot load a second file.
 
     Args:
-        script: the widget's ``NAME.js``, with ``common.js`` beside it where the widget imports from it.
+        script: the widget's ``NAME.js``, with the scripts of ``SHARED`` that it imports from beside it.
     """
-    text = script.read_text("utf8")
-    if not IMPORT.search(text):
-        return text
-    common = re.sub(r"^export (?=function|const)", "", script.with_name(COMMON).read_text("utf8"), flags=re.M)
-    return IMPORT.sub(lambda found: common, text, count=1)
+
+    def shared(found: re.Match[str]) -> str:
+        return re.sub(
+            r"^export (?=(async )?function|const)",
+            "",
+            script.with_name(found[1]).read_text("utf8"),
+            flags=re.M,
+        )
+
+    return IMPORT.sub(shared, script.read_text("utf8"))
 
 
 def in_a_notebook() -> bool:

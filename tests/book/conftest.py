@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -59,14 +60,26 @@ def browser(do_without: Callable[[str, str], None], request: pytest.FixtureReque
 
 
 @pytest.fixture(scope="session")
-def served(html: Path) -> Iterator[str]:
-    """The address of a server on this machine that serves the built book."""
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Serves folders on this machine until the tests end; takes a folder and returns its address."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:
             """Says nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(html))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with ExitStack() as servers:
+
+        def start(folder: Path) -> str:
+            handler = functools.partial(Quiet, directory=str(folder))
+            server = servers.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            servers.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def served(html: Path, serve: Callable[[Path], str]) -> str:
+    """The address of a server on this machine that serves the built book."""
+    return serve(html)

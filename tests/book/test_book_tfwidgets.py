@@ -15,7 +15,7 @@ import tfwidgets
 
 NAMES = tfwidgets.names()
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
-FROM_THE_PAGE = {"live_model"}  # its weights are those that the page has trained
+FROM_THE_PAGE = {"live_model", "real_heads"}  # their weights are those that the page trains or brings
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ def test_a_kernel_shows_every_widget_with_its_state() -> None:
 
 
 def test_common_js_replaces_the_line_that_imports_from_it(tmp_path: Path) -> None:
-    (tmp_path / tfwidgets.COMMON).write_text(
+    (tmp_path / "common.js").write_text(
         "// Both.\nconst X = 1;\nexport function x() {}\nexport function* y() {}\n"
     )
     script = tmp_path / "w.js"

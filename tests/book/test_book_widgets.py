@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+import stand_in
 from book_paths import ROOT
 from tfbook import katex, widgets
 
@@ -20,6 +21,9 @@ from tfwidgets import draws
 
 FOLDER = ROOT / "book" / "tfwidgets"
 NAMES = tfwidgets.names()
+STAND_INS = {"real_heads"}
+"""Widgets that load a model's file. A page from a server shows each with a small stand-in."""
+
 CONTROLS = '[role="slider"], input[type="range"], input[type="checkbox"], button'
 
 
@@ -31,9 +35,12 @@ def page_of(name: str, html: Path) -> Path:
 
 
 class Mounted:
-    """A widget in a page, and its Python."""
+    """A widget in a page, and its Python. What waits for a click is clicked.
 
-    def __init__(self, page: Any, name: str) -> None:
+    A page from a server needs the folder that is served.
+    """
+
+    def __init__(self, page: Any, name: str, served: Path = Path("/")) -> None:
         self.page = page
         self.widget = widgets.load(name, FOLDER)
         figure = page.locator(f'.tf-widget:has([data-widget="{name}"])').first
@@ -41,6 +48,9 @@ class Mounted:
 
         figure.scroll_into_view_if_needed()
         try:
+            page.wait_for_selector(f'[data-widget="{name}"]:is([data-values], [data-waits])')
+            if figure.locator("[data-waits]").count():
+                figure.locator("[data-waits] button").click()
             page.wait_for_selector(f'[data-widget="{name}"][data-values]')
         except TimeoutError as late:
             errors = "; ".join(map(str, page.page_errors())) or "the page reports no error"
@@ -48,11 +58,17 @@ class Mounted:
         self.root = figure.locator(".tf-widget-root")
         self.root.evaluate("node => node.scrollIntoView({ block: 'center' })")
         script = self.root.get_attribute("data-data")
-        where = Path(unquote(urlsplit(page.url).path)).parent
+        where = (served / unquote(urlsplit(page.url).path).removeprefix("/")).parent
         self.data = widgets.read_data(where / script) if script else {}
 
     def check(self) -> str:
-        """The values that the widget states, after they have been held to Python's."""
+        """The values that the widget states, after they have been held to Python's.
+
+        A widget that computes in a worker says so by ``aria-busy``.
+        """
+        self.page.wait_for_function(
+            "node => node.ariaBusy !== 'true'", arg=self.root.element_handle(), timeout=60_000
+        )
         state = json.loads(self.root.get_attribute("data-state"))
         stated = json.loads(self.root.get_attribute("data-values"))
         computed = self.widget.compute({**self.data, **state})
@@ -73,6 +89,20 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def stand_in_page(tmp_path_factory: pytest.TempPathFactory, serve: Callable[[Path], str]) -> str:
+    """The address of a page that shows a published model's widget with a stand-in."""
+    return f"{serve(stand_in.build(tmp_path_factory.mktemp('stand_in')))}/index.html"
+
+
+@pytest.fixture
+def address(name: str, request: pytest.FixtureRequest) -> str:
+    """The address of a page that shows the widget."""
+    if name in STAND_INS:
+        return str(request.getfixturevalue("stand_in_page"))
+    return page_of(name, request.getfixturevalue("html")).as_uri()
+
+
 def grip(control: Any) -> tuple[float, float, float]:
     """Where to take a slider, and how long a drag across it is."""
     control.evaluate("node => node.scrollIntoView({ block: 'center' })")
@@ -84,10 +114,11 @@ def grip(control: Any) -> tuple[float, float, float]:
     return box["x"] + 8 + fraction * (box["width"] - 16), y, box["width"] * 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-def test_by_mouse(name: str, html: Path, browser: Any) -> None:
+def test_by_mouse(name: str, address: str, browser: Any) -> None:
     page = browser.new_page()
-    page.goto(page_of(name, html).as_uri())
+    page.goto(address)
     mounted = Mounted(page, name)
     before = mounted.check()
     dragged = 0
@@ -107,10 +138,11 @@ def test_by_mouse(name: str, html: Path, browser: Any) -> None:
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-def test_by_keyboard(name: str, html: Path, browser: Any) -> None:
+def test_by_keyboard(name: str, address: str, browser: Any) -> None:
     page = browser.new_page()
-    page.goto(page_of(name, html).as_uri())
+    page.goto(address)
     mounted = Mounted(page, name)
     seen = [mounted.check()]
     for control in mounted.controls():
@@ -130,11 +162,12 @@ def test_by_keyboard(name: str, html: Path, browser: Any) -> None:
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-def test_by_finger(name: str, html: Path, browser: Any) -> None:
+def test_by_finger(name: str, address: str, browser: Any) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
     page = context.new_page()
-    page.goto(page_of(name, html).as_uri())
+    page.goto(address)
     mounted = Mounted(page, name)
     before = mounted.check()
     page.wait_for_timeout(800)  # figures above may still find their height, which moves the page
@@ -153,13 +186,14 @@ def test_by_finger(name: str, html: Path, browser: Any) -> None:
     context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-def test_without_javascript_its_picture_is_seen(name: str, html: Path, browser: Any) -> None:
+def test_without_javascript_its_picture_is_seen(name: str, address: str, browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     failed: list[str] = []
     page.on("requestfailed", lambda request: failed.append(request.url))
-    page.goto(page_of(name, html).as_uri())
+    page.goto(address)
     picture = page.locator(f'.tf-widget:has([data-widget="{name}"]) img.tf-widget-picture').first
     assert picture.is_visible()
     assert picture.bounding_box()["height"] > 100
@@ -168,10 +202,11 @@ def test_without_javascript_its_picture_is_seen(name: str, html: Path, browser: 
     context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-def test_in_print_its_picture_is_seen(name: str, html: Path, browser: Any) -> None:
+def test_in_print_its_picture_is_seen(name: str, address: str, browser: Any) -> None:
     page = browser.new_page()
-    page.goto(page_of(name, html).as_uri())
+    page.goto(address)
     mounted = Mounted(page, name)
     picture = page.locator(f'.tf-widget:has([data-widget="{name}"]) img.tf-widget-picture').first
     assert mounted.root.is_visible()
@@ -200,11 +235,15 @@ def test_it_is_a_module_in_anywidgets_form(name: str, tmp_path: Path) -> None:
     assert loaded(whole) == "render function", "not in one text with common.js"
 
 
-def test_it_imports_what_common_js_has(name: str) -> None:
-    common, script = ((FOLDER / file).read_text("utf8") for file in (tfwidgets.COMMON, f"{name}.js"))
-    exported = set(re.findall(r"^export function\*? (\w+)", common, re.MULTILINE))
-    assert {"make", "uniforms", "normals"} <= exported
-    assert not exported & set(re.findall(r"^function\*? (\w+)", script, re.MULTILINE))
+def test_it_repeats_nothing_that_shared_scripts_have(name: str) -> None:
+    script = (FOLDER / f"{name}.js").read_text("utf8")
+    functions = r"^(?:export )?(?:async )?function\*? (\w+)"
+    own = re.findall(functions, script, re.MULTILINE)
+    for shared in tfwidgets.SHARED:
+        exported = re.findall(functions, (FOLDER / shared).read_text("utf8"), re.MULTILINE)
+        assert {"make", "uniforms", "normals"} <= {*exported} or shared != "common.js"
+        if f'"./{shared}"' in script or shared == "common.js":
+            assert not {*own} & {*exported}
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.05}, {"query": [-1.7, 0.3], "temperature": 10}])

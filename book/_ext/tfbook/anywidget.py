@@ -22,6 +22,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -100,7 +101,8 @@ class AnywidgetDirective(SphinxDirective):
             raise self.error(f"anywidget {name}: the body is not JSON: {error}") from error
         if not self.options.get("alt"):
             raise self.error(f"anywidget {name}: say in :alt: what its picture shows")
-        shared = [*folder.glob("draws.py"), *sorted((ROOT / "tfcore").glob("*.py"))]
+        beside = [folder / "draws.py", folder / "model_file.py"]
+        shared = [*(path for path in beside if path.exists()), *sorted((ROOT / "tfcore").glob("*.py"))]
         sources = [widget.script, folder / f"{name}.py", *shared]
         for source in sources:
             self.env.note_dependency(os.path.relpath(source, self.env.srcdir))
@@ -109,12 +111,25 @@ class AnywidgetDirective(SphinxDirective):
         if data:
             key = f"{name}-{widgets.fingerprint(json.dumps(data, sort_keys=True).encode())}"
             node.attributes |= {"key": key, "data": widgets.data_script(key, data)}
+        if file := self._file(widget, state):
+            node["file"] = str(file)
         self.set_source_info(node)
         node += self._picture(widget, state, sources)
         if self.options.get("caption"):
             node += self._caption(self.options["caption"])
         self.add_name(node)
         return [node]
+
+    def _file(self, widget: widgets.Widget, state: widgets.State) -> Path | None:
+        """The file that the widget loads when the reader asks for it, kept beside the pictures."""
+        content = widget.file(state)
+        if content is None:
+            return None
+        folder = Path(self.env.app.doctreedir).parent / "widgets"
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{widget.name}-{widgets.fingerprint(content)}.bin"
+        target.write_bytes(content)
+        return target
 
     def _picture(self, widget: widgets.Widget, state: widgets.State, sources: list[Path]) -> nodes.image:
         """The picture as an image file, drawn anew only when something it depends on has changed."""
@@ -148,6 +163,10 @@ def visit_widget(self: HTML5Translator, node: nodes.Element) -> None:
         script = f"{node['key']}.js"
         (Path(self.builder.outdir) / "_static" / "widgets" / script).write_text(node["data"], "utf8")
         data = f'data-key="{escape(node["key"])}" data-data="{folder}{escape(script)}" '
+    if "file" in node:
+        file = Path(node["file"])
+        shutil.copyfile(file, Path(self.builder.outdir) / "_static" / "widgets" / file.name)
+        data += f'data-file="{folder}{escape(file.name)}" data-bytes="{file.stat().st_size}" '
     self.body.append(
         f'<div class="tf-widget-root" data-widget="{escape(node["widget"])}" '
         f'data-script="{folder}{escape(node["widget"])}.js" {data}'

@@ -7,6 +7,10 @@ A widget is two files in ``book/tfwidgets``. ``NAME.js`` is an ES module in anyw
 - ``compute(state)``: every number that the widget shows, a dict of numbers and lists, by `tfcore`;
 - ``picture(state)``: a matplotlib figure of it, shown where no JavaScript runs, and in print.
 
+It may hold ``file(state)`` too: the bytes of a file that is put beside the page, and that the widget loads
+when the reader asks for it. ``data-file`` and ``data-bytes`` of its element are the file's address and
+size. Until then the widget sets ``data-waits``, and its picture stays.
+
 Random numbers that both must draw are in `tfwidgets.draws`.
 
 What a cell of the page computed can be part of the state, under names that ``STATE`` knows: see ``:data:``
@@ -56,6 +60,11 @@ class Widget:
             raise WidgetError(f"{self.name} has no state {', '.join(unknown)}; it has {known}")
         return {**self.module.STATE, **changes}
 
+    def file(self, state: State) -> bytes | None:
+        """The file that the widget loads when the reader asks for it, if it has one."""
+        content: bytes | None = self.module.file(state) if hasattr(self.module, "file") else None
+        return content
+
     def picture(self, state: State) -> bytes:
         """The state as a transparent SVG, the same bytes for the same state."""
         from tfcore import viz
@@ -101,7 +110,7 @@ def classic_script(name: str, module: str) -> str:
     })();
     """
     if re.search(r"^\s*import\b", module, re.MULTILINE):
-        raise WidgetError(f"{name}.js imports another file than {tfwidgets.COMMON}")
+        raise WidgetError(f"{name}.js imports another file than {', '.join(tfwidgets.SHARED)}")
     body, count = re.subn(r"^export default\b", "const __widget =", module, flags=re.MULTILINE)
     if count != 1 or re.search(r"^export\b", body, re.MULTILINE):
         raise WidgetError(f"{name}.js must have one export, `export default {{ render({{ model, el }}) }}`")
