@@ -222,7 +222,7 @@ export function analyse(model, { text, other, cut }) {
 // Return the bytes behind an address, and report how many have come; `expected` says how many there must be.
 export async function download(address, expected, report) {
   const wanted = await fetch(address).catch(() => {
-    throw new Error("the file did not come; is this computer offline?");
+    throw new Error("the file did not come (is this computer offline?)");
   });
   if (!wanted.ok) throw new Error(`the server has no such file (it answered ${wanted.status})`);
   const bytes = new Uint8Array(expected);
@@ -238,7 +238,7 @@ export async function download(address, expected, report) {
     come += value.length;
     report(come);
   }
-  if (come !== expected) throw new Error(`${come} of ${expected} bytes came`);
+  if (come !== expected) throw new Error(`only ${come} of ${expected} bytes came`);
   return bytes.buffer;
 }
 

@@ -100,7 +100,7 @@ function loader(el, name, onReady) {
   const panel = make("div", { class: "start" });
   const fromDisk = location.protocol === "file:";
   const about = make("p", { class: "hint" }, [
-    "The model comes from where this page comes from. Your sentences stay in this page.",
+    "The model is loaded from the server of this page. Your sentences stay in your browser.",
   ]);
 
   const lock = (locked) => {
@@ -115,6 +115,7 @@ function loader(el, name, onReady) {
     const address = URL.createObjectURL(new Blob([workerScript()], { type: "text/javascript" }));
     const fail = (why) => {
       worker?.terminate();
+      URL.revokeObjectURL(address);
       bar.hidden = true;
       lock(false);
       come.textContent = choose.value = "";
@@ -130,7 +131,10 @@ function loader(el, name, onReady) {
     worker.onerror = (event) => fail(event.message || "the worker stopped");
     worker.onmessage = ({ data }) => {
       if (data.problem) return fail(data.problem);
-      if (data.sizes) return onReady(worker, data.sizes);
+      if (data.sizes) {
+        URL.revokeObjectURL(address);
+        return onReady(worker, data.sizes);
+      }
       const tenths = Math.floor((10 * data.come) / total);
       if (tenths > Math.floor((10 * bar.value) / total)) come.textContent = `${megabytes(data.come)} of ${megabytes(total)} MB`;
       bar.value = data.come;
@@ -287,7 +291,11 @@ function remarks(found, sizes, asked) {
   return said.join(" ");
 }
 
-function showModel({ model, el, worker, sizes, fail }) {
+function showModel({ model, el, worker, sizes, onProblem }) {
+  const fail = (why) => {
+    worker.terminate();
+    onProblem(why);
+  };
   const jobs = model.get("jobs");
   const parts = build(sizes, jobs);
   const jobOf = (layer, head) => jobs[`${layer}.${head}`];
@@ -470,7 +478,7 @@ function render({ model, el }) {
     const panel = loader(el, name, (worker, sizes) => {
       const byHand = panel.contains(document.activeElement);
       delete el.dataset.waits;
-      place(...showModel({ model, el, worker, sizes, fail: wait }));
+      place(...showModel({ model, el, worker, sizes, onProblem: wait }));
       if (byHand) root.querySelector(".strip").focus({ preventScroll: true });
     });
     if (problem) panel.append(make("p", { class: "problem", role: "alert" }, [`${name} stopped: ${problem}. Load it again.`]));

@@ -329,7 +329,7 @@ def spoil(content: bytes, how: str, route: Any) -> None:
 FAULTS = {
     "offline": "is this computer offline?",
     "missing": "no such file (it answered 404)",
-    "short": r"\d+ of \d+ bytes came",
+    "short": r"only \d+ of \d+ bytes came",
     "long": r"more than the \d+ bytes",
     "damaged": "the file is damaged",
 }
@@ -351,6 +351,17 @@ def test_a_load_that_fails_says_why_and_can_be_tried_again(
     opened.root.get_by_role("button", name="Try again").click()
     opened.page.wait_for_selector('[data-widget="real_heads"][data-values]')
     opened.settle().hold()
+    opened.context.close()
+
+
+@pytest.mark.browser
+def test_without_a_file_it_says_where_to_open_it(small_page: Path, small_address: str, browser: Any) -> None:
+    opened = Page(browser, small_address)  # as in a notebook
+    html = re.sub(r'data-(file|bytes)="[^"]*"', "", (small_page / "index.html").read_text("utf8"))
+    opened.context.route("**/index.html", lambda route: route.fulfill(body=html, content_type="text/html"))
+    opened.open()
+    assert "from a file beside a page of the book: open it there" in opened.root.inner_text()
+    assert opened.root.get_by_role("button").count() == 0
     opened.context.close()
 
 
