@@ -40,7 +40,7 @@ def write(model: Encoder, tokenizer: Tokenizer) -> bytes:
 
     Args:
         model: an encoder like BERT; it is not changed.
-        tokenizer: its WordPiece tokenizer, as that of BERT without capitals.
+        tokenizer: its WordPiece tokenizer, like BERT's without capitals.
 
     Raises:
         ValueError: a model that is built in another way, or word pieces that are not one for each of its ids.

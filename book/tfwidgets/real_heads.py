@@ -1,4 +1,4 @@
-"""MiniLM in the page: the maps of its 72 heads for the reader's own sentence, and what a cut changes.
+"""MiniLM in the page: the maps of its 72 heads for the reader's own sentence, and the effect of a cut.
 
 The model is a file beside the page, which is loaded on a click; `file` writes it and `compute` reads the same
 bytes. In a notebook there is no such file: ``show("real_heads")`` then shows a sentence that says so.

@@ -97,14 +97,14 @@ def real(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str, st
 def drawn_texts(count: int) -> list[str]:
     """Random texts of characters that have had their category since Unicode 3.2, and of emoji."""
     old = unicodedata.ucd_3_2_0
-    every = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    every = [chr(code) for code in range(0x30000) if not 0xD800 <= code < 0xE000]
     settled = [c for c in every if old.category(c) == unicodedata.category(c) != "Cn" and c not in "\u166d"]
     likely = [*"abcdefghij  .,;-_[]'éñüßİΣ中😀👍🏽", "\u200b", "\u0301"]
     words = ["[SEP]", "[sep]", "[MASK", "]", "the", "play", "ing", " "]
     pools = [settled[:400], settled[:3000], settled, likely, words]
     rng = random.Random(0)
     drawn = ["".join(rng.choices(rng.choice(pools), k=rng.randrange(40))) for _ in range(count)]
-    return [*drawn, *(f"a{c}b" for c in settled[:: len(settled) // 20_000])]
+    return [*drawn, *(f"a{c}b" for c in settled[:: len(settled) // 10_000])]
 
 
 def whole_ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
@@ -114,7 +114,7 @@ def whole_ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
 
 
 def test_word_pieces_are_those_of_the_tokenizers_library(small: Path) -> None:
-    texts = drawn_texts(20_000)
+    texts = drawn_texts(8_000)
     expected = whole_ids(model_file.read(small.read_bytes())[1], texts)
     found = in_node(small, texts, [], whole=True)["tokens"]
     assert [text for text, ours, theirs in zip(texts, found, expected, strict=True) if ours != theirs] == []
@@ -185,7 +185,7 @@ def test_a_model_of_another_kind_is_refused() -> None:
 
 
 class Page:
-    """A page with the widget, from a server or from disk, and what it asked for."""
+    """A page with the widget, from a server or from disk, and the addresses that it asked for."""
 
     def __init__(self, browser: Any, address: str, **settings: Any) -> None:
         self.context = browser.new_context(**settings)
@@ -225,7 +225,7 @@ class Page:
         return self.settle()
 
     def hold(self) -> None:
-        """Compare what is written in the widget with what Python computes, to the last digit."""
+        """Compare the numbers written in the widget with Python's, to the last digit."""
         found = real_heads.analyse(self.state())
         layer, head, place = (self.state()[name] for name in ("layer", "head", "place"))
         row = found["maps"][layer, head, place]
