@@ -331,7 +331,8 @@ def build(make: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> 
         raise Unfit(f"there is no parameter `{missing[0]}`. Your module has {_listed(by_name)}")
     if extra := [name for name in by_name if name not in parameters]:
         raise Unfit(f"your module has an extra parameter `{extra[0]}`. Expected: {_listed(parameters)}")
-    built.to(next(iter(parameters.values())).dtype)
+    dtype = next(iter(parameters.values())).dtype
+    built._apply(lambda x: x.to(dtype) if x.is_floating_point() else x)  # `to` makes complex buffers real
     with torch.no_grad():
         for name, value in parameters.items():
             if by_name[name].shape != value.shape:

@@ -156,7 +156,9 @@ def format_call(exercise: Exercise, case: Case) -> str:
                 text += ", then " + ", ".join(f"`.{move}`" for move, *_ in case.args[1])
             if case.probe.startswith("module_chunks"):
                 texts = [[chunk.shape[1] for chunk in chunks] for chunks in case.args[2]]
-                text += f", then texts in chunks of {' and '.join(map(str, texts))} tokens, each with a cache"
+                lengths = " and ".join(map(str, texts))
+                read, each = ("texts in turn", "each ") if len(texts) > 1 else ("a text", "")
+                text += f", then {read} in chunks of {lengths} tokens, {each}with a cache"
             elif case.probe.startswith("module"):
                 names = list(inspect.signature(function.forward).parameters)[1:]  # type: ignore[attr-defined]
                 text += f"({_format_arguments(names, case.args[2:], case.kwargs, most)})"

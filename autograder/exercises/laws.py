@@ -266,6 +266,8 @@ def _probed(cases: Cases, probe: str) -> Cases:
 def on_any_device(trial: Trial) -> str | None:
     """Check that no tensor is made on the cpu and then combined with the input."""
     cure = "; make new tensors with `device=x.device`" if "made" in str(trial.value) else ""
+    if cure and trial.case.probe.startswith("module"):
+        cure += ", and hand a table that `__init__` makes to `self.register_buffer`"
     return f"with inputs on another device than the cpu: {trial.value}{cure}" if trial.value else None
 
 

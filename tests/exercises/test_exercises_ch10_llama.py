@@ -90,6 +90,32 @@ def test_mistakes_that_no_bank_knows_are_explained(edits, says):
     assert any(says in failure.sentence for failure in report.failures), report
 
 
+def test_a_model_that_counts_its_tokens_itself_mixes_texts_up():
+    counted = changed(
+        ("d_head = E.shape[1] // self.num_heads\n", "d_head, self.seen = E.shape[1] // self.num_heads, 0\n"),
+        (
+            "start = 0 if cache is None else cache[0].length\n",
+            "start = 0 if cache is None else self.seen\n        self.seen = start + T\n",
+        ),
+    )
+    report = report_on(NAME, counted)
+    (failure,) = report.failures
+    assert "the model keeps something of a text in itself" in failure.sentence
+    assert "then texts in turn in chunks of" in failure.call
+
+
+def test_a_table_that_stays_on_the_cpu_becomes_a_buffer():
+    left = changed(
+        (
+            'self.register_buffer("turns", torch.exp(1j * angles), persistent=False)',
+            "self.turns = torch.exp(1j * angles)",
+        ),
+        style="by_name",
+    )
+    (failure,) = report_on(NAME, left).failures
+    assert "`self.register_buffer`" in failure.sentence
+
+
 def test_a_head_that_was_copied_before_the_weights_came_is_no_tied_head():
     copied = changed(
         (
@@ -111,7 +137,9 @@ def test_other_names_are_told_with_the_right_ones():
 
 def test_the_call_in_a_report_shows_the_chunks():
     report = report_on(NAME, changed(("torch.arange(start, start + T", "torch.arange(T")))
-    assert any("then texts in chunks of [3, 1] tokens" in failure.call for failure in report.failures)
+    assert any(
+        "then a text in chunks of [3, 1] tokens, with a cache" in failure.call for failure in report.failures
+    )
 
 
 def test_what_is_brought_is_the_first_style_of_each():

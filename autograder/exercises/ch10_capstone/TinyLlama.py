@@ -253,6 +253,22 @@ def the_sublayer_at_fault(trial: Trial) -> str | None:
     return "attention and feed-forward network are right alone, and together they are not: look at the order"
 
 
+def texts_kept_apart(trial: Trial) -> str | None:
+    """Read each of several texts with no other in between: see whether it is right then."""
+    if trial.case.probe != "module_chunks" or len(trial.case.args[2]) == 1:
+        return None
+    init, own, texts, room = trial.case.args
+    for text in texts:
+        right = probes.module_chunks(TinyLlama, init, own, [text], room)
+        outcome = trial.call(replace(trial.case, args=(init, own, [text], room)))
+        if outcome.error or any(_apart(*pair).any() for pair in zip(outcome.value, right, strict=True)):
+            return None
+    return (
+        "each text alone is right, and texts that are read in turn are not: the model keeps something of a "
+        "text in itself. Keep keys, values and the number of tokens seen in what new_cache returns"
+    )
+
+
 def as_without_a_cache(trial: Trial) -> str | None:
     """Compare what is read in chunks with the logits of the whole text, by the same model."""
     if trial.case.probe != "module_chunks":
@@ -307,6 +323,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("a place sees itself and the past", sees_the_past_alone),
+        Property("each text has its own cache", texts_kept_apart),
         Property("a cache changes nothing", as_without_a_cache),
         Property("gradients reach every parameter", learns_everywhere),
         Property("the ends are right", the_ends),

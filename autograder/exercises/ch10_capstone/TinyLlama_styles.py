@@ -448,14 +448,16 @@ class token_by_token(nn.Module):
         return rms_norm(x, self.norm, self.eps) @ self.embed.weight.T
 
 
-@EXERCISE.style("a list of norms and sublayers, their maps read by name")
+@EXERCISE.style("turned as complex numbers by a table in a buffer, maps read by name")
 class by_name(nn.Module):
     def __init__(
         self, vocab_size, d_model, num_layers, num_heads, num_kv_heads, d_ff, base=10000.0, eps=1e-5
     ):
         super().__init__()
         self.sizes = {"W_q": num_heads, "W_k": num_kv_heads, "W_v": num_kv_heads}
-        self.base, self.eps = base, eps
+        self.eps, d_head = eps, d_model // num_heads
+        angles = torch.outer(torch.arange(256), base ** (torch.arange(0, d_head, 2) / -d_head))
+        self.register_buffer("turns", torch.exp(1j * angles), persistent=False)
         self.embed = nn.Embedding(vocab_size, d_model)
         self.blocks = nn.ModuleList()
         for _ in range(num_layers):
@@ -482,9 +484,13 @@ class by_name(nn.Module):
         normed, seen = rms_norm(stream, block.norm_attention, self.eps), memory.length if memory else 0
         heads = {W: split_heads(getattr(block, W)(normed), h) for W, h in self.sizes.items()}
         places = seen + torch.arange(stream.shape[1], device=stream.device)
-        q, k = (apply_rope(heads[W], places, self.base) for W in ("W_q", "W_k"))
+        q, k = (self.turned(heads[W], places) for W in ("W_q", "W_k"))
         k, v = memory.update(k, heads["W_v"]) if memory else (k, heads["W_v"])
         k, v = (repeat_kv(x, q.shape[1] // k.shape[1]) for x in (k, v))
         mask = causal_mask(q.shape[2], k.shape[2]).to(q.device)
         scores = torch.where(mask, q @ k.mT * (q.shape[-1] ** -0.5), float("-inf"))
         return block.W_o(merge_heads(torch.softmax(scores, -1) @ v))
+
+    def turned(self, x, places):
+        pairs = torch.complex(*x.float().chunk(2, dim=-1)) * self.turns[places]
+        return torch.cat([pairs.real, pairs.imag], dim=-1).type_as(x)
