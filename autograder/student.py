@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -231,7 +232,8 @@ def _yours(exercise: Exercise) -> tuple[dict[str, Definition], str]:
     name = exercise.function_name
     code = needed_code.with_needs(name, needed_code.definitions(cells))
     if not code:
-        return {}, f"{folder}.ipynb does not define it"
+        written = any(re.search(rf"^(def|class) {name}\b", cell, re.MULTILINE) for cell in cells)
+        return {}, "your cell has a SyntaxError" if written else f"{folder}.ipynb does not define it"
     return code, _why_not(exercise, "\n".join(dict.fromkeys(each.text for each in code.values())))
 
 

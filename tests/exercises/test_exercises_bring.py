@@ -96,7 +96,7 @@ def test_yours_comes_with_what_it_needs(here, tmp_path, written, capsys):
         ([CHUNKS], "ours, since yours has 0 of 2 points"),
         (["def repeat_kv(x, num_groups):\n    raise NotImplementedError()"], "yours is not written yet"),
         (["repeat_kv = 1 / 0"], "yours fails with a ZeroDivisionError"),
-        (["def repeat_kv(x, num_groups)\n    pass"], "ch04_multi_head.ipynb does not define it"),
+        (["def repeat_kv(x, num_groups)\n    pass"], "your cell has a SyntaxError"),
         ([], "ch04_multi_head.ipynb does not define it"),
         (None, "ch04_multi_head.ipynb is not beside this notebook"),
     ],
