@@ -70,6 +70,8 @@ def _describe_error(exercise: Exercise, trial: Trial) -> str:
     if re.match(r"AttributeError: cannot assign \w+ before Module.__init__", outcome.message):
         return f"{sentence}. Let `__init__` begin with `super().__init__()`"
     if unknown := re.match(r"NameError: name '(\w+)' is not defined", outcome.message):
+        if unknown[1] in exercise.brings:
+            return f"{sentence}. Run the cell with bring(...): it defines `{unknown[1]}`"
         advice = (
             f", or write `self.{unknown[1]}` if your class has it" if probe.startswith(MADE_FIRST) else ""
         )

@@ -74,6 +74,13 @@ def test_every_parameter_of_tfcore_gets_a_value():
             [("x = self.embed(tokens)\n", "x = self.embed(tokens) + 0.5\n")],
             "look at the embedding, the last norm",
         ),
+        (
+            [
+                ("h = rms_norm(x, block.norm_ffn, self.eps)", "x = rms_norm(x, block.norm_ffn, self.eps)"),
+                ("swiglu(h, ", "swiglu(x, "),
+            ],
+            "add to the stream itself",
+        ),
         ([("swiglu(h, ", "1.5 * swiglu(h, ")], "the feed-forward network adds is wrong"),
         ([("block.W_o(merge", "0.5 * block.W_o(merge")], "attention adds is wrong"),
         ([("torch.arange(start, start + T", "torch.arange(start * 2, start * 2 + T")], "with the cache"),
@@ -133,6 +140,12 @@ def test_other_names_are_told_with_the_right_ones():
     report = report_on(NAME, changed(("self.embed", "self.embedding")))
     assert report.score == 0
     assert "there is no parameter `embed.weight`" in report.message
+
+
+def test_a_function_that_was_not_brought_is_named_with_its_cell():
+    without = changed()
+    del without.forward.__globals__["KVCache"]
+    assert "Run the cell with bring(...)" in report_on(NAME, without).failures[0].sentence
 
 
 def test_the_call_in_a_report_shows_the_chunks():

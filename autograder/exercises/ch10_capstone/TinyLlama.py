@@ -29,7 +29,7 @@ from tfcore.models.presets import llama
 
 Init = dict[str, Any]
 State = dict[str, Tensor]
-SEEN = 1e-2
+SEEN = 1e-3
 """A change of logits above this is more than rounding."""
 
 
@@ -233,6 +233,23 @@ def _is_wrong_without(trial: Trial, *silent: str) -> bool:
     return bool(_apart(trial.call(replace(trial.case, args=(init, quiet, text))).value, right).any())
 
 
+def the_stream_between(trial: Trial) -> str | None:
+    """Look at the stream: with W_o and W_d at zero, a block leaves it as it is."""
+    if trial.case.probe != "module" or not _is_wrong_without(trial, "W_o", "W_d"):
+        return None
+    init, own, text = trial.case.args
+    ends = {name: p for name, p in own.items() if not name.startswith("blocks.")}
+    quiet = {name: p if name in ends else p * 0 for name, p in own.items()}
+    right = probes.module(TinyLlama, init, quiet, text)
+    outcome = trial.call(replace(trial.case, args=(init | {"num_layers": 0}, ends, text)))
+    if outcome.error or _apart(outcome.value, right).any():
+        return None
+    return (
+        "with W_o and W_d at zero a block adds nothing, and yours changes the stream. Norm into another "
+        "name, and add to the stream itself: x = x + f(norm(x))"
+    )
+
+
 def the_ends(trial: Trial) -> str | None:
     """Look at what comes before the blocks and after them: with W_o and W_d at zero, nothing is between."""
     if trial.case.probe != "module" or not _is_wrong_without(trial, "W_o", "W_d"):
@@ -326,6 +343,7 @@ EXERCISE = Exercise(
         Property("each text has its own cache", texts_kept_apart),
         Property("a cache changes nothing", as_without_a_cache),
         Property("gradients reach every parameter", learns_everywhere),
+        Property("a block adds to the stream", the_stream_between),
         Property("the ends are right", the_ends),
         *FIRST,
         Property("a sublayer is at fault", the_sublayer_at_fault),

@@ -200,6 +200,16 @@ slip(
 )
 
 slip(
+    "turned_after_the_update",
+    "All keys are turned after the update, the old ones too, by the positions of the new tokens. Turn the "
+    "new keys with apply_rope, then store them.",
+    {
+        TURNED.format(K): K,
+        "        num_groups = ": "        k = apply_rope(k, positions, self.base)\n        num_groups = ",
+    },
+)
+
+slip(
     "cache_in_float32",
     "Your caches are float32, whatever the weights are. Pass on the dtype of a weight: KVCache(..., "
     "E.dtype, E.device).",
