@@ -28,6 +28,7 @@ from autograder.packages import colab
 from autograder.platforms import bundles, classroom
 from autograder.reading import forbidden_calls, tampering
 from autograder.release import publish
+from tfcore import zoo
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]
@@ -154,16 +155,20 @@ def first_code(notebook: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def cell_for(url: str, branch: str = "main") -> str:
+def cell_for(url: str, branch: str = "main", models: tuple[str, ...] = ()) -> str:
     """The cell for a course that is published there."""
-    source = colab.first_cell(Course.at(ROOT))
+    source = colab.first_cell(Course.at(ROOT), models)
     assert source is not None
     return "".join(source["source"]).replace(f"{PUBLISHED}@main", f"{url}@{branch}")
 
 
 def test_each_released_notebook_begins_with_the_cell() -> None:
+    loading = {"ch10_capstone": ("smollm2-135m",)}
     for path in sorted((ROOT / "notebooks").glob("*/*.ipynb")):
-        assert first_code(json.loads(path.read_bytes())) == cell_for(PUBLISHED), path.name
+        models = loading.get(path.stem, ())
+        assert first_code(json.loads(path.read_bytes())) == cell_for(PUBLISHED, models=models), path.name
+    for name in loading["ch10_capstone"]:
+        assert f" {zoo.MODELS[name].package}\n" in cell_for(PUBLISHED, models=(name,))
 
 
 @pytest.fixture

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.packages.bundle_library import pins
+from tfcore.zoo import MODELS
 
 SETTINGS = "_config.yml"
 """The book's settings; ``repository`` is the address where the course is published."""
 LACKING = ("jaxtyping", "wadler_lindig", "anywidget", "psygnal")
 """The packages that a notebook needs and Colab lacks; Colab keeps its own torch and numpy."""
+LOADED = re.compile(r'zoo\.load\("([^"]+)"\)')
+"""The code by which a notebook loads a published model, whose package Colab lacks too."""
 PLAIN = re.compile(r"[\w./:@~+-]+")
 """An address or a branch that needs no quotes in a command."""
 CELL = """\
@@ -58,12 +62,20 @@ def settings(course: Course) -> dict[str, bytes]:
     return {SETTINGS: f"repository:\n  url: {url}\n  branch: {branch}\n".encode()}
 
 
-def first_cell(course: Course) -> dict[str, Any] | None:
-    """Return the first cell as nbformat stores it, or None if the course's address is unknown."""
+def first_cell(course: Course, models: Iterable[str] = ()) -> dict[str, Any] | None:
+    """Return the first cell as nbformat stores it, or None if the course's address is unknown.
+
+    Args:
+        course: the course, whose settings name the address.
+        models: the names in `tfcore.zoo` of the published models that the notebook loads.
+    """
     if (published := repository(course)) is None:
         return None
     url, branch = published
-    source = CELL.format(pins=" ".join(pins(course, LACKING)), url=url, branch=branch)
+    needed = pins(course, LACKING)
+    if models:
+        needed += [*pins(course, ["gguf"]), *(MODELS[name].package for name in models)]
+    source = CELL.format(pins=" ".join(needed), url=url, branch=branch)
     return {
         "cell_type": "code",
         "execution_count": None,
@@ -74,11 +86,13 @@ def first_cell(course: Course) -> dict[str, Any] | None:
     }
 
 
-def insert_first_cell(notebook: dict[str, Any], cell: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the notebook with `cell` before all other code cells."""
+def insert_first_cell(course: Course, notebook: dict[str, Any]) -> dict[str, Any]:
+    """Return the notebook with the first cell before all other code cells."""
     cells = notebook["cells"]
-    kinds = [each["cell_type"] for each in cells]
-    if cell is None or "code" not in kinds:
+    code = ["".join(each["source"]) if each["cell_type"] == "code" else None for each in cells]
+    place = next((i for i, text in enumerate(code) if text is not None), None)
+    models = sorted({name for text in code if text for name in LOADED.findall(text)})
+    cell = first_cell(course, models)
+    if cell is None or place is None:
         return notebook
-    place = kinds.index("code")
     return notebook | {"cells": [*cells[:place], cell, *cells[place:]]}

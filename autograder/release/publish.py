@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from autograder import exercises
 from autograder.course import variants
@@ -72,9 +72,8 @@ def _unchecked_files(
 ) -> tuple[Files, SaveToCache]:
     """Return the files of a release that is not yet checked for leaks, and a function that caches it."""
     converted, save_to_cache = _convert_or_recall(course, assignment)
-    cell = colab.first_cell(course)
     files = {
-        name: _finish_notebook(data, assignment, variant, cell) if name.endswith(".ipynb") else data
+        name: _finish_notebook(course, data, assignment, variant) if name.endswith(".ipynb") else data
         for name, data in converted.items()
     }
     return files, save_to_cache
@@ -130,16 +129,14 @@ def notebooks(course: Course, assignment: str) -> Files:
     return released
 
 
-def _finish_notebook(
-    data: bytes, assignment: str, variant: str | None, first: dict[str, Any] | None
-) -> bytes:
+def _finish_notebook(course: Course, data: bytes, assignment: str, variant: str | None) -> bytes:
     """Return a notebook with the numbers of a variant, without ``<!-- varies -->``, and with a first cell."""
     notebook = json.loads(data)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             text = variants.apply_variant(source(cell), f"{assignment} {cell['id']}", variant)
             cell["source"] = text.splitlines(keepends=True)
-    return declared_cells.as_bytes(colab.insert_first_cell(notebook, first))
+    return declared_cells.as_bytes(colab.insert_first_cell(course, notebook))
 
 
 def write_variants(course: Course, assignments: list[str], names: list[str]) -> list[Path]:
