@@ -17,7 +17,6 @@ typeshed-client docstring-parser`` and put that folder on PYTHONPATH.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from typing import Any
 import peer
 import torch
 import torch.nn.functional as F
+import turns
 import unshadow  # noqa: F401  # first, or tfcore.py of this folder is found as the package
 from torch import Tensor, nn
 
@@ -174,18 +174,6 @@ def peer_at(path: str) -> Contender:
     )
 
 
-def rounds(works: dict[str, Callable[[], Any]], num_rounds: int) -> dict[str, float]:
-    """Let the contenders take turns, and give the best time of each."""
-    best = dict.fromkeys(works, float("inf"))
-    for turn in range(num_rounds + 1):  # the first turn warms up
-        for name, work in works.items():
-            start = time.perf_counter()
-            work()
-            if turn:
-                best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -234,7 +222,7 @@ def main() -> None:
 
 def report(heading: str, works: dict[str, Callable[[], Any]], num_rounds: int) -> None:
     """Print the time of each and its speed over that of every other one."""
-    times = rounds(works, num_rounds)
+    times = turns.best_times(works, num_rounds)
     print(f"\n{heading:36}{'ms':>10}" + "".join(f"{'x ' + name:>18}" for name in times))
     for name, own in times.items():
         ratios = "".join(f"{other / own:18.2f}" for other in times.values())

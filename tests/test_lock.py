@@ -101,6 +101,7 @@ FOREIGN = {
     "pip": "is in every virtual environment",
     "triton": "comes with a CUDA build of torch",
     "litgpt": "one of the libraries that benchmarks/tfcore.py compares with, where it is installed",
+    "llama_cpp": "compiles for minutes; benchmarks/real.py compares with it where it is installed",
     "kubernetes_validate": "a test does without it",
 }
 """Packages that are imported where they are and declared nowhere, each with the reason."""

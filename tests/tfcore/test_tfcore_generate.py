@@ -242,6 +242,23 @@ def test_padding_goes_to_what_has_no_signature_or_a_call_of_its_own():
     assert torch.equal(generate(Own(), prompt, 3, padding=padding), expected)
 
 
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_the_head_reads_the_last_place_of_a_prompt_alone(chunk):
+    model, read = decoder(), []
+    model.head.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0].shape[1]))
+    generate(model, draw_tokens(B, T), 3, chunk=chunk)
+    assert set(read) == {1}
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_the_last_places_alone_have_the_logits_that_they_have_among_all(position):
+    model, tokens = decoder(position), draw_tokens(B, T)
+    for last in (1, 2, T, T + 3):
+        torch.testing.assert_close(model(tokens, keep_last=last), model(tokens)[:, -last:])
+    with pytest.raises(ValueError, match="keep_last of 1 or more, got 0"):
+        model(tokens, keep_last=0)
+
+
 @pytest.mark.parametrize("number", [torch.tensor(3), np.int64(3)])
 def test_a_whole_number_of_any_kind_will_do(number):
     prompt = draw_tokens(1, T)

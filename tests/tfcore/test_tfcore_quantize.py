@@ -14,10 +14,10 @@ from torch import nn
 from tfcore.generate import generate
 from tfcore.mamba import Mamba, MambaConfig
 from tfcore.models import Decoder
-from tfcore.quantize import Int8Embedding, Int8Linear, Int8Matrix, quantize_absmax, quantize_weights
+from tfcore.quantize import FEW, Int8Embedding, Int8Linear, Int8Matrix, quantize_absmax, quantize_weights
 from tfcore.recurrent import AdditiveAttention
 from tfcore.rwkv import RWKV, RWKVConfig
-from tfcore.testing import raise_weights
+from tfcore.testing import AllocationMeter, OperationCounter, raise_weights
 
 IN, OUT, B, T = 30, 17, 3, 7
 
@@ -74,16 +74,43 @@ def test_a_linear_layer_moves_no_farther_than_its_rounding_allows(bias):
     torch.testing.assert_close(small(x), nn.functional.linear(x, small.weight, linear.bias))
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 2**-7)], ids=str)
-def test_a_linear_layer_is_torchs(dtype, tolerance):
+def test_a_linear_layer_is_torchs():
     """Torch's kernel for 8-bit weights, which its quantisation tools call, takes what is stored here."""
-    linear, x = nn.Linear(64, 32, bias=False).to(dtype), draw(5, 64, dtype=dtype)
+    linear, x = nn.Linear(64, 32, bias=False), draw(5, 64, dtype=torch.float32)
     small = quantize_weights(linear)
     expected = torch.ops.aten._weight_int8pack_mm(x, small.matrix.rounded, small.matrix.scale.squeeze(1))
     got = small(x)
-    assert got.dtype == dtype
-    assert (got - expected).abs().max() <= tolerance * expected.abs().max()
-    assert (got - expected).abs().max() < 0.1 * (got - linear(x)).abs().max() or dtype == torch.bfloat16
+    assert got.dtype == torch.float32
+    assert (got - expected).abs().max() <= 2e-6 * expected.abs().max()
+    assert (got - expected).abs().max() < 0.1 * (got - linear(x)).abs().max()
+
+
+@pytest.mark.parametrize("num_vectors", [1, 3, FEW, FEW + 1])
+@pytest.mark.parametrize(
+    "shape", [(64, 32), (32, 17), (96, 1), (IN, 32), (33, OUT)]
+)  # the last two have no kernel
+def test_vectors_in_bfloat16_are_multiplied_in_bfloat16(num_vectors, shape):
+    linear, rows = nn.Linear(*shape).bfloat16(), draw(num_vectors, 3, shape[0], dtype=torch.bfloat16)
+    small, x = quantize_weights(linear), rows[:, 1]
+    assert not x.is_contiguous() or num_vectors == 1
+    with torch.no_grad():
+        got = small(x)
+    expected = x.double() @ small.weight.double().T + linear.bias.double()
+    assert got.dtype == torch.bfloat16
+    bound = x.double().abs() @ small.weight.double().abs().T + linear.bias.double().abs()
+    assert ((got.double() - expected).abs() <= 2**-7 * bound).all()
+
+
+def test_few_vectors_in_bfloat16_do_not_widen_the_matrix():
+    small = quantize_weights(nn.Linear(96, 80).bfloat16())
+    for num_vectors, is_wide in ((FEW, False), (FEW + 1, True)):
+        x = draw(num_vectors, 96, dtype=torch.bfloat16)
+        with torch.no_grad(), AllocationMeter() as memory:
+            small(x)
+        assert (memory.largest_elements == 80 * 96) is is_wide
+        with torch.no_grad(), OperationCounter() as counter:
+            small(x)
+        assert counter.products == 2 * num_vectors * 96 * 80
 
 
 def test_a_linear_layer_lets_gradients_reach_its_input():

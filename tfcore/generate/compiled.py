@@ -102,7 +102,8 @@ class CompiledDecoder:
         tokens: Int[Tensor, "B T"],
         cache: Cache | None = None,
         padding: Bool[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T V"]:
+        keep_last: int | None = None,
+    ) -> Float[Tensor, "B T_kept V"]:
         """Compute the logits of the next token at every place, as the model does; see its ``forward``.
 
         Raises:
@@ -110,11 +111,12 @@ class CompiledDecoder:
         """
         batch, num_new = check_tokens(tokens, self.model.config.vocab_size)
         if cache is None:
-            return self.model(tokens, padding=padding)
+            return self.model(tokens, padding=padding, keep_last=keep_last)
         preallocated_layers(cache)
-        if num_new > 1 or padding is not None or not 2 <= cache.length < self._num_positions():
+        alone = num_new == 1 and padding is None and keep_last in (None, 1)
+        if not alone or not 2 <= cache.length < self._num_positions():
             self._turn = lambda: None
-            return self.model(tokens, cache, padding=padding)
+            return self.model(tokens, cache, padding, keep_last)
         static = tokens.is_cuda if self.static is None else self.static
         step = self._recorded if static else self._packed
         if self._turn() is not cache:

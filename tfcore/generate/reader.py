@@ -61,7 +61,8 @@ class Reader:
                 f"expected a model of the next token, such as Decoder, got {type(model).__name__}; "
                 "an encoder writes nothing, and what reads a source writes with translate"
             )
-        if padding is not None and not _takes(model, "padding"):
+        takes = _takes(model)
+        if padding is not None and not takes("padding"):
             raise ValueError(
                 f"expected a model that takes padding beside it, got {type(model).__name__}; generate from "
                 "prompts of one length, or one by one"
@@ -71,6 +72,7 @@ class Reader:
                 f"expected a cache from new_cache, got a {type(cache).__name__}; make one, or leave it out"
             )
         self.model, self.padding, self.context_len, self.chunk = model, padding, context_len, chunk
+        self._keeps_last = takes("keep_last", if_unknown=False)
         if cache is None and hasattr(model, "new_cache"):
             if kind is not None and "kind" not in inspect.signature(model.new_cache).parameters:
                 raise ValueError(
@@ -92,21 +94,22 @@ class Reader:
         end = tokens.shape[1]
         if self.cache is None or (self.context_len is not None and end > self.context_len):
             begin = 0 if self.context_len is None else max(0, end - self.context_len)
-            return self._run(tokens, begin, end)[:, -last:]
+            return self._run(tokens, begin, end, last)[:, -last:]
         if self.cache.length >= end:
             raise ValueError(
                 f"expected a cache that has seen less than the text of {end} tokens, got one that has seen "
                 f"{self.cache.length}; the last token is read anew: truncate it to {end - 1}"
             )
         while end - self.cache.length > (self.chunk or end):
-            self._run(tokens, self.cache.length, self.cache.length + self.chunk, self.cache)
-        return self._run(tokens, self.cache.length, end, self.cache)[:, -last:]
+            self._run(tokens, self.cache.length, self.cache.length + self.chunk, 1, self.cache)
+        return self._run(tokens, self.cache.length, end, last, self.cache)[:, -last:]
 
-    def _run(self, tokens: Tensor, begin: int, end: int, *cache: Any) -> Tensor:
-        if self.padding is None or begin >= self.padding.shape[1]:
-            return self.model(tokens[:, begin:end], *cache)
-        padding = F.pad(self.padding, (0, end - self.padding.shape[1]), value=True)
-        return self.model(tokens[:, begin:end], *cache, padding=padding[:, begin:end])
+    def _run(self, tokens: Tensor, begin: int, end: int, last: int, *cache: Any) -> Tensor:
+        options: dict[str, Any] = {"keep_last": last} if self._keeps_last else {}
+        if self.padding is not None and begin < self.padding.shape[1]:
+            padding = F.pad(self.padding, (0, end - self.padding.shape[1]), value=True)
+            options["padding"] = padding[:, begin:end]
+        return self.model(tokens[:, begin:end], *cache, **options)
 
     def reorder(self, rows: Int[Tensor, " B_new"]) -> None:
         """Go on with the texts of these rows."""
@@ -121,15 +124,17 @@ class Reader:
             self.cache.truncate(length)
 
 
-def _takes(model: Model, name: str) -> bool:
+def _takes(model: Model) -> Callable[..., bool]:
+    """Return a function that says whether a model has a parameter of a name."""
     call = model
     if isinstance(model, nn.Module) and type(model).__call__ is nn.Module.__call__:
         call = model.forward
     try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return True  # of a compiled function nobody knows
-    return any(name == parameter.name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        parameters = inspect.signature(call).parameters
+    except (TypeError, ValueError):  # the signature of a compiled function is unknown
+        return lambda name, if_unknown=True: if_unknown
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return lambda name, if_unknown=True: name in parameters or (anything and if_unknown)
 
 
 def make_room(

@@ -39,18 +39,27 @@ class Decoder(nn.Module):
         tokens: Int[Tensor, "B T"],
         cache: Cache | StaticCache | None = None,
         padding: Bool[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T V"]:
+        keep_last: int | None = None,
+    ) -> Float[Tensor, "B T_kept V"]:
         """Compute the logits of the next token at every place.
 
         Args:
             tokens: ids, (B, T).
             cache: from :meth:`new_cache`; then ``tokens`` come after the tokens that it has seen.
             padding: True at real tokens. Rows padded on the left come out as they do alone.
+            keep_last: how many of the last places get logits; all when None. A text that is continued needs
+                one, and the head is a large matrix.
 
         Returns:
-            Logits, (B, T, V).
+            Logits, (B, T, V), or (B, keep_last, V).
+
+        Raises:
+            ValueError: ``keep_last`` below 1.
         """
-        return self.head(self.stack(tokens, cache=cache, padding=padding))
+        if keep_last is not None and keep_last < 1:
+            raise ValueError(f"expected a keep_last of 1 or more, got {keep_last}; None keeps all places")
+        x = self.stack(tokens, cache=cache, padding=padding)  # (B, T, d_model)
+        return self.head(x if keep_last is None else x[:, -keep_last:])
 
     def new_cache(self, batch: int, max_len: int | None = None, kind: str | None = None) -> Cache:
         """Make an empty cache for this model; see :func:`tfcore.cache.make_cache`."""

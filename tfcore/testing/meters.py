@@ -29,11 +29,16 @@ def _two_per_entry(matrix: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
     return 2 * matrix.numel()
 
 
+def _linear(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
+    return 2 * x.numel() * weight.shape[0]
+
+
 # Operators made of products and sums. Torch knows those below flop_registry, which leaves these out.
 PRODUCTS: dict[Any, Callable[..., int]] = {
     **flop_registry,
     aten._scaled_dot_product_flash_attention_for_cpu: _cpu_attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _cpu_attention_backward,
+    aten._weight_int8pack_mm: _linear,
     aten.mv: _two_per_entry,
     aten.dot: _two_per_entry,
 }
