@@ -15,7 +15,7 @@ edited = partial(wrong, EXERCISE, halves)
 
 @EXERCISE.misconception(
     "You turn neighbours, channels 2i and 2i + 1, as the RoPE paper does. Pair channel i with i + d/2, "
-    "as in Llama: x.chunk(2, dim=-1) gives both halves.",
+    "as Llama does in transformers: x.chunk(2, dim=-1) gives both halves.",
     gravity="slip",
 )
 def neighbours_paired(x, positions, base=10000.0):
