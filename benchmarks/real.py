@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -136,7 +137,10 @@ def run(threads: int, rounds: int, compiled: bool, only: str) -> None:
         except ImportError as error:
             print(f"llama.cpp is left out: {error}")
         contenders = [c for c in contenders if only in c.name]
-        table = {heading: rates(contenders, *task, rounds) for heading, task in work.items()}
+        table = {}
+        for heading, task in work.items():
+            table[heading] = rates(contenders, *task, rounds)
+            print(f"{heading}: measured", file=sys.stderr, flush=True)
         for engine in engines.values():
             engine.close()
     print(f"{'tokens a second':36}" + "".join(f"{heading:>16}" for heading in table) + f"{'bound':>16}")
