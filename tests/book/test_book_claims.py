@@ -21,9 +21,13 @@ WHOLE = {
 }
 
 
-def test_there_are_forty_of_them_and_none_twice() -> None:
-    assert len(CLAIMS) >= 40
+def test_there_are_ninety_of_them_and_none_twice() -> None:
+    assert len(CLAIMS) >= 90
     assert len({claim["claim"] for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_fifteen_of_them_have_a_number_from_a_published_model() -> None:
+    assert sum(bool(re.search(r"\{number\}`\w+\.real_", claim["found"])) for claim in CLAIMS) >= 15
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["claim"][:40])
