@@ -9,7 +9,6 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 NVIDIA_DRIVER := /proc/driver/nvidia
 SETUP := .venv/.ready
 SAMPLE := _build/sample_class
-TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder# on two cores: a third works while another waits
 PORT ?= 8000
 MODELS ?= yes
 WITHOUT := $(if $(filter no,$(MODELS)),--without-models)
@@ -37,15 +36,15 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 
 test: $(SETUP) release ## every test
 	@$(MAKE) --no-print-directory -j2 lint book
-	@$(BIN)/python -m pytest $(TOGETHER)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(SETUP) ## the tests that take no longer than a second or two each, and no built book
-	@$(BIN)/python -m pytest $(TOGETHER) -m "not slow and not browser"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
 coverage: export COVERAGE_FILE := $(CURDIR)/_build/coverage/data
 coverage: $(SETUP) ## which lines of tfcore and autograder the tests run; fails under 95 %
 	@rm -rf _build/coverage
-	@$(BIN)/coverage run -m pytest $(TOGETHER) $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore; \
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix tests/,tfcore exercises cage grading test_*.py) tfcore; \
 	  failed=$$?; $(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$failed
 
 lint: $(SETUP) ## style and types

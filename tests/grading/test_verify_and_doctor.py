@@ -34,7 +34,7 @@ KEYS = [
 def test_verify_holds(course, tmp_path):
     """Slow: it tries the whole bank. So the page of the book is held in step here as well."""
     before, page = tree(course), tmp_path / "kill_matrix.md"
-    done = command("verify", "--json", "--page", page, cwd=course, timeout=1200)
+    done = command("verify", "--json", "--page", page, cwd=course, timeout=2400)
     assert tree(course) == before
     told = json.loads(done.stdout)
     answers = [answer for table in told["matrix"] for answer in table["answers"]]
