@@ -16,7 +16,7 @@ SETTINGS = "_config.yml"
 LACKING = ("jaxtyping", "wadler_lindig", "anywidget", "psygnal")
 """The packages that a notebook needs and Colab lacks; Colab keeps its own torch and numpy."""
 LOADED = re.compile(r'zoo\.load\("([^"]+)"\)')
-"""The code by which a notebook loads a published model, whose package Colab lacks too."""
+"""The code that loads a published model in a notebook. Colab lacks the package of the model."""
 PLAIN = re.compile(r"[\w./:@~+-]+")
 """An address or a branch that needs no quotes in a command."""
 CELL = """\
