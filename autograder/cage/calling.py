@@ -30,6 +30,11 @@ HASHED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionT
 REMOVERS = ("_pop_mode", "_disable_current_modes")
 """The modules with torch's stack of modes, and the beginnings of functions that remove a mode from it."""
 TORCHSCRIPT = re.compile(r"jit|CompilationUnit")
+LOOKUPS = re.compile(
+    r"getattr|__dict__|builtins|attrgetter|methodcaller|resolve_name|Formatter|pickle|marshal|inspect|ctypes"
+    r"|(?<!\.)\b(eval|exec|compile|vars|globals|locals)\b"
+)
+"""Words in code that can fetch a function whose name the code does not spell."""
 OURS = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
 """Folders of code that is not the student's."""
 
@@ -177,39 +182,39 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
         yield
         return
     forbidden = _forbidden(tuple(names))
-    harmless: set[tuple[str, str]] = set()
-    seen_before: dict[
-        int, tuple[types.CodeType, dict[str, Any]]
-    ] = {}  # keeps the code, so its id stays its own
+    harmless_names, harmless_code, kept = _known(forbidden)
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # runs at every call, so it returns early
         if event == "call":
             code, names = frame.f_code, frame.f_globals
-            before = seen_before.get(id(code))
-            if before is not None and before[1] is names:
+            if harmless_code.get(id(code)) is names:
                 return
             module, name = dict.get(names, "__name__", ""), code.co_name
-            if type(module) is not str:
-                return
-            if module != "torch._ops" and module not in MODES and not forbidden.have(module, name):
-                seen_before[id(code)] = code, names
+            if type(module) is not str:  # to compare a student's object would run their code
                 return
             if module == "torch._ops" and name in ("__call__", "redispatch"):
                 name = _operator(frame, forbidden) or name
-            if module in MODES and name.startswith(REMOVERS) and not _called_by_torch(frame):
-                seen.append(f"{module}.{name}")  # the call removes the modes of `_watching_torch`
+            elif module in MODES:
+                if name.startswith(REMOVERS) and not _called_by_torch(frame):
+                    seen.append(f"{module}.{name}")  # the call removes the modes of `_watching_torch`
+            elif not forbidden.have(module, name):
+                harmless_code[id(code)] = names
+                kept[id(code)] = code
+                return
         elif event == "c_call":
-            name, module = getattr(arg, "__name__", ""), getattr(arg, "__module__", None)
+            name = arg.__name__
+            if name in harmless_names:
+                return
+            module = arg.__module__
             if module is None:
-                module = _MODULE_OF(type(getattr(arg, "__self__", None)))
+                module = _MODULE_OF(type(arg.__self__))
+            if not forbidden.have_a(name):
+                harmless_names.add(name)
+                return
         else:
             return
-        if not type(module) is type(name) is str or (module, name) in harmless:
-            return  # comparing or printing a student's object would run their code unwatched
-        if forbidden.have(module, name) and module != METERS:
+        if type(module) is str and forbidden.have(module, name) and module != METERS:
             seen.append(f"{module}.{plain(name)}")
-        else:
-            harmless.add((module, name))
 
     with _watching_torch(forbidden, seen), profiler_guard.watch_calls(see) as switched_off:
         yield
@@ -220,19 +225,32 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
 _forbidden = cache(Forbidden)
 
 
+@cache
+def _known(forbidden: Forbidden) -> tuple[set[str], dict[int, dict[str, Any]], dict[int, types.CodeType]]:
+    """Return what earlier calls have shown to be harmless.
+
+    Returns:
+        The names of C functions; the globals of code by its id; that code, which is kept so that no other
+        code gets its id.
+    """
+    return set(), {}, {}
+
+
 @contextlib.contextmanager
 def _watching_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
     """Record calls of torch's functions that Python's profiler misses, such as ``map(torch.softmax, ...)``.
 
-    A TorchScript program calls operators without calling a function of Python. Watching operators doubles
-    the time of many calls, so they are watched only if some code that ran here names TorchScript. If the
-    profiler sees every call of the forbidden functions, this watch is not set up.
+    A TorchScript program calls operators without calling a function of Python. Both watches take as much
+    time as many calls. So functions are watched only if code that ran here spells the name of a forbidden
+    one or fetches functions by a name that it does not spell, and operators only if it names TorchScript.
+    If the profiler sees every call of the forbidden functions, this watch is not set up.
     """
-    if "torch" not in sys.modules or not _below_python(forbidden):
+    ran = len(linecache.cache)
+    if "torch" not in sys.modules or not _in_c(forbidden) or not _may_call(forbidden, ran):
         yield
         return
     calls, operators = _modes()
-    watched = _are_operators(forbidden) and _names_torchscript(len(linecache.cache))
+    watched = TORCHSCRIPT.search(_code_that_ran(ran)) and not _operators().isdisjoint(_in_c(forbidden))
     below = operators(forbidden, seen) if watched else contextlib.nullcontext()
     with calls(forbidden, seen), below:
         yield
@@ -285,29 +303,38 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 @cache
-def _names_torchscript(number_of_files: int) -> bool:
-    """Return whether a cell or an answer that ran here names TorchScript; tracebacks need their text."""
-    return any(
-        TORCHSCRIPT.search("".join(entry[2]))
+def _code_that_ran(number_of_files: int) -> str:
+    """Return the text of the cells and answers that ran here; tracebacks need it."""
+    return "\n".join(
+        "".join(entry[2])
         for filename, entry in list(linecache.cache.items())
         if len(entry) > 2 and not any(folder in filename for folder in OURS)
     )
 
 
 @cache
-def _below_python(forbidden: Forbidden) -> bool:
-    """Return whether some forbidden names are C functions of torch; the profiler sees all other calls."""
-    import torch
-
-    places = (torch._C, torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase)
-    names = (plain(name) for place in places for name in dir(place))
-    return _are_operators(forbidden) or any(map(forbidden.names_in("torch").match, names))
+def _may_call(forbidden: Forbidden, number_of_files: int) -> bool:
+    """Return whether the code that ran could reach a forbidden C function: it spells one, or fetches any."""
+    text = _code_that_ran(number_of_files)
+    words = map(plain, set(re.findall(r"\w+", text)))
+    return bool(LOOKUPS.search(text) or TORCHSCRIPT.search(text) or not _in_c(forbidden).isdisjoint(words))
 
 
 @cache
-def _are_operators(forbidden: Forbidden) -> bool:
-    """Return whether some forbidden names are operators of torch, since watching operators takes time."""
+def _in_c(forbidden: Forbidden) -> frozenset[str]:
+    """Return the plain names of torch's C functions and operators that are forbidden.
+
+    The profiler sees all other calls.
+    """
     import torch
 
-    operators = (plain(name.partition("::")[2]) for name in torch._C._dispatch_get_all_op_names())
-    return any(map(forbidden.names_in("torch").match, operators))
+    places = (torch._C, torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase)
+    names = {plain(name) for place in places for name in dir(place)} | _operators()
+    return frozenset(filter(forbidden.names_in("torch").match, names))
+
+
+@cache
+def _operators() -> frozenset[str]:
+    import torch
+
+    return frozenset(plain(name.partition("::")[2]) for name in torch._C._dispatch_get_all_op_names())

@@ -58,6 +58,10 @@ class Forbidden:
         names = self.names_in(module.partition(".")[0])
         return bool(names.match(name) or names.match(plain(name)))
 
+    def have_a(self, name: str) -> bool:
+        """Return whether a function of this name is forbidden in some package."""
+        return any(names.match(name) or names.match(plain(name)) for names in self._last.values())
+
     def names_in(self, package: str) -> re.Pattern[str]:
         """Return the pattern that matches the plain names of a package's forbidden functions."""
         return self._last.get(package, NONE)

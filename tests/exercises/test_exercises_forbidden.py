@@ -177,3 +177,38 @@ for metered in (False, True):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+WATCHED = {
+    "model.eval()\nw = (q @ k.mT).exp()\nhasattr(model, 'attribute')": False,
+    "# as a softmax\nw = (q @ k.mT).exp()": True,
+    "f = torch.softmax": True,
+    "f = getattr(torch, 'soft' + 'max')": True,
+    "f = torch.__dict__['soft' + 'max']": True,
+    "f = operator.methodcaller('soft' + 'max', -1)": True,
+    "f = eval('torch.soft' + 'max')": True,
+    "import builtins as b\nf = b.eval('torch.soft' + 'max')": True,
+    "from torch import *\nf = globals()['soft' + 'max']": True,
+}
+"""Cells, and whether a call from C is watched after they ran."""
+
+
+def test_calls_from_c_are_watched_where_the_code_could_hide_one():
+    """In a process of its own, where no other code has run, with a fork for each cell."""
+    code = f"""
+import linecache, os, torch
+from autograder.cage import calling
+for cell, watched in {WATCHED!r}.items():
+    if os.fork() == 0:
+        linecache.cache["<cell>"] = (1, None, cell.splitlines(True), "<cell>")
+        modes = []
+        def answer(x):
+            modes.append(torch._C._len_torch_function_stack())
+            return next(map(vars(torch)["softmax"], [x], [0]))
+        told = calling.call(answer, [torch.ones(2)], {{}}, ["torch.*softmax*"])
+        seen = "torch.softmax" if watched else None
+        os._exit((modes, told["forbidden"]) != ([int(watched)], seen))
+    assert os.wait()[1] == 0, cell
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
