@@ -333,14 +333,6 @@ def test_logits_of_the_last_place_are_told_by_their_shape_and_not_as_a_leak(last
     assert report.score > 6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", exercises.find(GPT).misconceptions, ids=lambda answer: answer.name)
-def test_what_could_never_be_used_stays_under_half_and_a_slip_above(answer):
-    if answer.gravity != "fault":
-        report = report_on(GPT, answer.function)
-        assert (report.score < 6) == (answer.gravity == "useless"), report
-
-
 WRONG_HEAD = {
     "always the first": (lambda model, sentences: (0, 0), "you never run the model with a head silenced"),
     "from one": (

@@ -289,8 +289,9 @@ def test_loading_draws_nothing_and_keeps_no_file_open(tmp_path):
 
 
 @pytest.mark.slow
-def test_importing_loads_neither_transformers_nor_the_hub():
-    code = "import sys, tfcore.io; assert not {'transformers', 'huggingface_hub'} & set(sys.modules)"
+def test_loading_imports_neither_transformers_nor_the_hub_nor_torchs_compiler():
+    loading = f"import sys, tfcore.io; tfcore.io.from_pretrained({str(tiny.folder('gpt2'))!r})"
+    code = f"{loading}; assert not {{'transformers', 'huggingface_hub', 'torch._dynamo'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tfcore.io.family import family_of_json, family_of_model, untied
 from tfcore.io.files import CONFIG, GGUF, WEIGHTS, Weights, find_model, names_in, read_json, write
@@ -64,7 +65,7 @@ def from_pretrained(
     weights = file or Weights(place)
     if has_own_head(family, weights):
         config = untied(config)
-    with torch.device("meta"):  # shapes alone: no memory yet, and nothing random
+    with torch.device("meta"), _WithoutStartValues():  # shapes alone: no memory yet, and nothing random
         model = family.model(config)
 
     links, parameters = link(family.rows, model), dict(model.named_parameters())
@@ -83,6 +84,17 @@ def from_pretrained(
     whole: dict[str, Any] = {"copy": True, "memory_format": torch.contiguous_format}
     _fill(model, {each.ours: each.from_disk(read).to(device, dtype, **whole) for each in links})
     return model.to(device).eval()
+
+
+_DRAWS = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
+
+
+class _WithoutStartValues(TorchFunctionMode):
+    """Draw no start values: for a tensor on "meta", torch would import its compiler, which takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        return (args or (given["tensor"],))[0] if func in _DRAWS else func(*args, **given)
 
 
 def save_pretrained(model: nn.Module, folder: str | Path) -> None:

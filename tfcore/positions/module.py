@@ -37,6 +37,10 @@ class Order:
     relative_keys: tuple[Float[Tensor, "distances d_head"], Int[Tensor, "T_q T_k"]] | None = None
 
 
+def _table(*sizes: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.normal_(torch.empty(sizes), std=0.02))
+
+
 class Positions(nn.Module):
     """Bring order into a model, by the method that its configuration names.
 
@@ -55,11 +59,11 @@ class Positions(nn.Module):
         self.config, self.causal, self.d_model = config, causal, attention.d_model
         d_head, num_heads = attention.width, attention.num_heads
         if config.kind == "learned":
-            self.table = nn.Parameter(torch.randn(config.max_len, attention.d_model) * 0.02)
+            self.table = _table(config.max_len, attention.d_model)
         elif config.kind == "t5":
-            self.table = nn.Parameter(torch.randn(config.num_buckets, num_heads) * 0.02)
+            self.table = _table(config.num_buckets, num_heads)
         elif config.kind == "shaw":
-            self.table = nn.Parameter(torch.randn(2 * config.max_distance + 1, d_head) * 0.02)
+            self.table = _table(2 * config.max_distance + 1, d_head)
         elif config.kind == "alibi":
             self.slopes = alibi_slopes(num_heads)
         elif config.kind == "rope":
