@@ -8,19 +8,18 @@ import io
 import linecache
 import re
 import sys
-import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from . import memory, profiler_guard, tensors
+from .errors import OURS, describe_error, differentiated_line, kind, line_of
 from .names import Forbidden, plain
-from .probes import PROBES, Unfit, kind
+from .probes import PROBES, Unfit
 
 METERS = "tfcore.testing.meters"
 """The module of the meters: its functions run inside a metered call, and the student does not call them."""
@@ -29,14 +28,14 @@ HASHED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionT
 """Types of functions with a safe hash: looking them up in a set runs no code of a student."""
 REMOVERS = ("_pop_mode", "_disable_current_modes")
 """The modules with torch's stack of modes, and the beginnings of functions that remove a mode from it."""
+MISFIT = re.compile(r"^TypeError: [\w.<>]+\(\) (missing|takes|got) ")
+"""The error of a call whose arguments do not fit the function's parameters."""
 TORCHSCRIPT = re.compile(r"jit|CompilationUnit")
 LOOKUPS = re.compile(
     r"getattr|__dict__|builtins|attrgetter|methodcaller|resolve_name|Formatter|pickle|marshal|inspect|ctypes"
     r"|(?<!\.)\b(eval|exec|compile|vars|globals|locals)\b"
 )
 """Words in code that can fetch a function whose name the code does not spell."""
-OURS = ("site-packages", str(Path(__file__).parent), str(Path("tfcore", "testing")))
-"""Folders of code that is not the student's."""
 
 
 class TimeUp(BaseException):
@@ -80,9 +79,28 @@ def call(
         except BaseException as error:
             outcome["error"] = "RuntimeError" if _raised_by_torch(error) else kind(error)
             outcome["message"] = str(error) if isinstance(error, Unfit) else describe_error(error)
+            if " (line " not in outcome["message"]:
+                again = partial(PROBES[probe], function, *args, **kwargs)
+                outcome["message"] += _missing_line(error, function, again)
     outcome["forbidden"] = seen[0] if seen else None
     outcome["arguments"] = tensors.arrays(args, kwargs)
     return outcome
+
+
+def _missing_line(error: BaseException, function: Any, run: partial[Any]) -> str:
+    """Return the line that belongs to an error which no line of the student raised, or an empty text.
+
+    Args:
+        error: the error.
+        function: the student's function.
+        run: the call that raised the error.
+    """
+    line = ""
+    if MISFIT.search(describe_error(error)) and type(function) is types.FunctionType:
+        line = line_of([(function.__code__.co_filename, function.__code__.co_firstlineno)])
+    elif type(error) is RuntimeError and run.func in (PROBES["gradients"], PROBES["module_gradients"]):
+        line = differentiated_line(run)
+    return f" ({line})" if line else ""
 
 
 def _raised_by_torch(error: BaseException) -> bool:
@@ -96,26 +114,6 @@ def _raised_by_torch(error: BaseException) -> bool:
     while last and last.tb_next:
         last = last.tb_next
     return not last or last.tb_frame.f_code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the error with the student's line that raised it: ``ValueError: ... (line 3: return x / s)``."""
-    try:
-        message = f"{type(error).__name__}: {error}".strip(": ")[:600]
-    except Exception:
-        return type(error).__name__
-    if isinstance(error, SyntaxError):
-        return f"SyntaxError: {error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]})"
-    student_lines = [
-        (frame.f_code.co_filename, number)
-        for frame, number in traceback.walk_tb(error.__traceback__)
-        if not any(folder in frame.f_code.co_filename for folder in OURS)
-    ]
-    for filename, number in reversed(student_lines):
-        linecache.checkcache(filename)
-        if line := linecache.getline(filename, number).strip():
-            return f"{message} (line {number}: {line[:120]})"
-    return message
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from . import calling, meters, probes, profiler_guard, remote_objects, stubs, wire  # noqa: F401  meters: imported once
+from . import calling, errors, meters, probes, profiler_guard, remote_objects, stubs, wire  # noqa: F401  meters: imported once
 
 WAITING = 4
 """The limit of a cell's clock time, as a multiple of its processor seconds: a cell may sleep or wait."""
@@ -203,7 +203,7 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
         shown.append({"output_type": "display_data", "data": _cut_data(data), "metadata": {}})
     return {
         "error": type(error).__name__ if error else None,
-        "message": calling.describe_error(error) if error else "",
+        "message": errors.describe_error(error) if error else "",
         "outputs": shown,
     }
 

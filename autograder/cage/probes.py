@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import tensors
+from .errors import describe_error, kind
 from .remote_objects import unobserved
 
 Candidate = Callable[..., Any]
@@ -118,7 +119,7 @@ def steps(make: Candidate, init: dict[str, Any], moves: list[tuple[Any, ...]]) -
     so that an object which shares its state with others is noticed.
 
     Returns:
-        A copy of the result of each move; ``{"raised": NAME}`` for an exception.
+        A copy of the result of each move; ``{"raised": NAME, "message": TEXT}`` for a ValueError.
     """
     results: list[Any] = []
     with unobserved():
@@ -144,7 +145,7 @@ def _use(target: Any, moves: list[tuple[Any, ...]]) -> Iterator[Any]:
                 result = tensors.to_plain_types(attribute(*given) if given else attribute)
                 yield RETURNED if isinstance(result, dict) and "raised" in result else result
             except ValueError as error:
-                yield {"raised": kind(error)}
+                yield {"raised": kind(error), "message": describe_error(error)}
             with unobserved():
                 for tensor in filter(_differentiable, tensors.arrays(given)):
                     left.append((tensor, tensor.clone()))
@@ -345,11 +346,6 @@ def build(make: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> 
 def _listed(names: Any) -> str:
     names = list(names)
     return ", ".join(f"`{name}`" for name in names[:12]) + (", ..." if len(names) > 12 else "") or "none"
-
-
-def kind(error: BaseException) -> str:
-    """Return the name of an error's class, or "ValueError" for a class derived from ValueError."""
-    return "ValueError" if isinstance(error, ValueError) else type(error).__name__
 
 
 def _other_numbers(values: Any) -> Any:

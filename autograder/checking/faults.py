@@ -79,6 +79,8 @@ def _describe_error(exercise: Exercise, trial: Trial) -> str:
         names = [
             name for function in callables if function for name in inspect.signature(function).parameters
         ]
+        if unknown[1] in names:
+            return f"{sentence}. Write `{unknown[1]}` among the parameters of your function"
         if meant := difflib.get_close_matches(unknown[1], names, 1):
             return f"{sentence}. Do you mean `{meant[0]}`?"
         return f"{sentence}. Define or import `{unknown[1]}` before it is used here{advice}"
@@ -88,9 +90,11 @@ def _describe_error(exercise: Exercise, trial: Trial) -> str:
         changed = _changed_argument(
             exercise, replace(trial, case=plain, outcome=trial.call(plain), expected=before)
         )
+        line = re.search(r" \(line \d+: .*\)$", outcome.message)
         what = f"its input `{changed.split('`')[1]}`" if changed else "a tensor"
         return (
-            f"your code changes {what} in place, and the gradient still needs its old numbers. "
+            f"your code changes {what} in place, and the gradient still needs its old numbers"
+            f"{line[0] if line else ''}. "
             "Write `x = x + y` for `x += y`; where you write into a tensor, make a new one. "
             f"(Torch: {torch_message[1]})"
         )

@@ -1,5 +1,7 @@
 """Probes: what they see of functions, modules and objects, and what they say of what does not fit."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -40,12 +42,38 @@ class TestGradients:
         told = ask("gradients", in_place, torch.ones(2))
         assert told["error"] is None
 
+    def test_an_error_of_the_backward_pass_names_the_line_of_its_operation(self):
+        def overwritten(x):
+            y = x.exp()
+            z = y * 2
+            y += 1
+            return z
+
+        def without_derivative(x):
+            halves = (x * 2) // 4
+            return halves
+
+        assert re.search(r"\(line \d+: y = x\.exp\(\)\)$", _message("gradients", overwritten))
+        told = _message("gradients", without_derivative)
+        assert re.search(r"\(line \d+: halves = \(x \* 2\) // 4\)$", told)
+
     def test_infinities_do_not_hide_the_rest(self):
         told = ask("gradients", lambda x: torch.where(x > 0, x, -torch.inf), torch.tensor([1.0, -1.0]))[
             "value"
         ]
         assert told["0"][0] == pytest.approx(np.cos(0.5))
         assert told["0"][1] == 0
+
+
+def _message(probe, function):
+    return ask(probe, function, torch.ones(2))["message"]
+
+
+def test_arguments_that_do_not_fit_name_the_line_of_the_function():
+    def add(x, y):
+        return x + y
+
+    assert re.search(r"missing 1 required .* \(line \d+: def add\(x, y\):\)$", _message("call", add))
 
 
 class Scaled(nn.Module):
@@ -112,10 +140,14 @@ class TestSteps:
         assert (one.tolist(), count, two.tolist(), seen.tolist()) == ([1.0] * 3, 5, [3.0] * 3, [3.0] * 3)
 
     def test_a_value_error_is_a_result_and_the_rest_goes_on(self):
-        assert ask("steps", Counter, {"start": 4}, [("add", -1), ("count",)])["value"] == [
-            {"raised": "ValueError"},
-            4,
-        ]
+        refused, count = ask("steps", Counter, {"start": 4}, [("add", -1), ("count",)])["value"]
+        assert (refused["raised"], count) == ("ValueError", 4)
+
+    def test_a_value_error_keeps_its_message_and_its_line(self):
+        (refused,) = ask("steps", Counter, {"start": 4}, [("add", -1)])["value"]
+        assert re.fullmatch(
+            r'ValueError: only upwards \(line \d+: raise ValueError\("only upwards"\)\)', refused["message"]
+        )
 
     def test_another_error_is_the_students(self):
         told = ask("steps", Counter, {"start": 4}, [("add", "x")])

@@ -386,3 +386,30 @@ def test_a_sentence_to_act_on(name, answer, words):
     first = next(criterion.failure for criterion in report.criteria if criterion.failure)
     assert first.misconception is None, "the bank knows this one: take another"
     assert words in " ".join(str(report).split()), report
+
+
+class RaisesAlways:
+    """Raises by accident at every update: it takes 4 axes for 3."""
+
+    def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
+        self.length = 0
+
+    def update(self, k, v):
+        _, _, T = k.shape
+        self.length += T
+        return k, v
+
+
+def test_an_error_inside_a_step_names_its_line_and_no_refusal():
+    report = str(report_on("ch08_kv_cache/KVCache", RaisesAlways))
+    assert "ValueError: too many values to unpack" in report
+    assert ": _, _, T = k.shape)" in report
+    assert "refused" not in report
+
+
+def test_a_parameter_that_is_missing_is_asked_for():
+    def kv_cache_bytes(num_layers, num_kv_heads, d_head, seq_len, **options):
+        return 2 * num_layers * num_kv_heads * d_head * seq_len * batch
+
+    report = str(report_on("ch08_kv_cache/kv_cache_bytes", kv_cache_bytes))
+    assert "Write `batch` among the parameters of your function" in report
