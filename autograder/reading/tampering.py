@@ -20,8 +20,9 @@ MACHINERY = {
     "can switch off the watch over forbidden calls": r"""
         \.(setprofile|addaudithook) | ^(sys|threading)\.settrace | ^sys\.monitoring
         | \.(_pop_mode(_temporarily)?|_disable_current_modes|TorchFunctionMode\.__(enter|exit)__\ =)
-        | \.(DisableTorchFunction(Subclass)?|(Ex|In)cludeDispatchKeyGuard|DispatchKeySet)
-        | \.(redispatch|_op_dk)""",
+        | \.(DisableTorchFunction(Subclass)?|_?(Ex|In)cludeDispatchKeyGuard|DispatchKeySet)
+        | \.(_(Force|Preserve)DispatchKeyGuard|_op_dk|_dispatch_call_boxed)
+        | (?<!\.self)\.redispatch(_boxed)?""",
     "can search the process for the grader's objects": r"""
         ^gc\.(get_objects|get_referrers|get_referents|\.\.) | ^sys\._current_frames
         | \.(f_back|f_globals|f_builtins) | \.(object|__base__)\.__subclasses__""",
@@ -31,7 +32,8 @@ MACHINERY = {
         ^(contextlib|copy|dis|gc|json|re|socket|struct|threading)\.\w+\ = | ^builtins\.__import__\ =
         | (?<!\.self)\.(run_cell|run_code|run_ast_nodes)\ =""",
     CONNECTION: r"""
-        ^os\.(closerange|dup2?|fstat|read|write) | ^socket\.(fromfd|socket\(fileno=\))""",
+        ^(os|posix)\.(closerange|dup2?|fstat|p?readv?|p?writev?|sendfile)
+        | ^(os\.fdopen|io\.(open|FileIO)|\.open)\(number\) | ^socket\.(fromfd|socket\(fileno=\))""",
 }
 """The end of a remark, with the names that cause it. ``^`` begins the name of a module, a dot begins an
 attribute of any object, and `` =`` ends a name that the code assigns to."""
@@ -40,7 +42,9 @@ _HITS = {why: re.compile(rf"(?:{names})(?!\w)", re.VERBOSE) for why, names in MA
 _ANY = re.compile("|".join(f"(?:{names})" for names in MACHINERY.values()), re.VERBOSE)
 _DOTTED = re.compile(r"\w+(\.\w+)+")
 _OPENS_DESCRIPTORS = re.compile(r"mkstemp|os\.open|os\.pipe|fileno\(\)")
-"""Code that opens file descriptors itself, and may then read, write and copy them."""
+"""Code that opens file descriptors itself, and may then read, write and copy those, by their names."""
+BY_NUMBER = "(number)"
+"""The end of the name of a call whose first argument is a number, or a name that the cell gives a number."""
 IMPORTERS = ("__import__", "import_module")
 
 
@@ -116,8 +120,11 @@ class _Touched:
 
 def _find_touched(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
     statements = forbidden_calls.statements(source)
+    numbers = {name for statement in statements for name in _numbers(statement)}
     names_used = [
-        (statement, text, number) for statement in statements for text, number in _names(statement, imports)
+        (statement, text, number)
+        for statement in statements
+        for text, number in _names(statement, imports, numbers)
     ]
     uses_modules = any(text.startswith("sys.modules") for _, text, _ in names_used)
     for statement, text, number in names_used:
@@ -129,7 +136,9 @@ def _find_touched(source: str, imports: dict[str, str]) -> Iterator[_Touched]:
             if (
                 hit
                 and not (text[0] == "." and text[-1] == "=" != hit[0][-1])
-                and not (why == CONNECTION and _OPENS_DESCRIPTORS.search(source))
+                and not (
+                    why == CONNECTION and not text.endswith(BY_NUMBER) and _OPENS_DESCRIPTORS.search(source)
+                )
             ):
                 yield _Touched(hit[0].lstrip("."), why, number, forbidden_calls.defined_names(statement))
 
@@ -138,14 +147,38 @@ def _line(source: str, touched: _Touched) -> tuple[int, str]:
     """Return the number and the text of a name's line; IPython may have moved the code to another line."""
     lines = source.splitlines()
     number = min(touched.number, len(lines))
-    word = re.findall(r"\w+", touched.name)[-1]
+    word = re.findall(r"\w+", touched.name.removesuffix(BY_NUMBER))[-1]
     if word not in lines[number - 1]:
         number = next((n for n, line in enumerate(lines, 1) if word in line), number)
     return number, lines[number - 1].strip()[:100]
 
 
-def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, int]]:
-    """Yield every dotted name that a statement uses, assigns to or spells in a string, with its line."""
+def _numbers(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement gives a number that it spells, or the numbers of a range in turn."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Assign) and _is_number(node.value):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
+            items = node.iter.elts if isinstance(node.iter, ast.Tuple | ast.List) else []
+            in_range = isinstance(node.iter, ast.Call) and _name(node.iter.func) == "range"
+            if in_range or (items and all(map(_is_number, items))):
+                yield node.target.id
+
+
+def _is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _names(
+    statement: ast.stmt, imports: dict[str, str], numbers: Container[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield every dotted name that a statement uses, assigns to or spells in a string, with its line.
+
+    Args:
+        statement: a statement of a cell.
+        imports: the imported names with their dotted names.
+        numbers: names with a number as their value.
+    """
     known = {
         name: dotted for name, dotted in (imports | forbidden_calls.bound_names(statement)).items() if dotted
     }
@@ -162,6 +195,9 @@ def _names(statement: ast.stmt, imports: dict[str, str]) -> Iterator[tuple[str, 
             yield _spelled_name(text), node.lineno
         elif isinstance(node, ast.Call):
             yield from ((text, node.lineno) for text in _names_in_call(node, known))
+            first = node.args[0] if node.args else None
+            if first and (_is_number(first) or (isinstance(first, ast.Name) and first.id in numbers)):
+                yield _full_name(node.func, known) + BY_NUMBER, node.lineno
 
 
 def _spelled_name(text: str) -> str:
