@@ -123,6 +123,7 @@ def own_names(folder):
     return {*OURS, *(() if packaged else [path.stem for path in scripts])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOR)
 def test_what_is_imported_is_declared(folder):
     """A package that another one brings today may be gone with its next version."""

@@ -178,6 +178,7 @@ def set_up(here: Path, environment: dict[str, str], **variables: object) -> tupl
     return torch.name.removeprefix("torch-").removesuffix(".dist-info"), done.stdout
 
 
+@pytest.mark.slow
 def test_without_a_driver_torch_alone_comes_from_the_index_of_cpu_builds(
     tmp_path: Path, hosts: tuple[str, list[str]]
 ) -> None:
@@ -191,6 +192,7 @@ def test_without_a_driver_torch_alone_comes_from_the_index_of_cpu_builds(
     assert not asked, "what is installed is looked for again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["http://127.0.0.1:9", "http://nowhere.invalid", "{address}/outdated"])
 def test_where_the_index_does_not_offer_it_the_usual_build_comes_with_a_sentence(
     tmp_path: Path, hosts: tuple[str, list[str]], index: str

@@ -49,3 +49,31 @@ export function* normals(seed) {
     yield radius * Math.sin(angle);
   }
 }
+
+// Let keys, mouse and finger choose one of the words in `strip`. `place()` is the word that is chosen now; `go(i)`
+// chooses another and keeps i within the sentence.
+export function chooseWord(strip, place, go) {
+  const far = (node, { clientX, clientY }) => {
+    const box = node.getBoundingClientRect();
+    const beside = Math.max(box.left - clientX, 0, clientX - box.right);
+    return beside + 3 * Math.max(box.top - clientY, 0, clientY - box.bottom);
+  };
+  const follow = (event) => {
+    const distances = [...strip.children].map((node) => far(node, event));
+    go(distances.indexOf(Math.min(...distances)));
+  };
+  strip.addEventListener("keydown", (event) => {
+    const all = strip.children.length;
+    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -all, End: all };
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    go(place() + steps[event.key]);
+  });
+  strip.addEventListener("pointerdown", (event) => {
+    strip.setPointerCapture(event.pointerId);
+    strip.focus();
+    event.preventDefault();
+    follow(event);
+  });
+  strip.addEventListener("pointermove", (event) => strip.hasPointerCapture(event.pointerId) && follow(event));
+}

@@ -1,7 +1,7 @@
 // The capstone's model, live: a text, what the model expects after each token, and what its heads attend to.
 // State: text, place, layer, head, silenced, temperature, model. See live_model.py for what every number must be.
 
-import { make, softmax } from "./common.js";
+import { chooseWord, make, softmax } from "./common.js";
 
 const BLUE = "#3f7fd0";
 const ORANGE = "#cf6a10";
@@ -395,29 +395,7 @@ function render({ model, el }) {
   temperature.addEventListener("input", () => change({ temperature: 2 ** (Number(temperature.value) / 5) }));
 
   const go = (place) => change({ place: Math.max(0, Math.min(tokensOf(model.get("text")).length - 1, place)) });
-  strip.addEventListener("keydown", (event) => {
-    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -longest, End: longest };
-    if (!(event.key in steps)) return;
-    event.preventDefault();
-    go(model.get("place") + steps[event.key]);
-  });
-  function follow(event) {
-    const far = (node) => {
-      const box = node.getBoundingClientRect();
-      const beside = Math.max(box.left - event.clientX, 0, event.clientX - box.right);
-      const above = Math.max(box.top - event.clientY, 0, event.clientY - box.bottom);
-      return beside + 3 * above;
-    };
-    const distances = [...strip.children].map(far);
-    go(distances.indexOf(Math.min(...distances)));
-  }
-  strip.addEventListener("pointerdown", (event) => {
-    strip.setPointerCapture(event.pointerId);
-    strip.focus();
-    event.preventDefault();
-    follow(event);
-  });
-  strip.addEventListener("pointermove", (event) => strip.hasPointerCapture(event.pointerId) && follow(event));
+  chooseWord(strip, () => model.get("place"), go);
   draw();
 }
 

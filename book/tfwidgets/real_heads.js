@@ -2,7 +2,7 @@
 // the maps of all heads; a head can be cut. State: text, other, place, layer, head, silenced, jobs, name, source.
 // See real_heads.py for what every number must be. The page gives the model's file in data-file and data-bytes.
 
-import { make, numberEntries } from "./common.js";
+import { chooseWord, make, numberEntries } from "./common.js";
 import { workerScript } from "./encoder.js";
 
 const BLUE = "#3f7fd0";
@@ -416,28 +416,7 @@ function listen({ model, parts, sizes, change, isCut, count, onTyping }) {
     change({ text: text.value, other: other.value });
   });
   const go = (place) => change({ place: Math.max(0, Math.min(count() - 1, place)) });
-  strip.addEventListener("keydown", (event) => {
-    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -sizes.longest, End: sizes.longest };
-    if (!(event.key in steps)) return;
-    event.preventDefault();
-    go(Math.min(model.get("place"), count() - 1) + steps[event.key]);
-  });
-  function follow(event) {
-    const far = (node) => {
-      const box = node.getBoundingClientRect();
-      const beside = Math.max(box.left - event.clientX, 0, event.clientX - box.right);
-      return beside + 3 * Math.max(box.top - event.clientY, 0, event.clientY - box.bottom);
-    };
-    const distances = [...strip.children].map(far);
-    go(distances.indexOf(Math.min(...distances)));
-  }
-  strip.addEventListener("pointerdown", (event) => {
-    strip.setPointerCapture(event.pointerId);
-    strip.focus();
-    event.preventDefault();
-    follow(event);
-  });
-  strip.addEventListener("pointermove", (event) => strip.hasPointerCapture(event.pointerId) && follow(event));
+  chooseWord(strip, () => Math.min(model.get("place"), count() - 1), go);
   svg.addEventListener("click", (event) => {
     const box = svg.getBoundingClientRect();
     const row = Math.floor((((event.clientY - box.top) / box.height) * 312 * count()) / 260);

@@ -66,6 +66,7 @@ def written_in_full(max_seq_len, d_model):
     return pe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "function", "is_right"),
     [

@@ -34,6 +34,7 @@ def through(value):
 plain = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text()
 
 
+@pytest.mark.slow
 @given(
     st.recursive(plain, lambda v: st.lists(v) | st.tuples(v, v) | st.dictionaries(st.text(), v), max_leaves=8)
 )

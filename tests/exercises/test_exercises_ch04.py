@@ -16,6 +16,7 @@ from autograder import exercises
 SOLUTION = Path(__file__).parents[2] / "solutions" / "ch04_multi_head" / "ch04_multi_head.ipynb"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [Bert, GPT2, Llama, XTransformers])
 @pytest.mark.parametrize("seed", [2017, 5])
 def test_published_layers_get_full_marks(layer, seed):
@@ -244,6 +245,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_wrong_is_told(wrong):
     answer, told = WRONG[wrong]
@@ -272,6 +274,7 @@ def with_mask(change):
     return MultiHeadAttention
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", MASKS)
 def test_a_mask_is_used_as_it_comes(change):
     report = report_on("ch04_multi_head/MultiHeadAttention", with_mask(MASKS[change]))
@@ -297,6 +300,7 @@ def with_projections(**instead):
     return MultiHeadAttention
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", PROJECTIONS)
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_each_projection_takes_part(name, other):

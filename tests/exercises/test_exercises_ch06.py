@@ -200,6 +200,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), WRONG.values(), ids=WRONG.keys())
 def test_a_sentence_to_act_on(name, answer, words):
     report = report_on(f"ch06_blocks/{name}", answer)
@@ -252,12 +253,14 @@ STYLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "style"), STYLES.items())
 def test_a_result_that_is_left_on_the_cpu_is_seen(name, style):
     report = report_on(f"ch06_blocks/{name}", left_on_the_cpu(name, style))
     assert [c.says for c in report.criteria if c.failure] == ["works on any device"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("eps", "right"), [("1e-6", True), ("1e-12", True), ("0", False), ("1e-2", False)])
 @pytest.mark.parametrize("norm", ["norm_attention", "norm_ffn"])
 def test_a_norm_keeps_a_small_epsilon(norm, eps, right):
@@ -323,6 +326,7 @@ WIDTHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "named"), WIDTHS.items())
 @pytest.mark.parametrize(("name", "made"), [("TransformerBlock", block), ("DecoderBlock", decoder)])
 def test_another_width_than_d_ff_fails(name, made, width, named):
@@ -342,6 +346,7 @@ ONE_MASK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ONE_MASK)
 def test_the_mask_of_one_head_is_no_mask_for_all(mask):
     name, answer = ONE_MASK[mask]
@@ -349,6 +354,7 @@ def test_the_mask_of_one_head_is_no_mask_for_all(mask):
     assert any(c.failure and mask in c.says for c in report.criteria)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
@@ -366,6 +372,7 @@ def test_a_block_without_a_working_mask_earns_less_than_half(name, answer):
 NORMS = ("norm_attention", "norm_cross", "norm_ffn")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("right", "used"), list(itertools.permutations(NORMS, 2)))
 def test_one_norm_in_two_places_keeps_more_than_half_and_is_named(right, used):
     answer = changed("DecoderBlock", "named_steps", (f"self.{right}(", f"self.{used}("))
@@ -381,6 +388,7 @@ BY_THE_WEIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(("name", "answer"), BY_THE_WEIGHT.items(), ids=BY_THE_WEIGHT.keys())
 def test_no_weight_of_zero_is_divided_by(name, answer, seed):

@@ -118,6 +118,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 6])
 @pytest.mark.parametrize(("name", "answer"), [(n, a) for n, every in PUBLISHED.items() for a in every])
 def test_what_is_published_gets_full_marks(name, answer, seed):
@@ -212,6 +213,7 @@ def test_a_plain_file_may_use_the_attention_that_is_given_or_bring_its_own(own):
     assert verdict.score == 5, verdict.cells[0].report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pre", "post", "named"),
     [

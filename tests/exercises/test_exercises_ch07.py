@@ -15,6 +15,7 @@ from autograder.checking.comparison import differs, same_form
 from autograder.exercises.ch07_causal_masking.filter_logits import clear_cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("way", [way for way in vars(Published) if "__" in way.strip("_")])
 def test_published_ways_get_full_marks(way, seed):
@@ -303,6 +304,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_answer_beyond_the_bank_is_explained(wrong):
     exercise, answer, told = WRONG[wrong]

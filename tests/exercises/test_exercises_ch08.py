@@ -191,6 +191,7 @@ PUBLISHED = {
 PUBLISHED |= {n.replace("__", ", "): getattr(Published, n) for n in vars(Published) if "__" in n.strip("_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_is_published_gets_full_marks(name, seed):

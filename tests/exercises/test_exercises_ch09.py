@@ -140,6 +140,7 @@ HERE = {
 IN_A_LIBRARY = {mistral: "sliding_window_mask", rwkv: "wkv", mamba: "selective_scan", mixtral: "route_top_k"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
 @pytest.mark.parametrize(
     "function",
@@ -323,6 +324,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_an_unknown_mistake_is_told_by_a_law(name):
     exercise, function, says = WRONG[name]

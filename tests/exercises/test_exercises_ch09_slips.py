@@ -134,6 +134,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_slips_that_no_list_foresees_are_shown(kind):
     name, wrong, sentence = KINDS[kind]
@@ -211,6 +212,7 @@ def test_a_slip_in_other_words_is_named_and_keeps_more_than_half(slip):
     assert report.max_score / 2 < report.score < report.max_score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [

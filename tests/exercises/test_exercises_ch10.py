@@ -187,6 +187,7 @@ CHOOSE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scores", "chosen"), CHOOSE.values(), ids=CHOOSE.keys())
 def test_what_decides_about_attention_is_found(scores, chosen):
     model = weighing(scores)
@@ -364,6 +365,7 @@ WRONG_HEAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "words"), WRONG_HEAD.values(), ids=WRONG_HEAD.keys())
 def test_a_wrong_search_is_told_in_a_sentence(function, words):
     report = report_on(HEAD, function)

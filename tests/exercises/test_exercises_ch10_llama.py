@@ -66,6 +66,7 @@ def test_every_parameter_of_tfcore_gets_a_value():
     assert as_in_tfcore(dict(model.named_parameters())).keys() == decoder.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edits", "says"),
     [

@@ -430,6 +430,7 @@ def _is_contiguous(array):
     return array.is_contiguous() if is_tensor(array) else array.flags.c_contiguous
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_reports_survive_the_journey(name):
     from autograder.checking.report import Report

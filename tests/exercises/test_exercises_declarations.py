@@ -199,6 +199,7 @@ class TestNotebook:
                 assert cell["execution_count"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "assignment",
     [

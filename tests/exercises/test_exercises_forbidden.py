@@ -165,6 +165,7 @@ def test_entropy_of_a_torch_distribution_is_seen():
     assert report_on("ch03_scaling/attention_entropy", answer).status == "forbidden"
 
 
+@pytest.mark.slow
 def test_what_a_probe_imports_is_no_call_of_the_students():
     """In a process of its own, where nothing has been imported yet."""
     code = """
@@ -193,6 +194,7 @@ WATCHED = {
 """Cells, and whether a call from C is watched after they ran."""
 
 
+@pytest.mark.slow
 def test_calls_from_c_are_watched_where_the_code_could_hide_one():
     """In a process of its own, where no other code has run, with a fork for each cell."""
     code = f"""

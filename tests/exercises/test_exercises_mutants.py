@@ -154,6 +154,7 @@ def flat(source: str) -> str:
     return " ; ".join(map(str.strip, source.splitlines()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_mutants_are_single_and_different(name):
     """Each changes its style in one place only, and no two of them are the same text."""
@@ -190,6 +191,7 @@ def test_a_change_of_one_style_leaves_the_mutants_of_others():
     assert kept == [m for m in mutants_of(fewer, 4) if m.kind == "name"]
 
 
+@pytest.mark.slow
 def test_a_mutant_has_what_a_student_has():
     (mutant, *_) = mutants_of(exercises.find("ch10_capstone/TinyGPT"), 1)
     names = mutant.function().__init__.__globals__
@@ -256,6 +258,7 @@ def test_a_false_diagnosis_is_counted(monkeypatch):
             assert (counted["named"], counted["truly_named"]) == (1, int(name == mistake.name))
 
 
+@pytest.mark.slow
 def test_a_mutant_cannot_end_or_hold_up_the_run(capfd):
     sources = [
         "def softmax(x, axis=-1):\n    while True:\n        x = x + 1\n",

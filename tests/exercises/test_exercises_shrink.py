@@ -152,6 +152,7 @@ def test_weights_are_told_from_other_numbers():
     assert not of_weights(case(np.array([0.5, 0.25])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_smaller_case_is_told_with_the_same_points_and_the_same_hint(name):
     """Shrinking explains: it changes neither points nor diagnosis."""
@@ -165,6 +166,7 @@ def test_a_smaller_case_is_told_with_the_same_points_and_the_same_hint(name):
             assert (one.hint, bool(one.broken)) == (other.hint, bool(other.broken))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_mistake_gets_the_same_report_whether_it_was_made_before_or_not(name):
     exercise = exercises.find(name)

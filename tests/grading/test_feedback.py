@@ -252,6 +252,7 @@ def test_a_pasted_picture_is_shown_and_none_costs_the_class_its_feedback(few):
     assert "onload" not in html
 
 
+@pytest.mark.slow
 def test_code_and_formulas_that_would_take_hours_are_shown_plainly():
     page = {"resources": {}}
     zeros = f"s = '%{9_900 * '0'}'"
@@ -270,6 +271,7 @@ MARKS = {
 }
 
 
+@pytest.mark.slow
 def test_marks_of_hidden_tests_in_a_students_cell_cost_nobody_the_feedback(few, monkeypatch):
     for name, source in MARKS.items():
         notebook = json.loads((few / "submitted" / "blank" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_text())

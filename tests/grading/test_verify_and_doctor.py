@@ -78,6 +78,7 @@ def test_the_page_keeps_what_was_not_tried():
     assert of_others.sub("", after) == of_others.sub("", before)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_killed_verify_lives_on(course):
     command = [sys.executable, "-m", "autograder.cli", "verify", ASSIGNMENT]
     started = subprocess.Popen(command, cwd=course, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -84,6 +84,7 @@ def test_every_place_is_passed_and_may_be_looked_at_without_a_trace(name):
     assert torch.equal(model(*inputs), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_put_into_a_place_flows_on(name):
     """In each place other numbers change the result, and the same numbers do not."""

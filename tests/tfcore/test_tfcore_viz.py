@@ -157,6 +157,7 @@ def overlaps(boxes) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_style", [True, False])
 @pytest.mark.parametrize("n", [2, 6, 7, 8, 9, 10, 11, 13, 16, 20, 30])
 @pytest.mark.parametrize("draw", [viz.heatmap, viz.attention_map])
