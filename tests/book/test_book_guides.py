@@ -184,6 +184,7 @@ def without_points(scores: dict[str, float]) -> str:
     return "that one"
 
 
+@pytest.mark.slow
 def test_the_accidents_cost_what_the_page_says(sample_class: dict[str, dict[str, float]]) -> None:
     text = INSTRUCTOR.read_text()
     for said, accident in ACCIDENTS.items():

@@ -16,6 +16,7 @@ from autograder.checking.examination import Examination, examine
 from autograder.proof import verify
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", SAMPLE)
 class TestBank:

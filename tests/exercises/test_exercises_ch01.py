@@ -191,6 +191,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), WRONG.values(), ids=WRONG.keys())
 def test_a_sentence_to_act_on(name, answer, words):
     report = report_on(name, answer, shrinking=True)

@@ -131,6 +131,7 @@ def imported_first():
     import_module("x_transformers.attend")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_is_published_gets_full_marks(name, seed):

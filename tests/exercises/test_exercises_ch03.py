@@ -66,6 +66,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_is_published_gets_full_marks(name, seed):

@@ -281,6 +281,7 @@ def test_a_mask_is_used_as_it_comes(change):
     assert any(c.failure and c.says == "a mask: True means may attend" for c in report.criteria)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["inverted", "without effect"])
 def test_a_layer_without_a_working_mask_earns_less_than_half(change):
     report = report_on("ch04_multi_head/MultiHeadAttention", with_mask(MASKS[change]))

@@ -295,6 +295,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_of_what_the_caller_passed_fails(name):
     report = report_on(f"ch06_blocks/{name}", VIEWS[name])

@@ -204,6 +204,7 @@ NAMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slip", NAMED)
 def test_a_slip_in_other_words_is_named_and_keeps_more_than_half(slip):
     name, wrong, mistake = NAMED[slip]

@@ -98,6 +98,7 @@ def test_mistakes_that_no_bank_knows_are_explained(edits, says):
     assert any(says in failure.sentence for failure in report.failures), report
 
 
+@pytest.mark.slow
 def test_a_model_that_counts_its_tokens_itself_mixes_texts_up():
     counted = changed(
         ("d_head = E.shape[1] // self.num_heads\n", "d_head, self.seen = E.shape[1] // self.num_heads, 0\n"),
@@ -112,6 +113,7 @@ def test_a_model_that_counts_its_tokens_itself_mixes_texts_up():
     assert "then texts in turn in chunks of" in failure.call
 
 
+@pytest.mark.slow
 def test_a_table_that_stays_on_the_cpu_becomes_a_buffer():
     left = changed(
         (
@@ -124,6 +126,7 @@ def test_a_table_that_stays_on_the_cpu_becomes_a_buffer():
     assert "`self.register_buffer`" in failure.sentence
 
 
+@pytest.mark.slow
 def test_a_head_that_was_copied_before_the_weights_came_is_no_tied_head():
     copied = changed(
         (

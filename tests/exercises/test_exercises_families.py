@@ -126,6 +126,7 @@ ATTENTION = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ATTENTION.values(), ids=ATTENTION.keys())
 def test_attention(way):
     q, k, v = torch.randn(3, 2, 2, 8, 4, generator=torch.Generator().manual_seed(2))

@@ -244,6 +244,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), WRONG.values(), ids=WRONG.keys())
 def test_a_sentence_to_act_on(name, answer, words):
     report = report_on(name, answer)
@@ -283,6 +284,7 @@ def protected(epsilon):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5])
 @pytest.mark.parametrize("name", protected(0))
 def test_an_epsilon_in_the_sum_costs_a_quarter_of_a_point(name, epsilon):

@@ -235,6 +235,7 @@ def test_a_grader_that_fails_is_no_rejection(monkeypatch):
     assert shown["concern"] == "the grader failed"
 
 
+@pytest.mark.slow
 def test_a_false_diagnosis_is_counted(monkeypatch):
     """Each mistake of the bank, as a mutant, is truly named by its own name, and falsely by any other."""
     exercise, own = exercises.find(SOFTMAX), Examination.report_on

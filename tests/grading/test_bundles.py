@@ -249,6 +249,7 @@ def test_of_several_notebooks_the_one_of_the_right_name_counts(tmp_path, monkeyp
     assert f"read {tmp_path}/submission/deep/{ASSIGNMENT}.ipynb" in hidden(results)
 
 
+@pytest.mark.slow
 def test_results_of_verdicts(template, students, pair):
     (released,) = notebooks(Course.at(template), ASSIGNMENT).values()
     for name in ("style-02", "mistake-01", "blank", "script-in-the-answer"):

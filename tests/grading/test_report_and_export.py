@@ -178,6 +178,7 @@ def reaching(notebook):
     return notebook
 
 
+@pytest.mark.slow
 def test_a_remark_says_whose_code_it_is_about_in_which_exercise_and_where(few, students):
     said = {
         "kind": "machinery",

@@ -38,6 +38,7 @@ def test_transformers_loads_what_we_save(name, tmp_path):
     assert distance(their_output(theirs, c.kind, x), their_output(c.theirs, c.kind, x)) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_loaded_and_saved_again_is_the_same_file(name, tmp_path):
     ours = checkpoint(name).ours

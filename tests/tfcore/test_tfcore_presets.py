@@ -75,6 +75,7 @@ def family_of(name):
     return family_of_model(model)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if n > 1e9 else ()) for name, n in PUBLISHED.items()],
