@@ -75,6 +75,7 @@ def test_the_reference_gets_full_marks(name):
     assert report.score == exercise.points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_each_failure_is_explained(name):
     """Beside its first failure, no mistake of the bank is told a bare difference of numbers alone."""
