@@ -144,9 +144,12 @@ def counts_as_equal(exercise: Exercise, case: Case, got: Any, expected: Any) -> 
 def _difference(exercise: Exercise, criterion: Criterion, case: Case, got: Any, expected: Any) -> str | None:
     if counts_as_equal(exercise, case, got, expected):
         return None
-    why = differs(got, expected, criterion.tolerance or case.tolerance)
+    tolerance = criterion.tolerance or case.tolerance
+    why = differs(got, expected, tolerance)
     if not why:
         return None
+    if exercise.same and all(map(tensors.is_tensor, (got, expected))) and got.is_floating_point():
+        why = differs(got.to(expected), expected, tolerance) or why  # the numbers, whatever the dtype
     if isinstance(expected, tuple) and (names := _result_names(exercise, len(expected))):
         why = re.sub(r"^result (\d+) of \d+", lambda m: f"`{names[int(m[1]) - 1]}` ({m[0]})", why)
     why = re.sub(

@@ -153,3 +153,16 @@ def test_code_for_a_fixed_number_of_axes_is_named(kind, answer):
 def test_a_variance_is_explained_by_its_components():
     report = report_on("ch03_scaling/dot_product_variance", lambda *args, **means: 0.0)
     assert "each component adds var_q * var_k" in report.failures[0].broken
+
+
+def test_one_key_for_all_samples_is_no_new_pair_for_each():
+    def dot_product_stats(d_k, num_samples, rng):
+        products = rng.standard_normal((num_samples, d_k)) @ rng.standard_normal(d_k)
+        return products.mean(), products.var()
+
+    (result,) = (
+        result
+        for result in report_on("ch03_scaling/dot_product_stats", dot_product_stats).criteria
+        if result.says.startswith("num_samples pairs")
+    )
+    assert "scatter by" in result.failure.fault

@@ -393,3 +393,14 @@ class TestWhatThisChapterNeedsOfTheCore:
     def test_a_number_is_not_close_to_infinity(self):
         assert differs(torch.tensor([1.0]), torch.tensor([-math.inf]), 1e-6) is not None
         assert differs(torch.tensor([-math.inf]), torch.tensor([-math.inf]), 1e-6) is None
+
+
+def test_a_gradient_other_than_0_through_the_0_is_seen():
+    def next_token_loss(logits, tokens, ignore_index=-100):
+        right = Published.next_token_loss__nanogpt(logits, tokens, ignore_index)
+        empty = not (tokens[:, 1:] != ignore_index).any()
+        return logits.sum() - logits.sum().detach() if empty else right
+
+    results = report_on("ch07_causal_masking/next_token_loss", next_token_loss).criteria
+    assert {r.says: r.failure is None for r in results}["0 where there is nothing to predict"]
+    assert not {r.says: r.failure is None for r in results}["gradients flow through that 0 as well"]

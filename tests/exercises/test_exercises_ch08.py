@@ -414,3 +414,43 @@ def test_a_parameter_that_is_missing_is_asked_for():
 
     report = str(report_on("ch08_kv_cache/kv_cache_bytes", kv_cache_bytes))
     assert "Write `batch` among the parameters of your function" in report
+
+
+def earned(name, function):
+    return {result.says: result.earned / result.points for result in report_on(name, function).criteria}
+
+
+def with_spare_room(spare):
+    class KVCache:
+        def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
+            shape = (batch, num_kv_heads, max_len + spare, d_head)
+            self.keys, self.values = torch.zeros(2, *shape, dtype=dtype, device=device)
+            self.length, self.max_len = 0, max_len
+
+        def update(self, k, v):
+            start, end = self.length, self.length + k.shape[2]
+            if end > self.max_len:
+                raise ValueError("the cache is full")
+            self.keys[:, :, start:end], self.values[:, :, start:end] = k, v
+            self.length = end
+            return self.keys[:, :, :end], self.values[:, :, :end]
+
+    return KVCache
+
+
+@pytest.mark.parametrize(("spare", "right"), [(0, True), (1, False), (2, False)])
+def test_room_for_a_token_more_is_too_much_room(spare, right):
+    room = "room for max_len tokens, and old tokens are not copied again and again"
+    assert (earned("ch08_kv_cache/KVCache", with_spare_room(spare))[room] == 1) == right
+
+
+def test_what_comes_out_is_tried_behind_an_accepted_guess_too():
+    def from_the_first_row(p_target, p_draft, draft_tokens, u):
+        for i, x in enumerate(draft_tokens):
+            if u[i] * p_draft[i, x] >= p_target[i, x]:
+                residual = (p_target[i] - p_draft[0]).clamp(min=0)  # right for the first guess
+                return i, residual / residual.sum()
+        return len(draft_tokens), p_target[-1]
+
+    says = "what comes out has the distribution of the large model"
+    assert earned("ch08_kv_cache/speculative_accept", from_the_first_row)[says] == 0

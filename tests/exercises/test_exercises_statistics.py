@@ -48,6 +48,12 @@ def test_the_scatter_of_means_is_chi_squared_and_its_limits_are_rare():
     assert chi2.cdf(0.2 * 40, 40) + chi2.sf(4 * 40, 40) < 1e-7
 
 
+def test_the_variances_of_large_samples_scatter_far_below_their_limit():
+    drawn = tables(np.random.default_rng(3), 200, 3, 60, declared.MOST)[..., 1]
+    scatter = drawn.std(axis=1) / declared.standard_errors(3, 60)[1]
+    assert scatter.mean() + 8 * scatter.std() < declared.MOST_SCATTER
+
+
 def test_products_of_two_normal_numbers_stay_far_from_others():
     """With one sample of d_k = 1, the mean of the logarithms shows how many numbers were multiplied."""
     rng = np.random.default_rng(3)

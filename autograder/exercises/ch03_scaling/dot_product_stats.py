@@ -27,6 +27,10 @@ SWING = 3.0
 """How many times as widely as chance has it the variances may scatter from generator to generator."""
 MOST = 600
 """Generators behind a case of the second criterion: enough to tell half of the samples from all of them."""
+LARGE = 50
+"""Samples from which on the variances of one generator are near those of another."""
+MOST_SCATTER = 2.0
+"""How many times as widely as chance has it they may scatter there; one k for 60 samples makes it 3 times."""
 PAIRS = 200
 """Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
 in 39 of 100 at least, whatever its ddof, so that none of 200 is once in 1e40."""
@@ -151,11 +155,27 @@ def tells_fresh_pairs(trial: Trial) -> str | None:
     if d_k == 1:
         return _tells_products(means)
     if 0.65 < scatter < 1.45:
-        return None
+        return _tells_all_fresh(trial)
     return (
         f"with {num_samples} samples of d_k = {d_k} your means scatter by {means.std():.2g} around 0; "
         f"the means of {num_samples} independent dot products scatter by {right:.2g}: draw num_samples new "
         "pairs, no more and no fewer"
+    )
+
+
+def _tells_all_fresh(trial: Trial) -> str | None:
+    """Check that the variances scatter little: with one k for all samples they scatter as |k|^2 does.
+
+    The means do not show it: with one k they scatter as much as with a new k for each sample.
+    """
+    d_k, num_samples, _ = trial.case.args
+    variances, error = trial.value[:, 1], standard_errors(d_k, num_samples)[1]
+    if num_samples < LARGE or not variances.std() > MOST_SCATTER * error:
+        return None
+    return (
+        f"with {num_samples} samples of d_k = {d_k} your variances scatter by {variances.std():.2g} from "
+        f"generator to generator; with new vectors for each sample they scatter by {error:.2g}: draw a new q "
+        "and a new k for each sample"
     )
 
 
@@ -248,7 +268,7 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
         )
     if len(got) < MANY:
         return True
-    if _few(got) != _few(expected):
+    if _few(got) != _few(expected) or (n == 1 and not _same_logarithms(got[:, 0], expected[:, 0])):
         return False
     counts = (d_k, n)  # of samples, and of components, which an answer may exchange
     factors = [1.0, *((count - 1) / count for count in counts if count > 1)]
@@ -256,6 +276,12 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
         _same_spread(got, expected * [1.0, factor]) or _same_spread(got, expected / [1.0, factor])
         for factor in factors
     )
+
+
+def _same_logarithms(got: Array, expected: Array) -> bool:
+    """Tell products of different numbers of normal numbers apart, whose means and spreads may be equal."""
+    one, other = (np.log(np.maximum(np.abs(x), 1e-300)).mean() for x in (got, expected))
+    return bool(abs(one - other) < LOG_SIGMAS * math.pi / 2 * math.sqrt(2 / len(got)))
 
 
 def _same_spread(got: Array, expected: Array) -> bool:
@@ -285,9 +311,9 @@ def large_samples(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def small_samples(rng: np.random.Generator) -> Iterator[Case]:
-    yield Case("25 samples of d_k = 7", (7, 25, generator(rng)))
     yield Case("2 samples of d_k = 5", (5, 2, generator(rng)))
     yield Case("1 sample of d_k = 1", (1, 1, generator(rng)))
+    yield Case("60 samples of d_k = 3", (3, 60, generator(rng)))
 
 
 def a_few(rng: np.random.Generator) -> Iterator[Case]:

@@ -94,21 +94,27 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
     yield from nothing(rng)
 
 
-def whether_any_comes_back(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Call once, and return whether the logits have a gradient; zeros are a gradient, None is not."""
+def what_comes_back(call: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Call once, and return the gradient of the logits."""
     outcome = call(case)
     if outcome.error or outcome.forbidden:
         return outcome
-    return Outcome(all(is_tensor(gradient) for gradient in outcome.value.values()))
+    return Outcome(next(iter(outcome.value.values())))
 
 
 def zeros_come_back(trial: Trial) -> str | None:
-    if trial.value:
-        return None
-    return (
-        "the 0 that you return was not made of the logits: `.backward()` fails on it, or brings them no "
-        "gradient. Return a 0 through which gradients flow, such as `logits.sum() * 0`"
-    )
+    """Check that the gradient is made of zeros; NONE in its place is no gradient."""
+    if not is_tensor(trial.value):
+        return (
+            "the 0 that you return was not made of the logits: `.backward()` fails on it, or brings them no "
+            "gradient. Return a 0 through which gradients flow, such as `logits.sum() * 0`"
+        )
+    if wrong := trial.value[trial.value != 0].tolist():
+        return (
+            f"where there is nothing to predict the gradient of the logits is 0; yours has {wrong[0]:.4g}. "
+            "Do not divide by the number of predicted tokens where it is 0"
+        )
+    return None
 
 
 def precise_enough(got: Any, expected: Any, case: Case) -> bool:
@@ -253,7 +259,7 @@ EXERCISE = Exercise(
             "gradients flow through that 0 as well",
             0.25,
             differentiated(nothing),
-            measure=whether_any_comes_back,
+            measure=what_comes_back,
             test=zeros_come_back,
         ),
         Criterion("as exact as the logits, be they as large as 10,000", 0.5, large),

@@ -449,7 +449,8 @@ class joined_in_the_wider_dtype:
 
 
 @EXERCISE.misconception(
-    "A new cache takes twice the memory that it needs. Make room for max_len tokens, and no more.",
+    "A new cache takes more memory than max_len keys and values need. Make room for max_len tokens and no "
+    "more.",
     gravity="slip",
 )
 class twice_the_room:

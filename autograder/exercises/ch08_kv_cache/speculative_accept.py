@@ -97,8 +97,8 @@ def every(rng: np.random.Generator) -> Iterator[Case]:
     yield replace(case, args=(strided(p), strided(q), strided(tokens), strided(u)))
 
 
-def one_guess(rng: np.random.Generator) -> Iterator[Case]:
-    """Draw p_target and p_draft for a single guess, with ratios that the grid of u cuts exactly."""
+def last_guesses(rng: np.random.Generator) -> Iterator[Case]:
+    """Draw one guess, and two of which the first is certain; the grid of u cuts the last ratios exactly."""
     V = 4
     q = distributions(rng, 1, V)[0]
     too_fond = rng.permutation(V) < V // 2
@@ -106,9 +106,11 @@ def one_guess(rng: np.random.Generator) -> Iterator[Case]:
     share = rng.uniform(0.3, 1, size=V) * ~too_fond
     p = np.where(too_fond, q * ratio, q)
     p += (1 - p.sum()) * share / share.sum()
-    target = torch.from_numpy(np.stack([p, distributions(rng, 1, V)[0]]))
-    guess, u = torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.float64)
-    yield Case("every token as the guess, every u", (target, torch.from_numpy(q[None]), guess, u))
+    both, behind = distributions(rng, 2, V)
+    target, draft = (torch.from_numpy(np.stack(rows)) for rows in ((both, p, behind), (both, q)))
+    guess, u = torch.tensor([int(both.argmax()), 0]), torch.tensor([0.5, 0.0], dtype=torch.float64)
+    yield Case("every token as the guess, every u", (target[1:], draft[1:], guess[1:], u[1:]))
+    yield Case("the same behind a guess that is accepted", (target, draft, guess, u))
 
 
 def clear_cut(case: Case) -> bool:
@@ -124,24 +126,25 @@ def clear_cut(case: Case) -> bool:
 
 
 def marginal(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Return the distribution of the first token of the text, (V,): an exact sum over guesses and u.
+    """Return the distribution of the token in place of the last guess, (V,): an exact sum.
 
-    The small model guesses x with probability q(x), u is uniform. An accepted guess comes
-    out; after a rejection the next distribution decides.
+    The sum is over that guess x, which the small model makes with probability q(x), and over its u, which is
+    uniform. An accepted guess comes out; after a rejection the next distribution decides.
     """
-    p, q = case.args[:2]
-    V = q.shape[1]
+    p, q, tokens, u = case.args
+    n, V = q.shape
     came = np.zeros(V)
     for x in range(V):
         for step in range(GRID):
-            u = torch.tensor([(step + 0.5) / GRID], dtype=q.dtype)
-            outcome = call(replace(case, args=(p, q, torch.tensor([x]), u)))
+            tokens, u = tokens.clone(), u.clone()
+            tokens[-1], u[-1] = x, (step + 0.5) / GRID
+            outcome = call(replace(case, args=(p, q, tokens, u)))
             found = _parts(outcome.value, V)
             if found is None:
                 return outcome
             count, following = found
-            weight = float(q[0, x]) / GRID
-            came += weight * (np.eye(V)[x] if count >= 1 else following)
+            weight = float(q[-1, x]) / GRID
+            came += weight * (np.eye(V)[x] if count >= n else following)
     return Outcome(came)
 
 
@@ -156,7 +159,7 @@ def _parts(value: object, V: int) -> tuple[float, np.ndarray] | None:
 
 
 def as_the_large_model(trial: Trial) -> str | None:
-    p = numbers(trial.case.args[0])[0]
+    p, n = numbers(trial.case.args[0])[-2], len(trial.case.args[1])
     if not isinstance(trial.value, np.ndarray):
         return f"expected a count and a distribution (V,), got {describe(trial.value)}"
     off = np.abs(trial.value - p)
@@ -164,8 +167,8 @@ def as_the_large_model(trial: Trial) -> str | None:
         return None
     worst = int(off.argmax())
     return (
-        f"over all guesses and all u, token {worst} comes out first with probability "
-        f"{trial.value[worst]:.3f}; "
+        f"over all guesses and all u, token {worst} comes out {'first' if n == 1 else 'second'} with "
+        f"probability {trial.value[worst]:.3f}; "
         f"the large model gives it {p[worst]:.3f}, and speculation must not change that"
     )
 
@@ -258,7 +261,7 @@ EXERCISE = Exercise(
         Criterion(
             "what comes out has the distribution of the large model",
             0.5,
-            one_guess,
+            last_guesses,
             measure=marginal,
             test=as_the_large_model,
         ),
