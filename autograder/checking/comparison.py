@@ -251,12 +251,17 @@ def without_numbers(sentence: str) -> str:
 
 
 def as_code(value: Any, most: int = 12) -> str:
-    """Return the value as Python code, or only the shape of an array with more than `most` numbers."""
+    """Return the value as Python code, or only the shapes of arrays with more than `most` numbers."""
     if tensors.is_array(value):
         return _array_as_code(value, most)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {as_code(inner, most)}" for key, inner in value.items()) + "}"
     if type(value) in (list, tuple):
+        if not most and len(value) > 1 and all(map(tensors.is_array, value)):
+            shapes = [str(tuple(array.shape)) for array in value]
+            kind = "tensors" if is_tensor(value[0]) else "arrays"
+            of = f"of shape {shapes[0]}" if len(set(shapes)) == 1 else f"of shapes {', '.join(shapes)}"
+            return f"<{type(value).__name__} of {len(value)} {kind} {of}>"
         inside = ", ".join(as_code(inner, most) for inner in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     return repr(value)

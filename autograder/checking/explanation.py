@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from autograder.checking.oracle import Oracle, ask_safely
 from autograder.checking.report import Failure
 from autograder.checking.shrink import MOST_TRIED, Patience, shrink_case
 
-SHORT = 240
+SHORT = 340
 """The most characters of a call in a report; a longer call is left out."""
 
 MOST_TESTED = 4
@@ -153,7 +154,7 @@ def format_call(exercise: Exercise, case: Case) -> str:
         if case.probe.startswith(MADE_FIRST):
             text = f"{name}({_format_arguments([], (), case.args[0], most)})"
             if case.probe.startswith("steps"):
-                text += ", then " + ", ".join(f"`.{move}`" for move, *_ in case.args[1])
+                text += ", then " + _format_moves([move for move, *_ in case.args[1]])
             if case.probe.startswith("module_chunks"):
                 texts = [[chunk.shape[1] for chunk in chunks] for chunks in case.args[2]]
                 lengths = " and ".join(map(str, texts))
@@ -169,6 +170,12 @@ def format_call(exercise: Exercise, case: Case) -> str:
         if len(text) <= SHORT:
             return text
     return ""
+
+
+def _format_moves(moves: list[str]) -> str:
+    """Return the names of the moves in their order, such as `.length`, then `.update` 30 times."""
+    runs = [(name, len(list(run))) for name, run in itertools.groupby(moves)]
+    return ", ".join(f"`.{name}`" + (f" {times} times" if times > 1 else "") for name, times in runs)
 
 
 def _format_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> str:

@@ -412,8 +412,7 @@ def test_the_cases_are_never_changed(name):
 def test_every_call_can_be_told(name):
     exercise = exercises.find(name)
     told = [explanation.format_call(exercise, case) for _, case in cases(name)]
-    assert all(call.startswith(f"{exercise.function_name}(") for call in told if call)
-    assert any(told)
+    assert all(call.startswith(f"{exercise.function_name}(") for call in told)
     assert max(map(len, told)) <= explanation.SHORT
 
 
