@@ -67,7 +67,7 @@ WRONG = {
     "swiglu: tanh": (
         "swiglu",
         lambda x, W_g, W_u, W_d: (torch.tanh(x @ W_g) * (x @ W_u)) @ W_d,
-        "yours is 1.928, as tanh gives",
+        "yours is 0.964, as tanh gives",
     ),
     "swiglu: ReLU on the other": (
         "swiglu",
@@ -78,6 +78,16 @@ WRONG = {
         "swiglu",
         lambda x, W_g, W_u, W_d: ((x @ W_g).softmax(-1) * (x @ W_u)) @ W_d,
         "every gate is SiLU(0) = 0 and lets nothing through",
+    ),
+    "swiglu: a mean over the channels": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: (F.silu(x @ W_g / len(W_g)) * (x @ W_u)) @ W_d,
+        "(1, 2, 0) has x W_g = 3 and x W_u = 3, sums over its channels",
+    ),
+    "swiglu: sigmoid of x": (
+        "swiglu",
+        lambda x, W_g, W_u, W_d: ((x @ W_g) * torch.sigmoid(x) * (x @ W_u)) @ W_d,
+        "with W_g = 2 and the other weights 1",
     ),
     "swiglu: bent once more": (
         "swiglu",

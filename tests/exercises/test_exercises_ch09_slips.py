@@ -69,6 +69,12 @@ def first_token_unwritten(w, u, k, v):
     return out
 
 
+def the_last_two_tokens(u, delta, A, B, C, D):
+    decay, written = (delta[..., None] * A).exp(), (delta * u)[..., None] * B[:, :, None]
+    before = torch.cat([torch.zeros_like(written[:, :1]), written[:, :-1]], dim=1)
+    return ((written + decay * before) * C[:, :, None]).sum(-1) + D * u
+
+
 def heads_joined(q, k, v, causal=True):
     B, h, T, _ = q.shape
     joined = (x.view(B * h, 1, T, -1) for x in (q, k, v))
@@ -119,6 +125,7 @@ KINDS = {
         lambda u, delta, A, B, C, D: scanned(u, delta, A[:1].expand_as(A), B, C, D),
         "in channel 1, gives y =",
     ),
+    "nothing from two steps ago": ("selective_scan", the_last_two_tokens, "2 steps later; what is left"),
     "steps never 0": (
         "selective_scan",
         lambda u, delta, A, B, C, D: scanned(u, delta.clamp(min=1e-2), A, B, C, D),

@@ -110,21 +110,21 @@ def a_closed_gate(trial: Trial) -> str | None:
 
 
 def bent_by_silu(trial: Trial) -> str | None:
-    """Check the gate of a network with one channel everywhere, at z = 2 and z = -2."""
-    one, z = torch.ones(1, 1).double(), torch.tensor([[2.0], [-2.0]]).double()
-    got = trial.call(Case("one channel", (z, one, one, one))).value.double()
+    """Check the gate of a network with one channel everywhere, at x W_g = 2 and x W_g = -2."""
+    one, x = torch.ones(1, 1).double(), torch.tensor([[1.0], [-1.0]]).double()
+    got = trial.call(Case("one channel", (x, 2 * one, one, one))).value.double()
 
     def gives(gate: Callable[[Tensor], Tensor]) -> bool:
-        return bool(torch.allclose(got, gate(z) * z, rtol=0, atol=1e-2))
+        return bool(torch.allclose(got, gate(2 * x) * x, rtol=0, atol=1e-2))
 
     if gives(F.silu):
         return None
     named = next((f", as {name} gives" for name, gate in OTHER_GATES.items() if gives(gate)), "")
-    at = int((got - F.silu(z) * z).abs().argmax())
-    x, right = int(z[at]), float(F.silu(z[at]) * z[at])
+    right = F.silu(2 * x) * x
+    at = int((got - right).abs().argmax())
     return (
-        f"with all weights 1, y = SiLU(x) * x; at x = {x} that is {right:.4g}, and yours is "
-        f"{float(got[at]):.4g}{named}"
+        f"with W_g = 2 and the other weights 1, y = SiLU(2 x) * x; at x = {int(x[at])} that is "
+        f"{float(right[at]):.4g}, and yours is {float(got[at]):.4g}{named}"
     )
 
 
@@ -132,9 +132,15 @@ def read_by_products_alone(trial: Trial) -> str | None:
     """Check that a change of x which neither x W_g nor x W_u sees changes nothing, with one inner channel."""
     x, one = torch.tensor([[1.0, 2.0, 0.0]]), torch.tensor([[1.0], [1.0], [1.0]])
     other, back = torch.tensor([[2.0, 1.0, 0.0]]), torch.ones(1, 3)
-    got = [trial.call(Case("three channels", (x, one, one, back))).value for x in (x, other)]
-    if near(*(y.double().numpy() for y in got)):
-        return None
+    got = [trial.call(Case("three channels", (x, one, one, back))).value.double() for x in (x, other)]
+    if near(*(y.numpy() for y in got)):
+        right, mine = float(3 * F.silu(torch.tensor(3.0))), float(got[0].flatten()[0])
+        if abs(mine - right) < 0.1:
+            return None
+        return (
+            "with all weights 1, the token (1, 2, 0) has x W_g = 3 and x W_u = 3, sums over its channels, so "
+            f"each number of y is SiLU(3) * 3 = {right:.4g}; yours is {mine:.4g}"
+        )
     return (
         "with all weights 1, the tokens (1, 2, 0) and (2, 1, 0) have the same products x W_g and x W_u, and "
         "your results differ; an inner channel is a sum over all channels of x"

@@ -17,6 +17,9 @@ from autograder.exercises.draw import sizes, tensor
 from autograder.exercises.laws import FIRST, LAST, differentiated, elsewhere, index, on_any_device
 from tfcore import selective_scan as mamba
 
+MOST_AFTER = 8
+"""The most steps for which the effect of one input is followed."""
+
 
 def drawn(
     rng: np.random.Generator, batch: int, T: int, d: int, N: int, dtype: torch.dtype = torch.float32
@@ -83,7 +86,7 @@ def channels_stay_apart(trial: Trial) -> str | None:
 
 
 def answer_to_one_input(trial: Trial) -> str | None:
-    """Check the effect of an input of 1 at a single step: before it, at once, and one step later."""
+    """Check the effect of an input of 1 at a single step: before it, at once, and later."""
     found = weights_by_channel(trial, 0)
     return next((said for c, own in enumerate(found) if (said := _answer_of_channel(trial, c, own))), None)
 
@@ -104,15 +107,18 @@ def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | N
                 f"{given} gives y = {found[b, s, s]:.4g} at that step; C . (delta B) is "
                 f"{at_once - straight:.4g} and D is {straight:.4g}, together {at_once:.4g}"
             )
-    for b, s in np.ndindex(len(delta), delta.shape[1] - 1):
-        kept = np.exp(delta[b, s + 1] * rates) * delta[b, s] * B[b, s]
-        later = float(C[b, s + 1] @ kept)
-        got = found[b, s + 1, s]
-        if abs(got - later) > close * max(1, abs(later)):
-            return (
-                f"an input of 1 at step {s} alone, in channel {channel}, gives y = {got:.4g} a step later; "
-                f"what is left of the state, exp(delta A) h, read by C, is {later:.4g}"
-            )
+    T = delta.shape[1]
+    for after in range(1, min(T, MOST_AFTER + 1)):
+        for b, s in np.ndindex(len(delta), T - after):
+            kept = np.exp(delta[b, s + 1 : s + after + 1].sum() * rates) * delta[b, s] * B[b, s]
+            later = float(C[b, s + after] @ kept)
+            got = found[b, s + after, s]
+            if abs(got - later) > close * max(1, abs(later)):
+                return (
+                    f"an input of 1 at step {s} alone, in channel {channel}, gives y = {got:.4g} "
+                    f"{'a step' if after == 1 else f'{after} steps'} later; what is left of the state, which "
+                    f"each step multiplies by exp(delta A), read by C, is {later:.4g}"
+                )
     return None
 
 
