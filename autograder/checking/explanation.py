@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,8 @@ from autograder.checking.shrink import MOST_TRIED, Patience, shrink_case
 
 SHORT = 340
 """The most characters of a call in a report; a longer call is left out."""
+
+_ONE = re.compile(r"(?<![\w.,-])1 (guess(?=es)|layer|head|token|step|sample|channel|expert)e?s\b")
 
 MOST_TESTED = 4
 """The most failing cases of a criterion, the smallest first, that are tested for a broken property."""
@@ -91,11 +94,17 @@ def explain_failure(
     return Failure(
         case=trial.case.says,
         call=format_call(oracle.exercise, trial.case),
-        fault=fault,
-        broken=broken,
+        fault=fault if trial.outcome.error else tidied(fault),
+        broken=broken and tidied(broken),
         misconception=name,
         hint=("Either: " * (len(mistakes) > 1) + " Or: ".join(mistake.says for mistake in mistakes)) or None,
     )
+
+
+def tidied(sentence: str) -> str:
+    """Return the sentence with the singular after 1, and 0 for a negative zero."""
+    sentence = _ONE.sub(r"1 \1", sentence)
+    return re.sub(r"(?<![\w.\[])-0(?:\.0*)?(?![\w.])", "0", sentence)
 
 
 def _choose_trial(examined: Examined, oracle: Oracle) -> tuple[Trial, str, Property | None, str | None]:

@@ -408,6 +408,12 @@ def test_the_cases_are_never_changed(name):
             assert alike((case.args, case.kwargs), (other.args, other.kwargs)), case.says
 
 
+def test_a_sentence_has_the_singular_after_1_and_no_negative_zero():
+    said = "you accept 1 guesses of 1 tokens; 11 layers, y[-0] and -1 steps, by -0, -0.5 or -0.0"
+    told = explanation.tidied(said)
+    assert told == "you accept 1 guess of 1 token; 11 layers, y[-0] and -1 steps, by 0, -0.5 or 0"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_call_can_be_told(name):
     exercise = exercises.find(name)
