@@ -265,12 +265,12 @@ WRONG = {
     "rope: degrees": (
         "apply_rope",
         lambda x, positions, base=10000.0: rope(x, positions[:, None] * rates(x, base) * math.pi / 180),
-        "at position 1 you turn channels 0 and 1 by 0.0175; the angle is 1 * 10000^(-0/2) = 1",
+        "at position 1 you turn channels 0 and 1 by 0.0175; the angle is 1 * 10000^(0/2) = 1",
     ),
     "rope: slow pairs first": (
         "apply_rope",
         lambda x, positions, base=10000.0: rope(x, positions[:, None] * rates(x, base).flip(0)),
-        "at position 1 you turn channels 0 and 2 by 0.01; the angle is 1 * 10000^(-0/4) = 1",
+        "at position 1 you turn channels 0 and 2 by 0.01; the angle is 1 * 10000^(0/4) = 1",
     ),
     "rope: from the end": (
         "apply_rope",
