@@ -44,6 +44,7 @@ class Entry:
         says: the description of the answer in the bank.
         fails: for each criterion of the exercise, in order, whether the answer fails it under the first seed:
             the answer's row in the kill matrix.
+        messages: under each seed, what the report says, where it does not name this mistake.
     """
 
     exercise: str
@@ -55,6 +56,7 @@ class Entry:
     weighed: bool = True
     says: str = ""
     fails: tuple[bool, ...] = ()
+    messages: tuple[str, ...] = ()
 
     @property
     def named_under_first_seed(self) -> bool:
@@ -216,6 +218,7 @@ def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
             weighed=all(points_fit(answer, report) for report in under_seeds),
             says=answer.says,
             fails=tuple(criterion.failure is not None for criterion in under_seeds[0].criteria),
+            messages=tuple("" if each.diagnosis == answer.name else each.message for each in under_seeds),
         )
 
 
