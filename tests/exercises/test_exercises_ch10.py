@@ -145,6 +145,22 @@ INIT = {"vocab_size": 17, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_le
 TEXT = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
 
 
+def same_mask_twice(seed):
+    """Return whether dropout of 0.1 uses the same mask twice in a row on 2 tokens of 8 channels."""
+    torch.manual_seed(seed)
+    return torch.equal(*(F.dropout(torch.ones(2, 1, 8), 0.1) for _ in range(2)))
+
+
+def test_dropout_that_uses_the_same_mask_twice_is_still_seen():
+    (dropout,) = (a for a in exercises.find("ch10_capstone/TinyGPT").misconceptions if a.name == "dropout")
+    seeds = [seed for seed in range(500) if same_mask_twice(seed)]
+    assert seeds
+    for seed in seeds:
+        torch.manual_seed(seed)
+        model = Model(local(dropout.function), INIT, "a single token")
+        assert KNOWN["repeats"](model, TEXT[:, :1]) == "each time", seed
+
+
 def test_facts_leave_the_state_of_torch_as_it_was():
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -157,7 +157,7 @@ def logits(model: Model, tokens: Tensor) -> str:
 def repeats(model: Model, tokens: Tensor) -> str:
     """Find out whether the same call gives the same logits, in training and in use.
 
-    The fewer the tokens, the more often it calls: dropout may spare all channels of a single token twice.
+    The fewer the tokens, the more often it calls: dropout may use the same mask twice on a few channels.
     """
     one, *again = model.logits(*[tokens] * (2 + 40 // tokens.numel()))
     if not all(torch.equal(one, each) for each in again):
