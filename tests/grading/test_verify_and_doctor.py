@@ -167,6 +167,15 @@ def test_a_wrong_solution_ends_with_1(course, monkeypatch):
     assert "It does not hold." in done.stdout
 
 
+def test_a_mistake_that_is_not_named_comes_with_what_the_report_said():
+    softmax = exercises.find("ch02_qkv/softmax")
+    reports = verify.checked(softmax, 1)
+    another = reports[1:] + reports[:1]
+    first, *_ = verify.entries(softmax, reports, another)
+    assert first.messages == ("", reports[1].message)
+    assert reports[1].message
+
+
 def test_a_missing_notebook_does_not_hold():
     (missing,) = try_notebooks({"ch03_scaling": []}, seed=1)
     assert missing.note == "it has no notebook"
