@@ -38,7 +38,7 @@ test: $(SETUP) release ## every test
 	@$(MAKE) --no-print-directory -j2 lint book
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-fast: $(SETUP) ## the tests that take no longer than a second or two, and no built book
+test-fast: $(SETUP) ## the tests that take no longer than a quarter of a second and need no built book or graded course
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
 coverage: export COVERAGE_FILE := $(CURDIR)/_build/coverage/data

@@ -32,12 +32,22 @@ LONGEST = (
 """Files that take minutes; whoever runs tests in parallel should not begin them last."""
 
 
-BUILDS_THE_BOOK = "html"
+SLOW_FIXTURES = {"html", "students", "pair"}
+"""A built book, a class handed in and the processes that grade: seconds before the first test."""
+
+SLOW_EXAMPLES = (
+    "tfcore.zoo.load",
+    "tfcore.viz.weights.heatmap",
+    "tfcore.generate.compiled.CompiledDecoder",
+    "tfcore.generate.compiled.PackedStep",
+    "tfcore.generate.compiled.RecordedStep",
+)
+"""Examples in docstrings, which cannot be marked where they stand."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if BUILDS_THE_BOOK in getattr(item, "fixturenames", ()):
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) or item.name in SLOW_EXAMPLES:
             item.add_marker("slow")
     items.sort(key=lambda item: item.path.name not in LONGEST)
 

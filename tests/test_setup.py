@@ -206,6 +206,7 @@ def test_where_the_index_does_not_offer_it_the_usual_build_comes_with_a_sentence
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_file_on_this_disk_needs_no_index(tmp_path: Path, hosts: tuple[str, list[str]]) -> None:
     address, _ = hosts
     here, environment = course(tmp_path)
@@ -213,6 +214,7 @@ def test_a_file_on_this_disk_needs_no_index(tmp_path: Path, hosts: tuple[str, li
     assert set_up(here, environment, TORCH_INDEX="http://127.0.0.1:9") == (f"{TORCH}+cpu", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "driver"),
     [(("Darwin",), "none"), (("Linux", "nvidia-smi"), "none"), (("Linux",), "pypi")],

@@ -117,6 +117,7 @@ $$ x^2 $$ (eq-x)
 """
 
 
+@pytest.mark.slow
 def test_a_good_page_builds_without_a_warning(build_page: Build) -> None:
     status, warnings, html = build_page(GOOD)
     assert (status, warnings) == (0, "")
@@ -130,6 +131,7 @@ def test_a_good_page_builds_without_a_warning(build_page: Build) -> None:
     assert "<strong>5.5</strong>" in html
 
 
+@pytest.mark.slow
 def test_punctuation_stays_in_the_last_box_of_its_formula(build_page: Build) -> None:
     _, _, html = build_page("# Page\n\nLet ($x$), $y$ and $a + b$. Then $z$.\n")
     text = re.sub(r"<[^>]*>", "", re.sub(r'<span class="katex-mathml">.*?</math></span>', "", html))
@@ -138,6 +140,7 @@ def test_punctuation_stays_in_the_last_box_of_its_formula(build_page: Build) -> 
     assert '<span class="tf-punctuation">.</span></span></span></span></span> Then' in html
 
 
+@pytest.mark.slow
 def test_punctuation_is_taken_from_the_text_beside_its_formula(build_page: Build) -> None:
     """One text of the paragraph says what another does: only the one that is meant may lose its comma."""
     _, _, html = build_page("# Page\n\nLet **x**; $a$; **y**; $b$.\n")
@@ -145,6 +148,7 @@ def test_punctuation_is_taken_from_the_text_beside_its_formula(build_page: Build
     assert "Let x; a; y; b." in text
 
 
+@pytest.mark.slow
 def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
     _, _, html = build_page("# Page\n\nIn 5 % and **6** % of cases, `7 %` or\n\n```python\n8 % 3\n```\n")
     assert "In 5\N{NO-BREAK SPACE}% and" in html
@@ -153,6 +157,7 @@ def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
     assert html.count("\N{NO-BREAK SPACE}%") == 2
 
 
+@pytest.mark.slow
 def test_a_chapter_gives_its_number_to_sections_and_equations(build_page: Build) -> None:
     _, _, html = build_page(GOOD)
     text = " ".join(html.split())
@@ -161,6 +166,7 @@ def test_a_chapter_gives_its_number_to_sections_and_equations(build_page: Build)
     assert "(7.1)" in text
 
 
+@pytest.mark.slow
 def test_what_a_cell_computed_is_a_script_beside_the_widget(
     build_page: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +180,7 @@ def test_what_a_cell_computed_is_a_script_beside_the_widget(
     assert widgets.read_data(tmp_path / "out" / "html" / script) == data
 
 
+@pytest.mark.slow
 def test_a_page_without_a_widget_loads_no_widget_host(build_page: Build) -> None:
     status, _, html = build_page("# Page\n")
     assert status == 0
@@ -208,6 +215,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_fails_the_build_and_says_where(mistake: str, build_page: Build) -> None:
     text, message = MISTAKES[mistake]

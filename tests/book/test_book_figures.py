@@ -63,6 +63,7 @@ def test_the_colours_differ_for_colour_blind_readers(kind: str) -> None:
         assert np.linalg.norm(seen[one] - seen[other]) > 15, (one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [1, 0.85], ids=["light page", "dark page, as course.css brightens it"])
 def test_a_number_in_a_heat_map_can_be_read(left: float) -> None:
     weights = np.linspace(0, 1, 101)[None]
@@ -86,6 +87,7 @@ def svg() -> str:
     return buffer.getvalue().decode()
 
 
+@pytest.mark.slow
 def test_a_figure_is_the_same_each_time() -> None:
     assert svg() == svg()
 

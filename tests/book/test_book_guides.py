@@ -43,11 +43,13 @@ def reported(name: str, code: str) -> Any:
     return check(cells[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code", "report"), reports())
 def test_a_report_is_what_check_says(name: str, code: str, report: str) -> None:
     assert report == reported(name, code).wrapped(WIDTH) + "\n"
 
 
+@pytest.mark.slow
 def test_the_reports_are_of_every_kind() -> None:
     found = [reported(one["name"], one["code"]) for one in REPORT.finditer(STUDENT.read_text())]
     assert len(found) >= 4
@@ -223,6 +225,7 @@ def test_the_instructors_console_does_what_the_page_says(tmp_path: Path) -> None
     assert re.search(r"^student-012,ch02_qkv,.*,2\.5,", grades, re.M), "the mark is in the table"
 
 
+@pytest.mark.slow
 def test_the_page_tells_of_the_class_as_it_is_simulated(tmp_path: Path) -> None:
     from autograder.course.layout import Course
     from autograder.proof.samples.simulate import simulate

@@ -113,6 +113,7 @@ def whole_ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [encoded.ids for encoded in tokenizer.encode_batch(texts)]
 
 
+@pytest.mark.slow
 def test_word_pieces_are_those_of_the_tokenizers_library(small: Path) -> None:
     texts = drawn_texts(8_000)
     expected = whole_ids(model_file.read(small.read_bytes())[1], texts)
@@ -144,6 +145,7 @@ def hold_to_python(file: Path, texts: list[str], cuts: list[list[list[int]]]) ->
         np.testing.assert_allclose(found["kept"], expected["kept"], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_maps_and_vectors_are_those_of_tfcore(small: Path) -> None:
     hold_to_python(small, TEXTS, CUTS)
 
@@ -153,6 +155,7 @@ def test_the_real_maps_and_vectors_are_those_of_tfcore(real: Path) -> None:
     hold_to_python(real, [*TEXTS[:4], "The animal didn't cross the street."], [[], [[3, 1], [0, 2]]])
 
 
+@pytest.mark.slow
 def test_the_file_holds_the_quantised_model(small: Path) -> None:
     content = small.read_bytes()
     assert content == stand_in.content()

@@ -227,6 +227,7 @@ def loaded(script: Path) -> str:
     return run.stdout.strip() or run.stderr
 
 
+@pytest.mark.slow
 def test_it_is_a_module_in_anywidgets_form(name: str, tmp_path: Path) -> None:
     script = FOLDER / f"{name}.js"
     assert loaded(script) == "render function"
@@ -274,6 +275,7 @@ def test_draws_are_those_of_mulberry32(seed: int, first: list[int]) -> None:
     assert [next(uniforms) * 2**32 for _ in first] == first
 
 
+@pytest.mark.slow
 def test_saturation_draws_normal_numbers_and_saturates() -> None:
     widget = widgets.load("saturation", FOLDER)
     normals = draws.normals(7)

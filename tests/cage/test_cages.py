@@ -37,6 +37,7 @@ def test_every_attempt_is_refused(tier):
     cages.require(tier, facts)
 
 
+@pytest.mark.slow
 def test_without_walls_the_same_attempts_succeed():
     got = probed("D")["got"]
     assert {name for name, what in got.items() if not what} <= ONLY_AS_ROOT
@@ -120,6 +121,7 @@ def test_packages_that_lie_among_the_libraries_are_left_out(tmp_path):
     assert list(cages._without(tmp_path, shut)) == [tmp_path / "lib" / "numpy"]
 
 
+@pytest.mark.slow
 def test_a_home_is_removed_however_deep_and_however_shut(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -136,6 +138,7 @@ def test_a_home_is_removed_however_deep_and_however_shut(tmp_path):
     assert not list(home.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("names", "full"), [(9_000, False), (11_000, True)])
 def test_a_home_with_too_many_files_is_full(tmp_path, names, full):
     home = tmp_path / "home"

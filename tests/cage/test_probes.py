@@ -20,6 +20,7 @@ def ask(probe, function, *args, metered=False, **kwargs):
 
 
 class TestGradients:
+    @pytest.mark.slow
     def test_they_are_those_of_a_weighted_sum(self):
         x, y = torch.randn(2, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
         told = ask("gradients", lambda x, y=None: x * y, x, y=y)["value"]
@@ -92,6 +93,7 @@ def parameters(dtype=torch.float64):
 
 
 class TestModules:
+    @pytest.mark.slow
     def test_parameters_are_set_in_their_dtype(self):
         given, x = parameters(), torch.randn(2, 3, dtype=torch.float64)
         value = ask("module", Scaled, {"size": 3}, given, x)["value"]
@@ -277,6 +279,7 @@ def test_a_module_that_is_moved_takes_parameters_and_buffers_along(kind, clashes
         assert told["value"].startswith("`add` meets a tensor of shape (3,) that is on the cpu, made without")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "clashes"),
     [

@@ -42,6 +42,7 @@ def test_nested_values_arrive_as_they_were(value):
     assert through(value) == value
 
 
+@pytest.mark.slow
 @given(
     hnp.arrays(st.sampled_from([np.float32, np.float64, np.int64, np.bool_]), hnp.array_shapes(min_dims=0))
 )

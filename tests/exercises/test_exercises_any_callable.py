@@ -18,6 +18,7 @@ class Callable:
         return right(x, axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [lambda x, axis=-1: right(x, axis), Callable(), partial(right)])
 def test_a_function_without_its_name_is_known_by_what_it_is_assigned_to(made, monkeypatch, capsys):
     monkeypatch.setitem(globals(), "softmax", made)

@@ -117,6 +117,7 @@ def test_a_broken_notebook_is_no_obstacle(text, here, tmp_path, written, capsys)
     assert "ours, since ch04_multi_head.ipynb cannot be read" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_one_name_for_two_helpers_is_no_accident(here, tmp_path, written, capsys):
     """The second function that needs a helper of that name is ours."""
     helped = (

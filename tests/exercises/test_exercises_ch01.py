@@ -256,6 +256,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer"), RIGHT.items(), ids=RIGHT.keys())
 def test_a_style_that_no_bank_knows_gets_full_points(name, answer):
     report = report_on(name, answer)
@@ -271,6 +272,7 @@ def test_torch_reading_the_sequence_is_seen(layer):
     assert report_on("rnn_forward", rnn_forward).status == "forbidden"
 
 
+@pytest.mark.slow
 def test_no_query_and_a_tanh_of_each_part_are_one_mistake():
     def no_query(query, keys, values, W_q, W_k, v, mask=None):
         score = attention(lambda query, keys, W_q, W_k, v: np.tanh(keys @ W_k) @ v)
@@ -286,6 +288,7 @@ def over_axis_0(scores, mask):
     return mask * e / e.sum(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_softmax_over_axis_0_is_told_by_its_sums(seed):
     report = report_on("additive_attention", attention(softmax=over_axis_0), seed)
@@ -311,6 +314,7 @@ class TestWhatTheNotebookSays:
         words = story.replace("**", "").replace(",", "").split()
         assert words.index("were") + 1 == 21
 
+    @pytest.mark.slow
     def test_the_examples_by_hand(self, solved):
         x, half = np.array([[[1.0], [0.0], [0.0]]]), np.array([[0.5]])
         h = solved["rnn_forward"](x, np.zeros((1, 1)), np.eye(1), half, np.zeros(1))
@@ -320,6 +324,7 @@ class TestWhatTheNotebookSays:
         assert solved["gradient_norms"](np.zeros((3, 2)), W_hh) == pytest.approx([1, 2, 1])
         assert [solved["critical_path"](4, 2, kind) for kind in ("rnn", "attention")] == [5, 2]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("query", "weights", "context"), [(0, (0.25, 0.75, 0), 5), (50, (0.5, 0.5, 0), 6)]
     )
@@ -330,6 +335,7 @@ class TestWhatTheNotebookSays:
         assert found[1][0] == pytest.approx(weights)
         assert found[0].item() == pytest.approx(context)
 
+    @pytest.mark.slow
     def test_the_curves(self, solved):
         """The numbers of the model answer to (a) and (b)."""
         curves, weights = solved["curves"], solved["weights"]
@@ -350,6 +356,7 @@ def written_after_softmax(fill):
     return attention(softmax=softmax)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fill", [-np.inf, np.nan, -1e9, -1.0, 0.0])
 def test_a_mask_after_softmax_is_seen_whatever_it_writes(fill):
     report = report_on("additive_attention", written_after_softmax(fill), shrinking=True)
@@ -390,6 +397,7 @@ UNWRITTEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), UNWRITTEN.values(), ids=UNWRITTEN.keys())
 def test_memory_that_was_never_written_is_named(name, answer, words):
     report = report_on(name, answer)
@@ -413,6 +421,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer"), SLIPS.values(), ids=SLIPS.keys())
 def test_one_slip_keeps_more_than_half_and_is_named(name, answer):
     report = report_on(name, answer)
@@ -421,6 +430,7 @@ def test_one_slip_keeps_more_than_half_and_is_named(name, answer):
     assert report.score > report.max_score / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [lambda mask: None, lambda mask: None if mask is None else ~mask])
 def test_without_its_mask_attention_stays_under_half(masked):
     def additive_attention(query, keys, values, W_q, W_k, v, mask=None):
@@ -452,6 +462,7 @@ def divided_out(h, W_hh):
     return np.array(norms)
 
 
+@pytest.mark.slow
 def test_rounding_that_grows_is_explained():
     report = report_on("gradient_norms", divided_out)
     assert not report.passed

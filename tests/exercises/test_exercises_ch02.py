@@ -140,6 +140,7 @@ def test_what_is_published_gets_full_marks(name, seed):
     assert report.passed, report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
 def test_the_softmax_of_a_library_is_told_as_such(family):
     imported_first()
@@ -159,6 +160,7 @@ def axis_by_rank(x, axis=-1):
     return e / e.sum(axis=0) if x.ndim == 1 else e / e.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_two_faults_make_no_third():
     report = report_on("softmax", axis_by_rank, shrinking=True)
     assert not report.passed
@@ -201,6 +203,7 @@ AFTER_SOFTMAX = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", AFTER_SOFTMAX.values(), ids=AFTER_SOFTMAX.keys())
 def test_a_mask_after_softmax_is_seen_whatever_it_writes(answer):
     report = report_on("scaled_dot_product_attention", answer, shrinking=True)
@@ -209,6 +212,7 @@ def test_a_mask_after_softmax_is_seen_whatever_it_writes(answer):
     assert report.diagnosis in (None, "infinity_after_softmax", "mask_after_softmax")
 
 
+@pytest.mark.slow
 def test_weights_without_a_mask_beside_a_right_output_are_no_mask_after_softmax():
     def scaled_dot_product_attention(query, key, value, mask=None):
         masked = own_weights(query, key, True if mask is None else mask)
@@ -220,6 +224,7 @@ def test_weights_without_a_mask_beside_a_right_output_are_no_mask_after_softmax(
     assert "the weights that you return are not those that made it" in str(report)
 
 
+@pytest.mark.slow
 def test_returned_weights_alone_do_not_hide_a_mask_after_softmax():
     report = report_on("scaled_dot_product_attention", multiplied_after_softmax)
     assert "your mask changes nothing" in report.failures[0].broken
@@ -259,6 +264,7 @@ UNWRITTEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), UNWRITTEN.values(), ids=UNWRITTEN.keys())
 def test_memory_that_was_never_written_is_named(name, answer, words):
     report = report_on(name, answer)
@@ -294,6 +300,7 @@ FIXED_AXES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "answer"), [(k, *v) for k, v in FIXED_AXES.items()])
 def test_code_for_a_fixed_number_of_axes_is_named(kind, name, answer):
     assert report_on(name, answer).diagnosis == kind
@@ -320,6 +327,7 @@ def empty_rows_squeezed(query, key, value, mask=None):
     return weights @ value, weights
 
 
+@pytest.mark.slow
 def test_a_mask_with_fewer_axes_shows_an_index():
     report = report_on("scaled_dot_product_attention", empty_rows_squeezed)
     assert not report.passed
@@ -342,12 +350,14 @@ def in_float32(x, W_q, W_k, W_v):
     return tuple((x @ W).astype(np.float32) for W in (W_q, W_k, W_v))
 
 
+@pytest.mark.slow
 def test_float32_inside_costs_its_own_points_alone():
     report = report_on("project_qkv", in_float32)
     assert report.score == 1.75
     assert "float32 where float64 came in" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(1e-3, np.inf), (0, 1e3)])
 def test_a_floor_or_a_ceiling_for_the_temperature_is_seen(bounds):
     def soft_lookup(query, keys, values, temperature):

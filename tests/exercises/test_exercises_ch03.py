@@ -91,6 +91,7 @@ def logarithm_in_empty(weights, axis=-1):
     return -(weights * log).sum(axis=axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [logarithm_without_out, logarithm_in_empty])
 def test_a_logarithm_that_was_never_written_is_named(answer):
     report = report_on("ch03_scaling/attention_entropy", answer, shrinking=True)
@@ -120,6 +121,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer"), SLIPS.values(), ids=SLIPS.keys())
 def test_one_slip_keeps_more_than_half_and_is_named(name, answer):
     report = report_on(f"ch03_scaling/{name}", answer)
@@ -145,6 +147,7 @@ FIXED_AXES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "answer"), FIXED_AXES.items(), ids=FIXED_AXES.keys())
 def test_code_for_a_fixed_number_of_axes_is_named(kind, answer):
     assert report_on("ch03_scaling/softmax_jacobian", answer).diagnosis == kind
@@ -155,6 +158,7 @@ def test_a_variance_is_explained_by_its_components():
     assert "each component adds var_q * var_k" in report.failures[0].broken
 
 
+@pytest.mark.slow
 def test_one_key_for_all_samples_is_no_new_pair_for_each():
     def dot_product_stats(d_k, num_samples, rng):
         products = rng.standard_normal((num_samples, d_k)) @ rng.standard_normal(d_k)

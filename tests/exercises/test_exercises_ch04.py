@@ -51,6 +51,7 @@ class EncoderLayer(Published):
         return layer(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [TorchLayer, TorchFunction, EncoderLayer])
 def test_torchs_own_layer_is_told_as_such(layer):
     report = report_on("ch04_multi_head/MultiHeadAttention", layer)
@@ -73,6 +74,7 @@ def test_the_reference_is_torchs_layer():
     torch.testing.assert_close(ours(x, memory, mask), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("bias", [True, False])
 def test_parameters_are_counted_as_transformers_has_them(num_kv_heads, bias):
@@ -103,6 +105,7 @@ def test_einops_is_a_right_style():
         assert report_on(f"ch04_multi_head/{function.__name__}", function).passed
 
 
+@pytest.mark.slow
 def test_repeat_kv_of_a_library_is_told_as_such():
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     report = report_on("ch04_multi_head/repeat_kv", lambda x, num_groups: llama.repeat_kv(x, num_groups))
@@ -318,6 +321,7 @@ STYLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "style"), STYLES.items())
 def test_a_result_that_is_left_on_the_cpu_is_seen(name, style):
     function = next(s for s in exercises.find(name).styles if s.name == style).function
@@ -351,6 +355,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_of_what_the_caller_passed_fails(name):
     report = report_on(f"ch04_multi_head/{name}", VIEWS[name])
@@ -358,6 +363,7 @@ def test_a_view_of_what_the_caller_passed_fails(name):
     assert "view" in str(report)
 
 
+@pytest.mark.slow
 def test_wrong_defaults_keep_more_than_half():
     class Biasless(Published):
         def __init__(self, d_model, num_heads, bias=False):
@@ -393,6 +399,7 @@ def solved():
 
 
 class TestWhatTheNotebookSays:
+    @pytest.mark.slow
     def test_the_cut_by_hand(self, solved):
         x = torch.arange(1, 9).view(1, 2, 4)
         assert solved["split_heads"](x, 2).tolist() == [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]

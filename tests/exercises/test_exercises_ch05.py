@@ -172,6 +172,7 @@ ROUNDED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
 @pytest.mark.parametrize("name", ROUNDED)
 def test_what_is_rounded_on_the_way_to_the_angles_is_named(name, seed):
@@ -358,6 +359,7 @@ def test_a_table_remembered_by_its_size_is_told_by_its_angles():
     assert "you turn channels" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", WRONG)
 def test_an_unknown_mistake_is_told_by_its_smallest_case(case):
     name, wrong, sentence = WRONG[case]

@@ -321,6 +321,7 @@ def three_sizes(function):
     return unpacking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "swiglu"])
 def test_code_that_fixes_the_number_of_axes_is_named_and_keeps_more_than_half(name):
     declared = exercises.find(name)

@@ -128,6 +128,7 @@ def test_what_is_published_gets_full_marks(name, answer, seed):
     assert report.passed, report
 
 
+@pytest.mark.slow
 def test_the_attention_that_is_given_solves_chapter_4():
     name = "ch04_multi_head/MultiHeadAttention"
     if name not in NAMES:

@@ -313,6 +313,7 @@ def test_a_wrong_answer_beyond_the_bank_is_explained(wrong):
     assert told in str(report), report
 
 
+@pytest.mark.slow
 def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
     def seeded(everywhere):
         def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -333,6 +334,7 @@ def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
     assert "two calls without a generator" in str(without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_leak_shows_with_any_other_token_and_rounding_with_none(seed):
     """Otherwise a right search would depend on which token it happens to put in."""
@@ -395,6 +397,7 @@ class TestWhatThisChapterNeedsOfTheCore:
         assert differs(torch.tensor([-math.inf]), torch.tensor([-math.inf]), 1e-6) is None
 
 
+@pytest.mark.slow
 def test_a_gradient_other_than_0_through_the_0_is_seen():
     def next_token_loss(logits, tokens, ignore_index=-100):
         right = Published.next_token_loss__nanogpt(logits, tokens, ignore_index)

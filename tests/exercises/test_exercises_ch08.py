@@ -200,12 +200,14 @@ def test_what_is_published_gets_full_marks(name, seed):
     assert report.passed, report
 
 
+@pytest.mark.slow
 def test_a_cache_that_joins_costs_the_copies_alone():
     report = report_on(f"{CHAPTER}/KVCache", DynamicCache)
     (failure,) = report.failures
     assert failure.misconception == "grows_by_cat"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["quantize_per_channel", "quantize_per_tensor"])
 def test_torchs_own_quantiser_is_told_as_such(function):
     def quantize_kv(x):
@@ -346,6 +348,7 @@ class OneTokenAtATime:
         return self.keys[:, :, last], self.values[:, :, last]
 
 
+@pytest.mark.slow
 def test_a_window_for_single_tokens_earns_its_core():
     report = report_on(f"{CHAPTER}/SlidingWindowCache", OneTokenAtATime)
     assert report.criteria[0].earned
@@ -373,6 +376,7 @@ TOLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "mistake"), TOLD.values(), ids=TOLD.keys())
 def test_an_arrow_is_true(name, answer, mistake):
     report = report_on(f"{CHAPTER}/{name}", answer)
@@ -380,6 +384,7 @@ def test_an_arrow_is_true(name, answer, mistake):
     assert report.diagnosis == mistake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), WRONG.values(), ids=WRONG.keys())
 def test_a_sentence_to_act_on(name, answer, words):
     report = report_on(f"{CHAPTER}/{name}", answer)
@@ -401,6 +406,7 @@ class RaisesAlways:
         return k, v
 
 
+@pytest.mark.slow
 def test_an_error_inside_a_step_names_its_line_and_no_refusal():
     report = str(report_on("ch08_kv_cache/KVCache", RaisesAlways))
     assert "ValueError: too many values to unpack" in report
@@ -438,12 +444,14 @@ def with_spare_room(spare):
     return KVCache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spare", "right"), [(0, True), (1, False), (2, False)])
 def test_room_for_a_token_more_is_too_much_room(spare, right):
     room = "room for max_len tokens, and old tokens are not copied again and again"
     assert (earned("ch08_kv_cache/KVCache", with_spare_room(spare))[room] == 1) == right
 
 
+@pytest.mark.slow
 def test_what_comes_out_is_tried_behind_an_accepted_guess_too():
     def from_the_first_row(p_target, p_draft, draft_tokens, u):
         for i, x in enumerate(draft_tokens):

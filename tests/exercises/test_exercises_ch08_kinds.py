@@ -34,6 +34,7 @@ class CopiesTheFirstChunk(KeepsTheFirstChunk):
         return super().update(k.to(**self.own), v.to(**self.own))
 
 
+@pytest.mark.slow
 def test_a_cache_keeps_copies_in_the_dtype_that_is_asked_for():
     name = f"{CHAPTER}/SlidingWindowCache"
     report = report_on(name, KeepsTheFirstChunk)
@@ -80,6 +81,7 @@ def asks_for(room):
     return generate_cached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer", [room_of(1), asks_for(lambda T, n: T + n), asks_for(lambda T, n: T + n - 1)]
 )
@@ -88,6 +90,7 @@ def test_room_for_what_is_asked_is_right(answer):
     assert report_on(f"{CHAPTER}/{name}", answer).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -127,6 +130,7 @@ HOMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "is_right"), HOMES.values(), ids=HOMES.keys())
 def test_a_result_is_where_the_input_is(make, is_right):
     report = report_on(f"{CHAPTER}/quantize_kv", steps_made_by(make))
@@ -134,6 +138,7 @@ def test_a_result_is_where_the_input_is(make, is_right):
     assert is_right or "the result is on the cpu" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"device": "cpu"}])
 def test_a_text_is_where_the_prompt_is(options):
     def generate_cached(model, prompt, max_new_tokens):
@@ -152,6 +157,7 @@ def test_a_text_is_where_the_prompt_is(options):
     assert "the model is given a tensor of shape" in str(report)
 
 
+@pytest.mark.slow
 def test_a_channel_of_zeros_in_float16_needs_a_guard_that_float16_holds():
     def guarded(smallest):
         def quantize_kv(x):

@@ -381,6 +381,7 @@ def test_gradients_are_given_inside_lists():
     assert found["0[1]"] == pytest.approx(10 * push)
 
 
+@pytest.mark.slow
 def test_a_missing_gradient_in_a_list_is_named():
     exercise = exercises.find("ch09_variants/ring_attention")
     mistake = next(m for m in exercise.misconceptions if m.name == "shards_detached")

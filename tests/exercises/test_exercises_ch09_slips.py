@@ -244,6 +244,7 @@ def test_any_whole_numbers_may_name_the_experts(dtype):
     assert report.passed, report
 
 
+@pytest.mark.slow
 def test_blocks_of_another_size_are_right_where_they_are_not_larger():
     smaller = tiles(block_of=lambda block_size: max(1, block_size // 2))
     assert report_on("ch09_variants/tiled_attention", smaller).passed

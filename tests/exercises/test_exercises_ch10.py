@@ -83,6 +83,7 @@ def test_a_right_model_of_any_make_passes(model):
     assert report.passed, report
 
 
+@pytest.mark.slow
 def test_the_bound_lies_between_the_best_and_who_knows_pairs_of_words():
     """Who knows which word follows which is above it; the best possible loss is below."""
     tokens = texts()
@@ -107,6 +108,7 @@ def zeros(tokens):
     return torch.zeros(len(tokens), len(VOCABULARY))
 
 
+@pytest.mark.slow
 def test_what_is_examined_is_not_taught():
     batches, _, _ = lesson(np.random.default_rng(3))
     _, asked = examined(3, zeros)
@@ -116,6 +118,7 @@ def test_what_is_examined_is_not_taught():
     assert not taught & held_out
 
 
+@pytest.mark.slow
 def test_an_examiner_asks_word_by_word_and_says_nothing_in_advance():
     _, asked = examined(3, zeros)
     assert [tokens.shape[1] for tokens in asked] == list(range(1, len(asked) + 1))
@@ -151,6 +154,7 @@ def same_mask_twice(seed):
     return torch.equal(*(F.dropout(torch.ones(2, 1, 8), 0.1) for _ in range(2)))
 
 
+@pytest.mark.slow
 def test_dropout_that_uses_the_same_mask_twice_is_still_seen():
     (dropout,) = (a for a in exercises.find("ch10_capstone/TinyGPT").misconceptions if a.name == "dropout")
     seeds = [seed for seed in range(500) if same_mask_twice(seed)]
@@ -389,6 +393,7 @@ def test_a_wrong_search_is_told_in_a_sentence(function, words):
     assert words in str(report), report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_planted_is_what_the_model_says(seed):
     """The log-probability falls by the planted cost, and the best head leads by far more than rounding."""
@@ -407,6 +412,7 @@ def test_what_is_planted_is_what_the_model_says(seed):
             assert best - second > 0.2, (criterion.says, case.says)
 
 
+@pytest.mark.slow
 def test_attention_of_the_model_sums_to_one():
     for _, cases in FIND.draw(1):
         for case in cases:

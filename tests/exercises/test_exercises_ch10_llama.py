@@ -28,6 +28,7 @@ def changed(*edits, style="as_asked"):
     return namespace["TinyLlama"]
 
 
+@pytest.mark.slow
 def test_the_reference_is_transformers_llama():
     """The same parameters in transformers' own class give the same logits."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -140,18 +141,21 @@ def test_a_head_that_was_copied_before_the_weights_came_is_no_tied_head():
     assert "tied head" in report.failures[0].sentence
 
 
+@pytest.mark.slow
 def test_other_names_are_told_with_the_right_ones():
     report = report_on(NAME, changed(("self.embed", "self.embedding")))
     assert report.score == 0
     assert "there is no parameter `embed.weight`" in report.message
 
 
+@pytest.mark.slow
 def test_a_function_that_was_not_brought_is_named_with_its_cell():
     without = changed()
     del without.forward.__globals__["KVCache"]
     assert "Run the cell with bring(...)" in report_on(NAME, without).failures[0].sentence
 
 
+@pytest.mark.slow
 def test_the_call_in_a_report_shows_the_chunks():
     report = report_on(NAME, changed(("torch.arange(start, start + T", "torch.arange(T")))
     assert any(
@@ -159,6 +163,7 @@ def test_the_call_in_a_report_shows_the_chunks():
     )
 
 
+@pytest.mark.slow
 def test_what_is_brought_is_the_first_style_of_each():
     space = {}
     exec(EXERCISE.brought_source, space)

@@ -306,6 +306,7 @@ class TestWhatIsTold:
         assert "notebook" not in report.failures[0].fault, "it may be a plain file"
         assert str(report).count("Define or import") == 1
 
+    @pytest.mark.slow
     def test_a_wrong_number_stays_a_wrong_number_in_a_smaller_case(self):
         def layer_norm(x, weight, bias, eps=1e-5):
             """One channel alone has no unbiased variance."""
@@ -326,6 +327,7 @@ class TestWhatIsTold:
         assert "got nan" not in failure.fault
         assert failure.call == "total(x=<array of shape (4, 4)>)"
 
+    @pytest.mark.slow
     def test_a_change_in_place_that_torch_refuses(self):
         def layer_norm(x, weight, bias, eps=1e-5):
             x -= x.mean(-1, keepdim=True)
@@ -336,6 +338,7 @@ class TestWhatIsTold:
         assert faults[0].startswith("your code changes its input `x` in place")
         assert "anomaly" not in faults[0]
 
+    @pytest.mark.slow
     def test_a_change_in_place_of_something_else_than_the_input(self):
         def layer_norm(x, weight, bias, eps=1e-5):
             std = (x.var(-1, keepdim=True, correction=0) + eps).sqrt()
@@ -346,6 +349,7 @@ class TestWhatIsTold:
         (failure,) = report_on("ch06_blocks/layer_norm", layer_norm).failures
         assert failure.fault.startswith("your code changes a tensor in place")
 
+    @pytest.mark.slow
     def test_gradients_and_results_are_named(self):
         def layer_norm(x, weight, bias, eps=1e-5):
             mean, var = x.mean(-1, keepdim=True).detach(), x.var(-1, keepdim=True, correction=0)
@@ -360,6 +364,7 @@ class TestWhatIsTold:
         failure = report_on("ch02_qkv/project_qkv", project_qkv).failures[0]
         assert failure.fault.startswith("`k` (result 2 of 3): expected")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["ch04_multi_head/MultiHeadAttention", "ch06_blocks/TransformerBlock"])
     def test_a_module_without_forward_is_not_blank(self, name):
         class Misspelt(exercises.find(name).styles[0].function):
@@ -369,6 +374,7 @@ class TestWhatIsTold:
         assert (report.status, report.score) == ("examined", 0)
         assert all("there is no" in f.fault or "no method `forward`" in f.fault for f in report.failures)
 
+    @pytest.mark.slow
     def test_a_module_that_does_not_begin_with_super(self):
         class MultiHeadAttention(torch.nn.Module):
             def __init__(self, d_model, num_heads, bias=True):
@@ -377,6 +383,7 @@ class TestWhatIsTold:
         failure = report_on("ch04_multi_head/MultiHeadAttention", MultiHeadAttention).failures[0]
         assert failure.fault.endswith("Let `__init__` begin with `super().__init__()`")
 
+    @pytest.mark.slow
     def test_the_call_can_be_pasted(self):
         def softmax(x, axis=-1):
             return x
@@ -388,6 +395,7 @@ class TestWhatIsTold:
         assert call.endswith(", axis=0)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_the_cases_are_never_changed(name):
     """Even an answer that writes into everything it gets leaves the cases as they were drawn."""
@@ -414,6 +422,7 @@ def test_a_sentence_has_the_singular_after_1_and_no_negative_zero():
     assert told == "you accept 1 guess of 1 token; 11 layers, y[-0] and -1 steps, by 0, -0.5 or 0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_call_can_be_told(name):
     exercise = exercises.find(name)
@@ -422,6 +431,7 @@ def test_every_call_can_be_told(name):
     assert max(map(len, told)) <= explanation.SHORT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_strided_inputs_reach_the_student_strided(name):
     for _, case in cases(name):

@@ -60,6 +60,7 @@ def test_what_they_cannot_have_counted_is_refused(claimed):
 NOTHING = {"operations": 0, "calls": {}, "largest": 0, "largest_shape": [], "peak_bytes": 0, "total_bytes": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

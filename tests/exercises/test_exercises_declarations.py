@@ -72,6 +72,7 @@ class TestDeclaration:
         assert all(p > 0 for p in points)
         assert sum(points) == int(sum(points))
 
+    @pytest.mark.slow
     def test_no_axis_can_be_taken_for_another(self, name):
         """The sizes of an array's axes differ, so that a wrong axis shows."""
         parameters = list(inspect.signature(exercises.find(name).reference).parameters)
@@ -85,6 +86,7 @@ class TestDeclaration:
                 distinct = len(sizes) == len(set(sizes)) and value.shape.count(1) <= 1
                 assert distinct or _is_square_on_purpose(value), (case.says, argument, value.shape)
 
+    @pytest.mark.slow
     def test_the_same_seed_draws_the_same_cases(self, name):
         for (_, one), (_, other) in zip(cases(name, 7), cases(name, 7), strict=True):
             assert alike((one.args, one.kwargs), (other.args, other.kwargs)), one.says

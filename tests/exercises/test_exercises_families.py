@@ -82,6 +82,7 @@ NORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", NORMS.values(), ids=NORMS.keys())
 def test_a_norm(way):
     x = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -177,6 +178,7 @@ SOFTMAX = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", SOFTMAX.values(), ids=SOFTMAX.keys())
 def test_softmax(way):
     x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
@@ -190,6 +192,7 @@ def test_softmax(way):
     assert report_on("ch02_qkv/softmax", softmax).status == "forbidden"
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_logarithm_of_a_sum_of_exponentials_is_none():
     """Who finds softmax there knows what it is."""
 
@@ -228,6 +231,7 @@ RECURRENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", RECURRENT.values(), ids=RECURRENT.keys())
 def test_a_recurrent_network(way):
     shapes = ((2, 3, 4), (2, 5), (4, 5), (5, 5), (5,))
@@ -310,6 +314,7 @@ JACOBIANS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", JACOBIANS.values(), ids=JACOBIANS.keys())
 def test_a_derivative(way):
     p = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)

@@ -90,6 +90,7 @@ def arguments(call: str, target):
     return tuple(None for p in needed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -117,6 +118,7 @@ def test_seen_when_it_is_called_through_an_alias(name, call):
     assert "Write it yourself" in report.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "call"), FORBIDDEN)
 def test_found_in_the_source_under_another_name(name, call):
     exercise = exercises.find(name)
@@ -135,6 +137,7 @@ def test_found_in_the_source_under_another_name(name, call):
         assert forbidden_calls.find([source], exercise.function_name, exercise.forbidden), source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_itself_is_forbidden(name):
     reference = exercises.find(name).reference
@@ -147,6 +150,7 @@ def test_the_reference_itself_is_forbidden(name):
     assert report_on(name, answer).status == "forbidden"
 
 
+@pytest.mark.slow
 def test_attention_by_a_torch_module_is_seen():
     def answer(query, key, value, mask=None):
         width = query.shape[-1]
@@ -158,6 +162,7 @@ def test_attention_by_a_torch_module_is_seen():
     assert report.status == "forbidden"
 
 
+@pytest.mark.slow
 def test_entropy_of_a_torch_distribution_is_seen():
     def answer(weights, axis=-1):
         return torch.distributions.Categorical(torch.tensor(weights + 1e-3)).entropy().numpy()

@@ -326,6 +326,7 @@ def test_two_weights_that_are_wrong_are_set_side_by_side():
     assert said.endswith("makes it 0.368 to 1")
 
 
+@pytest.mark.slow
 def test_a_cost_that_is_paid_in_another_way_names_no_mistake():
     """A mask for all pairs beside a right answer is too large, but no mistake of the bank makes one."""
     right = exercises.find("linear_attention").styles[0].function

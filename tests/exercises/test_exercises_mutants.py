@@ -175,6 +175,7 @@ def test_mutants_are_single_and_different(name):
         assert mutant.source not in styles.values()
 
 
+@pytest.mark.slow
 def test_the_seed_draws_the_sample():
     names = [SOFTMAX, "ch08_kv_cache/KVCache", "ch06_blocks/rms_norm"]
     drawn = sample(names, 60, 4)
@@ -184,6 +185,7 @@ def test_the_seed_draws_the_sample():
     assert [sum(mutant.exercise == name for mutant in drawn) for name in names] == [20, 20, 20]
 
 
+@pytest.mark.slow
 def test_a_change_of_one_style_leaves_the_mutants_of_others():
     exercise = exercises.find("ch06_blocks/rms_norm")
     fewer = replace(exercise, styles=exercise.styles[1:])
@@ -212,6 +214,7 @@ def run(monkeypatch, made: list[Tried], *args: str):
     return CliRunner().invoke(app, ["verify", "--mutants", str(len(made)), *args])
 
 
+@pytest.mark.slow
 def test_a_mutant_that_is_wrongly_accepted_fails_the_run(monkeypatch):
     accepted = tried(RIGHT)
     assert accepted.accepted
@@ -284,6 +287,7 @@ def test_a_mutant_cannot_end_or_hold_up_the_run(capfd):
     assert time.process_time() - begun < 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "bare"),
     [
@@ -346,6 +350,7 @@ def test_no_gradient_is_a_gradient_of_zeros():
     assert near({"x": NONE}, {"x": NONE}, 1e-6)
 
 
+@pytest.mark.slow
 def test_every_row_of_the_reviewed_list_can_still_be_made():
     assert equivalent(), "the list is read"
     for (name, style, change), reason in equivalent().items():

@@ -97,6 +97,7 @@ def test_cases_with_generators_and_models_are_left_alone(argument):
     assert shrunk(given_case, lambda c: True) is given_case
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 40))
 def test_it_ends_and_never_grows(shape, least):
     tried = []
@@ -119,6 +120,7 @@ def test_the_original_is_not_written_into():
     assert x.flatten().tolist() == list(range(24))
 
 
+@pytest.mark.slow
 def test_a_report_shows_the_small_case():
     def attention_scores(query, key):
         return query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1] + 1)

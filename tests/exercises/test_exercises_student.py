@@ -19,6 +19,7 @@ def softmax(x, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
+@pytest.mark.slow
 def test_it_prints_and_returns_the_report(capsys):
     report = autograder.check(softmax)
     assert report.passed
@@ -26,6 +27,7 @@ def test_it_prints_and_returns_the_report(capsys):
     assert capsys.readouterr().out.startswith("softmax: 3 of 3 points")
 
 
+@pytest.mark.slow
 def test_a_function_of_another_name(capsys):
     def my_version(x, axis=-1):
         return softmax(x, axis)
@@ -36,6 +38,7 @@ def test_a_function_of_another_name(capsys):
         autograder.check(my_version)
 
 
+@pytest.mark.slow
 def test_a_blank_one(capsys):
     def attention_scores(query, key):
         raise NotImplementedError()
@@ -60,6 +63,7 @@ def layer_norm(x, weight, bias, eps=1e-5):
     return torch.nn.LayerNorm(x.shape[-1], eps)(x) * weight + bias
 
 
+@pytest.mark.slow
 def test_a_forbidden_call_is_told_as_it_was_written(capsys):
     report = autograder.check(layer_norm)
     assert report.status == "forbidden"
@@ -123,6 +127,7 @@ def stopped_once(x, axis=-1):
         endless(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [endless, endless_in_spite_of_errors, stopped_once])
 def test_an_endless_loop_is_stopped(function, hurried, capsys):
     report = autograder.check(function, "softmax")
@@ -130,11 +135,13 @@ def test_an_endless_loop_is_stopped(function, hurried, capsys):
     assert "did not come back in time" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_in_some_cases_alone(hurried, capsys):
     report = autograder.check(lambda x, axis=-1: softmax(x, axis) if axis == -1 else endless(x), "softmax")
     assert report.status == "stopped"
 
 
+@pytest.mark.slow
 def test_a_check_within_a_check(hurried, capsys):
     """The inner one is stopped, and the outer one is limited still."""
     told = []
@@ -147,6 +154,7 @@ def test_a_check_within_a_check(hurried, capsys):
     assert told == ["stopped"]
 
 
+@pytest.mark.slow
 def test_a_timer_goes_on_where_it_was(capsys):
     fired = []
     before = signal.signal(signal.SIGPROF, lambda *args: fired.append(True))

@@ -196,6 +196,7 @@ def test_a_name_may_be_spelled_in_many_pieces():
     assert remarks("x = " + " + ".join(["'.'"] * 5_000)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_no_answer_of_the_bank_gives_a_remark(name):
     exercise = exercises.find(name)

@@ -27,9 +27,14 @@ def without_walls(monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _kept(pair):
+def _kept(request):
     """An executor whose pair of processes serves all tests, since starting one takes seconds."""
-    EXECUTORS["kept"] = lambda tasks, tier, workers: ((key, pair.grade(task)) for key, task in tasks)
+
+    def kept(tasks, tier, workers):
+        pair = request.getfixturevalue("pair")
+        return ((key, pair.grade(task)) for key, task in tasks)
+
+    EXECUTORS["kept"] = kept
     yield
     del EXECUTORS["kept"]
 

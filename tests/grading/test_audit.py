@@ -124,12 +124,14 @@ PLANTED = (
 )
 
 
+@pytest.mark.slow
 def test_what_is_released_gives_nothing_away(released):
     done = in_process("audit", cwd=released)
     assert done.exit_code == 0, done.stdout
     assert "Nothing is given away" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_what_is_planted_is_found(released, plant):
     plant(released, released / "notebooks" / ASSIGNMENT)
@@ -138,6 +140,7 @@ def test_what_is_planted_is_found(released, plant):
     assert json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_it_is_found_in_a_bundle_too(released, tmp_path, plant):
     folder = released / "notebooks" / ASSIGNMENT
@@ -149,6 +152,7 @@ def test_it_is_found_in_a_bundle_too(released, tmp_path, plant):
     assert in_process("audit", str(bundle), cwd=released).exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [a_rubric, the_secret_seed_in_a_text_file, the_gradebook])
 def test_the_release_refuses_what_lies_beside_the_source(released, plant):
     plant(released, released / "solutions" / ASSIGNMENT)
@@ -159,6 +163,7 @@ def test_the_release_refuses_what_lies_beside_the_source(released, plant):
     assert tree(released / "notebooks") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [the_secret_seed, a_hidden_case, the_graders_modules])
 def test_the_release_refuses_what_stands_in_the_source(released, plant):
     folder = released / "solutions" / ASSIGNMENT
@@ -178,6 +183,7 @@ def test_a_course_without_a_seed_and_what_is_no_bundle(course, tmp_path):
     assert "neither a folder nor a zip file" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_few_drawn_numbers_may_stand_somewhere_by_chance(released):
     drawn = next(cases for _, cases in exercises.find("attention_scores").draw(SEED))
     numbers = np.round(drawn[0].args[0].ravel()[:2], 8).tolist()

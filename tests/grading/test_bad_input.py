@@ -37,6 +37,7 @@ def handed_in(course, students):
     return course
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [("release",), (*GRADE, "submitted"), ("feedback",), ("report",), ("export",)]
 )
@@ -77,6 +78,7 @@ def test_folder_that_is_no_submission(course):
     refuses(course, *GRADE, course / "submitted", says=["holds no submission", "<student>"])
 
 
+@pytest.mark.slow
 def test_named_assignment_that_nobody_handed_in(handed_in):
     refuses(
         handed_in, "grade", "ch03_scaling", "--submissions", handed_in / "submitted", says=["ch03_scaling"]
@@ -114,6 +116,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_unreadable_notebooks_are_listed_and_the_others_graded(handed_in, students):
     for student, (data, _) in BROKEN.items():
         hand_in(handed_in, student, data)
@@ -145,6 +148,7 @@ def test_only_unreadable_notebooks_make_no_gradebook(course):
     assert not (course / "autograded").exists()
 
 
+@pytest.mark.slow
 def test_submission_under_another_name(handed_in):
     folder = handed_in / "submitted" / "bob" / ASSIGNMENT
     folder.mkdir(parents=True)
@@ -155,6 +159,7 @@ def test_submission_under_another_name(handed_in):
     assert "Rename" in done.stderr
 
 
+@pytest.mark.slow
 def test_odd_entries_are_skipped_with_a_remark(handed_in, tmp_path):
     submitted = handed_in / "submitted"
     (submitted / ".git").mkdir()
@@ -171,6 +176,7 @@ def test_odd_entries_are_skipped_with_a_remark(handed_in, tmp_path):
     assert len(told["remarks"]) == 7
 
 
+@pytest.mark.slow
 def test_links_are_not_followed(handed_in, tmp_path):
     secret = tmp_path / "secret.ipynb"
     secret.write_text('{"cells": [], "secret": 1}')
@@ -184,6 +190,7 @@ def test_links_are_not_followed(handed_in, tmp_path):
     assert {p["student"] for p in json.loads(done.stdout)["problems"]} == {"eve", "mal"}
 
 
+@pytest.mark.slow
 def test_too_large_a_file_is_not_read(handed_in):
     path = hand_in(handed_in, "big", b"")
     with path.open("wb") as file:
@@ -227,6 +234,7 @@ def read_only(folder):
         folder.chmod(0o755)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "args"),
     [
@@ -244,6 +252,7 @@ def test_read_only_output_folder(few, folder, args):
         refuses(few, *args, says=["must be writable", "permission"])
 
 
+@pytest.mark.slow
 def test_full_disk_stops_cleanly_and_the_run_resumes(handed_in, monkeypatch):
     from autograder.grading import written
 
@@ -296,6 +305,7 @@ def no_database(path):
     path.write_bytes(b"dear diary\n" * 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -339,6 +349,7 @@ def test_a_gradebook_that_another_program_holds_is_not_moved_away(few):
     assert "Move" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_broken_resubmission_keeps_the_points_and_says_so(few):
     hand_in(few, "style-01", b"{")
     hand_in(few, "new", b"")
@@ -357,6 +368,7 @@ def test_a_broken_resubmission_keeps_the_points_and_says_so(few):
     assert f"1 submission is not graded: new, {ASSIGNMENT}" in done.stderr
 
 
+@pytest.mark.slow
 def test_problems_of_others_are_not_forgotten(few, students, tmp_path):
     for student in ("bad-1", "bad-2"):
         hand_in(few, student, b"{")
@@ -371,6 +383,7 @@ def test_problems_of_others_are_not_forgotten(few, students, tmp_path):
     assert set(batch.problems(course_at(few), ASSIGNMENT)) == {"bad-2", "bad-3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [("verify",), ("check", "softmax", "mine.py"), (*GRADE, "submitted")])
 def test_damaged_seed(few, monkeypatch, args):
     monkeypatch.chdir(few)
@@ -391,6 +404,7 @@ def test_a_folder_that_takes_no_page_stops_no_other(few):
     assert "1 page written, 4 unchanged" in in_process("feedback", cwd=few).stdout
 
 
+@pytest.mark.slow
 def test_a_graded_notebook_that_cannot_be_written_stops_no_other(few, students):
     (few / "autograded" / "new").write_text("in the way")
     hand_in(few, "new", students["blank"][0])
@@ -410,14 +424,17 @@ def test_unknown_export_format(few):
     refuses(few, "export", "--format", "pdf", says=["no format is called 'pdf'", "csv"])
 
 
+@pytest.mark.slow
 def test_export_to_a_folder(few):
     refuses(few, "export", "--output", few, says=["is a folder", "Name a file"])
 
 
+@pytest.mark.slow
 def test_export_makes_no_folder(few):
     refuses(few, "export", "--output", few / "new" / "grades.csv", says=["there is no folder", "Make it"])
 
 
+@pytest.mark.slow
 def test_export_into_a_file_for_a_folder(few):
     refuses(few, "export", "--output", few / "gradebook.db" / "x.csv", says=["must be a folder"])
 

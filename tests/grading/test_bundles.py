@@ -277,6 +277,7 @@ def test_results_of_what_was_not_graded(status):
     assert "told" in hidden(results)
 
 
+@pytest.mark.slow
 def test_export_writes_results_with_a_teachers_marks(few, tmp_path):
     book = Gradebook(Course.at(few).db_url)
     grade = book.find_grade("explain_the_picture", ASSIGNMENT, ASSIGNMENT, "style-01")
@@ -366,6 +367,7 @@ def test_a_colleague_teaches_with_the_bundle_alone(few, students, tmp_path):
     assert "bundles/gradescope-" in again
 
 
+@pytest.mark.slow
 def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
     config = few / "nbgrader_config.py"
     password = 'c.CourseDirectory.db_url = "postgresql://me:sesame@host/grades"\n'
@@ -411,6 +413,7 @@ def test_the_same_course_gives_the_same_bytes(template, tmp_path):
         assert both[0] == both[1], kind
 
 
+@pytest.mark.slow
 def test_all_bundles_at_once(template, tmp_path):
     course = Path(shutil.copytree(template, tmp_path / "course"))
     done = in_process("bundle", "all", cwd=course)
@@ -427,6 +430,7 @@ def test_all_bundles_at_once(template, tmp_path):
     assert modes["requirements.txt"] == 0o644
 
 
+@pytest.mark.slow
 def test_only_a_bundle_is_overwritten(template, tmp_path):
     mine = tmp_path / "mine.zip"
     with zipfile.ZipFile(mine, "w") as archive:
@@ -444,6 +448,7 @@ def test_only_a_bundle_is_overwritten(template, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.zip"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -458,6 +463,7 @@ def test_what_cannot_be_bundled_is_told(template, arguments, told):
     assert told in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_index_is_written_where_it_is_asked_for(template, tmp_path):
     asked = ("--extra-index-url", "https://index.example/cpu")
     in_process("bundle", "student", ASSIGNMENT, *asked, "--output", tmp_path / "s.zip", cwd=template)
@@ -466,6 +472,7 @@ def test_an_index_is_written_where_it_is_asked_for(template, tmp_path):
     assert lines[-1].endswith(".whl")
 
 
+@pytest.mark.slow
 def test_a_version_that_was_not_tested_is_missed(course):
     (course / "requirements.txt").write_text("numpy==2.4.6\n")
     with pytest.raises(BadInputError, match=r"lacks .*torch"):

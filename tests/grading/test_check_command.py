@@ -128,6 +128,7 @@ def test_short_name_and_exit_code_of_a_pass(tmp_path, kept):
     assert json.loads(done.stdout)["exercise"] == "ch02_qkv/softmax"
 
 
+@pytest.mark.slow
 def test_for_a_person(tmp_path, kept):
     (tmp_path / "mine.py").write_text(MISTAKEN)
     done = in_process("check", "softmax", tmp_path / "mine.py")
@@ -136,6 +137,7 @@ def test_for_a_person(tmp_path, kept):
     assert "exp overflows" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -220,6 +220,7 @@ def test_the_section_is_in_the_book_and_its_address_is_one(name):
     assert anchors.count(make_id(section.heading)) == 1
 
 
+@pytest.mark.slow
 def test_where_the_book_is_published_is_one_setting(few):
     assert sections.book_url(Course.at(few)) == ""
     config = few / "nbgrader_config.py"

@@ -257,6 +257,7 @@ def test_links_are_not_followed(course, tmp_path):
         assert collected(tmp_path / "s") == {"ada": "a"}
 
 
+@pytest.mark.slow
 def test_a_bomb_is_not_unpacked(course, tmp_path):
     """A member that says that it is small, and unpacks to more than a notebook may have."""
     data = io.BytesIO()
@@ -351,6 +352,7 @@ def test_an_encrypted_notebook_is_told_and_the_others_are_taken(course, tmp_path
     assert collected(tmp_path / "s") == {"bob": "{}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("members", "platform", "told"),
     [

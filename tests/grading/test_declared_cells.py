@@ -84,6 +84,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT.keys())
 def test_release_writes_it_again(course, solution, spoil):
     right = solution.read_bytes()

@@ -123,6 +123,7 @@ def test_a_full_disk_while_feedback_is_written(disk, few):
     assert tree(course / "feedback") == whole
 
 
+@pytest.mark.slow
 def test_a_full_disk_changes_no_export(disk, few):
     output = disk.folder / "grades.csv"
     output.write_text("of last week")
@@ -132,6 +133,7 @@ def test_a_full_disk_changes_no_export(disk, few):
     assert sorted(path.name for path in disk.folder.iterdir()) == ["filling", "grades.csv"]
 
 
+@pytest.mark.slow
 def test_a_gradebook_on_a_read_only_disk_is_read(disk, few):
     address = f"sqlite:///{disk.folder / 'gradebook.db'}"
     shutil.move(few / "gradebook.db", disk.folder)
@@ -149,6 +151,7 @@ def test_a_read_only_memory(few, args):
         refuses(few, *args, says=["must be writable", "permission"])
 
 
+@pytest.mark.slow
 def test_submissions_may_be_read_only(few):
     shutil.rmtree(few / ".autograder" / "verdicts")
     with read_only(few / "submitted"):
@@ -156,6 +159,7 @@ def test_submissions_may_be_read_only(few):
     assert done.exit_code == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_graded_notebooks_on_a_disk_that_turns_read_only(few, disk, monkeypatch):
     """Points are entered, each folder is told, and the next run writes what is missing."""
     from autograder.grading import written

@@ -38,10 +38,12 @@ def given(few_template, tmp_path_factory):
 OVERFLOWS = "exp overflows for large scores, and is 0 for all of a very negative row."
 
 
+@pytest.mark.slow
 def test_a_page_for_each_student(given):
     assert all(page(given, student).is_file() for student in FEW)
 
 
+@pytest.mark.slow
 def test_the_report_stands_under_each_test(given, students):
     text = told(given, "mistake-01")
     assert f"{OVERFLOWS} Subtract each row's maximum first" in text
@@ -116,6 +118,7 @@ def test_what_ended_the_process_is_told_once():
     }
 
 
+@pytest.mark.slow
 def test_each_line_leads_to_its_place(given):
     for student in FEW:
         soup = BeautifulSoup(page(given, student).read_text(), "html.parser")
@@ -123,6 +126,7 @@ def test_each_line_leads_to_its_place(given):
         assert {link["href"].removeprefix("#") for link in soup.ol.find_all("a")} <= places
 
 
+@pytest.mark.slow
 def test_a_written_answer_nobody_has_read_is_no_zero(given):
     heading, lines = top(given, "style-01")
     assert heading == f"{FULL} of {FULL} points so far"
@@ -143,6 +147,7 @@ def test_no_secret_and_no_test_source(given):
         assert str(given) not in html
 
 
+@pytest.mark.slow
 def test_no_script_and_no_other_host(given):
     for student in FEW:
         soup = BeautifulSoup(page(given, student).read_text(), "html.parser")
@@ -283,6 +288,7 @@ def test_marks_of_hidden_tests_in_a_students_cell_cost_nobody_the_feedback(few, 
     assert all("BEGIN HIDDEN TESTS" in page(few, name).read_text() for name in MARKS)
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_laid_out_is_told_and_costs_nobody_else_theirs(few, monkeypatch):
     graded(few)
     laid_out = FeedbackExporter.from_filename
@@ -321,6 +327,7 @@ def test_short_fractions_mean_what_they_say():
     assert safe_html.mathml(r"\tfrac14") == safe_html.mathml(r"\frac{1}{4}")
 
 
+@pytest.mark.slow
 def test_every_formula_of_the_notebooks_becomes_mathml(monkeypatch):
     unread = []
     mathml = safe_html.mathml
@@ -339,6 +346,7 @@ def test_every_formula_of_the_notebooks_becomes_mathml(monkeypatch):
     assert not unread
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_made_again(given, students, tmp_path):
     course = tmp_path / "course"
     shutil.copytree(given, course)
@@ -353,6 +361,7 @@ def test_only_what_changed_is_made_again(given, students, tmp_path):
     assert again["written"] == [f"feedback/style-01/{ASSIGNMENT}/{ASSIGNMENT}.html"]
 
 
+@pytest.mark.slow
 def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     from nbgrader.api import Gradebook
 

@@ -48,6 +48,7 @@ def held(course, student, name):
         return grade.auto_score, grade.manual_score, grade.extra_credit, grade.needs_manual_grade
 
 
+@pytest.mark.slow
 def test_points_of_each_cell(few, students):
     for student in ("style-01", "mistake-01", "blank"):
         scores = row(few, student).scores
@@ -64,6 +65,7 @@ def test_written_answers_wait_for_a_person(few):
         assert comment.comment == "No response."
 
 
+@pytest.mark.slow
 def test_hand_given_points_survive_a_regrade(few, students):
     name = manual_cell(few)
     by_hand(few, "style-01", **{name: 2.5, "softmax": 1.0})
@@ -92,6 +94,7 @@ def test_forced_regrade_changes_no_hand_given_points(few):
     assert held(few, "style-01", "softmax")[1] == 1.0
 
 
+@pytest.mark.slow
 def test_stale_points_are_reset(few, students):
     """Full marks, then a blank notebook without tests: stock nbgrader keeps the old points."""
     notebook = json.loads(json.dumps(students["test-cells-deleted"][0]))
@@ -104,6 +107,7 @@ def test_stale_points_are_reset(few, students):
     assert set(auto.values()) == {0.0}
 
 
+@pytest.mark.slow
 def test_deleted_gradebook_is_filled_again_without_grading(few):
     before = gradebook.read(Course.at(few), ASSIGNMENT)
     (few / "gradebook.db").unlink()
@@ -135,6 +139,7 @@ def test_a_run_killed_before_the_gradebook_resumes(few_template, template, stude
     )
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_the_notebooks_resumes(few, students, monkeypatch):
     """The gradebook has the points and autograded/ is old: the next run writes it, and asks for a look."""
     hand_in(few, "style-01", students["mistake-01"][0])
@@ -188,6 +193,7 @@ def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_an_error_while_entering_changes_nothing(few, students, monkeypatch):
     """One transaction: no half of a class in the gradebook."""
     before = gradebook.read(Course.at(few), ASSIGNMENT)
@@ -209,6 +215,7 @@ def test_an_error_while_entering_changes_nothing(few, students, monkeypatch):
     assert gradebook.read(Course.at(few), ASSIGNMENT) == before
 
 
+@pytest.mark.slow
 def test_torn_last_line_of_the_verdicts_is_no_line(few):
     path = few / ".autograder" / "verdicts" / f"{ASSIGNMENT}.jsonl"
     whole = path.read_bytes()
@@ -221,6 +228,7 @@ def test_torn_last_line_of_the_verdicts_is_no_line(few):
         assert len(store) == len(lines)
 
 
+@pytest.mark.slow
 def test_equal_submissions_are_graded_once(course, students):
     for student in ("ada", "bob"):
         hand_in(course, student, students["style-01"][0])
@@ -236,6 +244,7 @@ def test_another_seed_or_limit_is_another_verdict(few):
     assert all(one.new for one in graded(few, limits=replace(LIMITS, cell_seconds=4.0)).graded)
 
 
+@pytest.mark.slow
 def test_code_that_touches_the_grader_is_shown_to_a_teacher_and_costs_nothing(course, students):
     notebook = json.loads(json.dumps(students["style-01"][0]))
     blinds = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
@@ -250,6 +259,7 @@ def test_code_that_touches_the_grader_is_shown_to_a_teacher_and_costs_nothing(co
     assert row(course, "ada").total == FULL
 
 
+@pytest.mark.slow
 def test_late_submissions(few, students):
     with opened(few) as book:
         book.update_or_create_assignment(ASSIGNMENT, duedate="2026-03-01 17:00:00 UTC")
@@ -268,6 +278,7 @@ def test_late_submissions(few, students):
     )
 
 
+@pytest.mark.slow
 def test_the_same_work_handed_in_again_later(few, students):
     with opened(few) as book:
         book.update_or_create_assignment(ASSIGNMENT, duedate="2026-03-01 19:00:00 UTC")
@@ -277,6 +288,7 @@ def test_the_same_work_handed_in_again_later(few, students):
     assert row(few, "style-01").late_seconds == 1800
 
 
+@pytest.mark.slow
 def test_a_due_date_that_comes_later_costs_and_can_be_taken_back(few, monkeypatch):
     from nbgrader.plugins import LateSubmissionPlugin
 
@@ -325,6 +337,7 @@ def test_a_question_added_later(few):
     assert held(few, "style-01", "softmax")[1] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("same", "waits"), [(True, False), (False, True)])
 def test_what_was_marked_waits_again_only_where_other_work_has_come(few, same, waits):
     name, folder = manual_cell(few), few / "autograded" / "style-01" / ASSIGNMENT
@@ -388,6 +401,7 @@ def test_autograded_notebooks_are_valid(few):
                 float(output.data["text/plain"])
 
 
+@pytest.mark.slow
 def test_a_students_name_with_an_apostrophe_or_a_space(course, students):
     for name in ("o'brien", "Zoë", "a b"):
         hand_in(course, name, students["blank"][0])

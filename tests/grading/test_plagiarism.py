@@ -102,6 +102,7 @@ def test_names_layout_and_order_of_statements_do_not_matter(assignment):
             assert plagiarism.fragments(ast.unparse(tree)) == plagiarism.fragments(source), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignment", exercises.assignments())
 def test_independent_styles_are_not_alike(assignment):
     handed_in = bank(assignment)

@@ -45,6 +45,7 @@ def solution_cell(notebook):
     )
 
 
+@pytest.mark.slow
 def test_release_has_no_solutions_outputs_or_gradebook(course):
     assert in_process("release", cwd=course).exit_code == 0
     assert not (course / "gradebook.db").exists()
@@ -61,6 +62,7 @@ def test_release_has_no_solutions_outputs_or_gradebook(course):
         assert all("checksum" in c["metadata"]["nbgrader"] for c in graded)
 
 
+@pytest.mark.slow
 def test_each_assignment_has_the_points_that_are_declared(course):
     """Those of its exercises, and two or three for words."""
     in_process("release", cwd=course)
@@ -76,6 +78,7 @@ def test_each_assignment_has_the_points_that_are_declared(course):
             assert graded[exercise.function_name] == exercise.points
 
 
+@pytest.mark.slow
 def test_same_source_gives_the_same_bytes(course, tmp_path):
     other = new_course(tmp_path / "other")
     for folder in (course, other):
@@ -83,12 +86,14 @@ def test_same_source_gives_the_same_bytes(course, tmp_path):
     assert tree(course / "notebooks") == tree(other / "notebooks")
 
 
+@pytest.mark.slow
 def test_cell_ids_are_stable_and_unique(course, notebook):
     in_process("release", cwd=course)
     ids = [cell["id"] for cell in cells(notebook)]
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 def test_unchanged_release_writes_nothing(course):
     in_process("release", cwd=course)
     before = tree(course)
@@ -97,6 +102,7 @@ def test_unchanged_release_writes_nothing(course):
     assert tree(course) == before
 
 
+@pytest.mark.slow
 def test_changed_source_is_released_again(course, notebook, solution):
     in_process("release", cwd=course)
     change(solution, lambda nb: nb["cells"][0].update(source="# A new title"))
@@ -105,6 +111,7 @@ def test_changed_source_is_released_again(course, notebook, solution):
     assert text(cells(notebook)[0]) == "# A new title"
 
 
+@pytest.mark.slow
 def test_somebodys_work_is_kept(course, notebook, solution):
     in_process("release", cwd=course)
     change(notebook, lambda nb: nb["cells"][0].update(source="my notes"))
@@ -119,6 +126,7 @@ def test_somebodys_work_is_kept(course, notebook, solution):
     assert text(cells(notebook.with_name(f"{notebook.name}.orig"))[0]) == "my notes"
 
 
+@pytest.mark.slow
 def test_who_goes_back_to_an_earlier_release_has_not_worked_in_it(course, notebook, solution):
     in_process("release", cwd=course)
     first = notebook.read_bytes()
@@ -131,6 +139,7 @@ def test_who_goes_back_to_an_earlier_release_has_not_worked_in_it(course, notebo
     assert text(cells(notebook)[0]) == "# A third title"
 
 
+@pytest.mark.slow
 def test_what_git_brought_is_nobodys_work_unless_an_answer_is_in_it(course, notebook, solution):
     def commit():
         for command in (["init", "-q"], ["add", str(notebook)], [*AS_SOMEBODY, "commit", "-qm", "pulled"]):
@@ -152,6 +161,7 @@ def test_what_git_brought_is_nobodys_work_unless_an_answer_is_in_it(course, note
 AS_SOMEBODY = ("-c", "user.name=a", "-c", "user.email=a@b.c")
 
 
+@pytest.mark.slow
 def test_work_is_recognised_without_a_record(course, notebook, solution):
     """As in a fresh clone, where nothing tells what was released before."""
     in_process("release", cwd=course)
@@ -214,6 +224,7 @@ def test_data_beside_the_notebook_is_released_too(course, solution):
     assert (course / "notebooks" / ASSIGNMENT / "words.txt").read_text() == "the cat sat"
 
 
+@pytest.mark.slow
 def test_the_repositorys_own_release_is_up_to_date():
     """What students get from the repository is what its solutions give."""
     course = Course.at(ROOT)

@@ -14,6 +14,7 @@ from autograder.grading.gradebook import Row
 from autograder.platforms.export import as_csv, harmless
 
 
+@pytest.mark.slow
 def test_report_page_stands_alone(few, students):
     hand_in(few, "second", students["mistake-01"][0])
     graded(few)
@@ -38,6 +39,7 @@ def test_report_page_stands_alone(few, students):
     assert "A hint, never a verdict" in text
 
 
+@pytest.mark.slow
 def test_report_as_json(few, students):
     hand_in(few, "second", students["mistake-01"][0])
     graded(few)
@@ -74,6 +76,7 @@ def test_code_in_a_hint_is_code_in_the_page(few):
     assert "Use <code>x.max()</code> &lt; 1, &lt;b&gt;not&lt;/b&gt; <code>np.max(x)</code>." in page
 
 
+@pytest.mark.slow
 def test_sections_are_links_where_the_book_is_published(few):
     config = few / "nbgrader_config.py"
     config.write_text(f'{config.read_text()}\nc.Course.book_url = "https://example.org/tf/"\n')
@@ -101,6 +104,7 @@ def test_no_word_is_cut_on_a_narrow_terminal(few, width):
     assert {*told} <= {*words}
 
 
+@pytest.mark.slow
 def test_report_is_the_same_each_time(few):
     in_process("report", ASSIGNMENT, cwd=few)
     path = few / "reports" / f"{ASSIGNMENT}.html"
@@ -110,6 +114,7 @@ def test_report_is_the_same_each_time(few):
     assert path.read_bytes() == first
 
 
+@pytest.mark.slow
 def test_export_has_a_line_for_each_student(few, students):
     done = in_process("export", "--format", "csv", cwd=few)
     assert done.exit_code == 0
@@ -123,6 +128,7 @@ def test_export_has_a_line_for_each_student(few, students):
     assert list(right)[2:7] == [f"{ASSIGNMENT}/{name}" for name in students["style-01"][1]]
 
 
+@pytest.mark.slow
 def test_export_to_a_file(few):
     shown = in_process("export", cwd=few).stdout
     done = in_process("export", "--output", few / "grades.csv", cwd=few)
@@ -149,6 +155,7 @@ def test_no_name_makes_a_line_of_its_own(name):
     assert not text.splitlines()[1].startswith("=")
 
 
+@pytest.mark.slow
 def test_a_formula_for_a_name_through_the_command_line(few, students):
     hand_in(few, "=cmd()", students["blank"][0])
     graded(few)

@@ -36,6 +36,7 @@ def truth_of(folder, assignment=ASSIGNMENT):
     return json.loads((folder / "truth.json").read_text())["assignments"][assignment]
 
 
+@pytest.mark.slow
 def test_a_seed_makes_one_class_and_another_seed_another(course, tmp_path):
     here = Course.at(course)
     for name, seed in (("one", 1), ("same", 1), ("other", 2)):
@@ -46,6 +47,7 @@ def test_a_seed_makes_one_class_and_another_seed_another(course, tmp_path):
     assert truth_of(tmp_path / "one")["misconceptions"] != truth_of(tmp_path / "other")["misconceptions"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignment", exercises.assignments())
 def test_the_truth_has_the_declared_proportions(template, tmp_path, assignment):
     truth = simulate(Course.at(template), [assignment], tmp_path / "class", 40, 3)["assignments"][assignment]
@@ -83,6 +85,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(template, tmp_path, mon
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_made(course):
     told = in_process("simulate", ASSIGNMENT, "--students", 20, "--output", course / "class", cwd=course)
     assert told.exit_code == 0
@@ -93,6 +96,7 @@ def test_the_command_says_what_it_made(course):
     assert in_process("simulate", "ch99", cwd=course).exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignment", [ASSIGNMENT, "ch10_capstone"])
 def test_every_accident_and_every_attack_becomes_a_file(template, assignment):
     ((name, released),) = notebooks(Course.at(template), assignment).items()

@@ -87,6 +87,7 @@ def code_in(path):
     return found
 
 
+@pytest.mark.slow
 def test_each_student_gets_a_notebook_and_the_teacher_its_answers(varying):
     names = [f"s{n}" for n in range(8)]
     options = [option for name in names for option in ("--variant", name)]

@@ -106,6 +106,7 @@ def tried(exercise):
     return list(entries(exercise, checked(exercise, 1), checked(exercise, 2)))
 
 
+@pytest.mark.slow
 def test_a_right_answer_among_the_mistakes_is_caught():
     softmax = exercises.find("softmax")
     wrong = with_bank(softmax, misconceptions=[softmax.styles[0]])
@@ -114,6 +115,7 @@ def test_a_right_answer_among_the_mistakes_is_caught():
     assert not Proof([entry]).holds
 
 
+@pytest.mark.slow
 def test_a_mistake_among_the_styles_is_caught():
     softmax = exercises.find("softmax")
     (entry,) = tried(with_bank(softmax, styles=[softmax.misconceptions[0]]))
@@ -121,6 +123,7 @@ def test_a_mistake_among_the_styles_is_caught():
     assert not Proof([entry]).holds
 
 
+@pytest.mark.slow
 def test_two_mistakes_that_nothing_tells_apart_are_rejected_but_do_not_hold():
     softmax = exercises.find("softmax")
     first = softmax.misconceptions[0]
@@ -167,6 +170,7 @@ def test_a_wrong_solution_ends_with_1(course, monkeypatch):
     assert "It does not hold." in done.stdout
 
 
+@pytest.mark.slow
 def test_a_mistake_that_is_not_named_comes_with_what_the_report_said():
     softmax = exercises.find("ch02_qkv/softmax")
     reports = verify.checked(softmax, 1)
@@ -182,6 +186,7 @@ def test_a_missing_notebook_does_not_hold():
     assert not missing.as_expected
 
 
+@pytest.mark.slow
 def test_doctor(course):
     done = in_process("doctor", "--json", cwd=course)
     told = json.loads(done.stdout)
@@ -193,6 +198,7 @@ def test_doctor(course):
     assert told["ok"] is (done.exit_code == 0) is True
 
 
+@pytest.mark.slow
 def test_doctor_says_plainly_that_there_are_no_walls_and_how_to_get_them(course, without_walls):
     done = in_process("doctor", cwd=course)
     said = " ".join(done.stdout.split())
@@ -201,6 +207,7 @@ def test_doctor_says_plainly_that_there_are_no_walls_and_how_to_get_them(course,
     assert "apt install libseccomp2" in said
 
 
+@pytest.mark.slow
 def test_doctor_tells_of_a_grader_that_does_not_start_behind_its_walls(course, monkeypatch):
     assert cages.strongest().tier in cages.SAFE
     monkeypatch.setattr(cages, "bubblewrap", lambda tier, folder: ["false"])
@@ -212,12 +219,14 @@ def test_doctor_tells_of_a_grader_that_does_not_start_behind_its_walls(course, m
     assert "the zygote did not start" in findings["grader"]["says"]
 
 
+@pytest.mark.slow
 def test_doctor_outside_a_course(tmp_path):
     done = in_process("doctor", cwd=tmp_path)
     assert done.exit_code == 1
     assert "no nbgrader_config.py here" in done.stdout
 
 
+@pytest.mark.slow
 def test_doctor_finds_a_spoilt_gradebook_and_missing_packages(course):
     (course / "gradebook.db").write_text("dear diary " * 500)
     (course / "requirements.txt").write_text(
@@ -232,6 +241,7 @@ def test_doctor_finds_a_spoilt_gradebook_and_missing_packages(course):
     assert "tested: 0.0.1" in findings["packages", "note"]
 
 
+@pytest.mark.slow
 def test_help_has_examples():
     for name in ("release", "grade", "feedback", "report", "export", "verify", "doctor", "check"):
         done = in_process(name, "--help")
@@ -240,6 +250,7 @@ def test_help_has_examples():
         assert f"$ autograder {name}" in done.stdout
 
 
+@pytest.mark.slow
 def test_light_start():
     """--help imports neither torch nor nbgrader."""
     import subprocess

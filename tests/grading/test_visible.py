@@ -102,6 +102,7 @@ def test_an_error_is_shown_as_text():
     assert not hidden(str(BadInputError(f"{ALL} cannot be used")))
 
 
+@pytest.mark.slow
 def test_check_in_the_notebook_prints_text(capsys):
     def softmax(x, axis=-1):
         raise ValueError(ALL)

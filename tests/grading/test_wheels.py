@@ -59,6 +59,7 @@ def needs(path):
     return [Requirement(line) for line in told(path).get_all("Requires-Dist")]
 
 
+@pytest.mark.slow
 def test_each_wheel_has_its_packages_and_the_one_version(made):
     for wheel, path in made.items():
         assert path.name == f"{NAMES[wheel]}-{tfcore.__version__}-py3-none-any.whl"
@@ -70,6 +71,7 @@ def test_each_wheel_has_its_packages_and_the_one_version(made):
             assert kept == (ROOT / licence).read_bytes()
 
 
+@pytest.mark.slow
 def test_tfcore_knows_nothing_of_the_autograder_which_needs_its_own_version(made):
     assert not [need for need in needs(made["tfcore"]) if re.search("extra|autograder", str(need))]
     for name, data in inside(made["tfcore"]).items():
@@ -79,6 +81,7 @@ def test_tfcore_knows_nothing_of_the_autograder_which_needs_its_own_version(made
     assert str(always) == f"transformers-from-first-principles-tfcore=={tfcore.__version__}"
 
 
+@pytest.mark.slow
 def test_every_file_that_git_has_of_the_packages_is_in_a_wheel(made):
     """What setuptools would make of pyproject.toml has the same files: Colab installs by that way."""
     from setuptools.config.pyprojecttoml import read_configuration

@@ -110,12 +110,14 @@ def test_no_two_axes_of_a_case_have_one_size():
         assert len(sizes) == len(set(sizes)), c.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", GRID_DTYPES, ids=str)
 @pytest.mark.parametrize("case", GRID_CASES, ids=str)
 def test_forward_matches_the_oracle(case, dtype, backend):
     check_forward(case, dtype, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", GRID_DTYPES, ids=str)
 @pytest.mark.parametrize("case", GRID_CASES, ids=str)
 def test_backward_matches_torch_in_float64(case, dtype, backend):
@@ -160,6 +162,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_gradients_match_finite_differences(case, backend):
     inputs = make_inputs(case)
@@ -224,6 +227,7 @@ def test_a_bias_of_minus_infinity_forbids(backend, dtype):
 # --- what is padding may hold anything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(
     "case",
@@ -265,6 +269,7 @@ def test_garbage_that_nobody_may_attend_to_changes_nothing(case, garbage, backen
         assert torch.equal(got, gradients(clean, backend)[name]), name
 
 
+@pytest.mark.slow
 def test_garbage_that_is_attended_to_shows(backend):
     inputs = make_inputs(case("", T_q=7, T_k=7, causal=True))
     inputs["v"][0, 0, 0] = math.nan
@@ -276,6 +281,7 @@ def test_garbage_that_is_attended_to_shows(backend):
 # --- large scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_scores_of_ten_thousand_that_differ_by_little(dtype, backend):
     """Scores of 10000 + 0, 1 or 2, which float32 holds exactly: the weights are those of 0, 1 and 2."""
@@ -295,6 +301,7 @@ def test_scores_of_ten_thousand_that_differ_by_little(dtype, backend):
         assert distance(got[name][..., -1], exact[name][..., -1]) <= 10 * tolerance, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_scores_that_saturate(dtype, backend):
     inputs = make_inputs(case("", T_q=7, T_k=300, H_kv=2, mask="qk"), dtype)

@@ -49,6 +49,7 @@ def test_a_named_backend_never_falls_back(name, extra):
         attention(**make_inputs(case("")), backend=name, **{f"return_{extra}": True})
 
 
+@pytest.mark.slow
 def test_the_seam_runs_where_there_is_no_memory_at_all():
     q = torch.zeros(2, 4, 5, 8, device="meta")
     assert attention(q, q, q, causal=True, backend="explicit").shape == q.shape

@@ -26,6 +26,7 @@ def metered(backend, n, **options):
     return forward, backward
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"causal": True, "window": 100}], ids=str)
 def test_tiled_never_allocates_the_matrix(options):
     n = 1024
@@ -36,12 +37,14 @@ def test_tiled_never_allocates_the_matrix(options):
         assert meter.largest_elements == n * n
 
 
+@pytest.mark.slow
 def test_tiled_memory_grows_with_the_length_and_not_with_its_square():
     peaks = [[meter.peak_bytes for meter in metered("tiled", n, causal=True)] for n in (512, 1024)]
     for short, long in zip(*peaks, strict=True):
         assert long < 2.1 * short
 
 
+@pytest.mark.slow
 def test_tiled_with_a_mask_of_padded_keys_and_a_bias_per_key():
     n = 1024
     options = {"mask": torch.rand(1, 1, 1, n) < 0.9, "bias": torch.randn(1, 1, 1, n, requires_grad=True)}

@@ -24,6 +24,7 @@ def rnn_arguments(dtype=np.float64, B=B, T=T, d_in=D_IN, d_h=D_H, seed=0):
     return [(rng.standard_normal(shape) * 0.6).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.slow
 def test_this_room_does_not_load_torch():
     code = "import sys, tfcore.bottleneck; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -32,6 +32,7 @@ SWIGLU = {"activation": "silu", "gated": True, "ffn_bias": False}
 # --- cached is uncached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "window"), EXACT)
 @pytest.mark.parametrize("position", EACH_POSITION)
 @settings(max_examples=6)
@@ -45,6 +46,7 @@ def test_every_chunking_gives_the_logits_of_the_whole(position, kind, window, si
     close(got[real], expected[real])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[T], [1] * T, [9, 4], [1, 9, 3]], ids=str)
 def test_a_chunk_longer_than_the_window(sizes):
     model, tokens = decoder("alibi", WINDOW), draw_tokens(B, T)
@@ -60,6 +62,7 @@ def test_experts_in_the_blocks(sizes):
     close(feed(model, tokens, sizes, model.new_cache(B, T)), model(tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["growing", "preallocated"])
 @pytest.mark.parametrize("position", ["t5", "sinusoidal"])
 @settings(max_examples=6)
@@ -118,6 +121,7 @@ def test_after_one_token_a_sliding_cache_gives_back_its_window():
         assert torch.equal(keys, k[:, :, max(0, t + 1 - WINDOW) : t + 1])
 
 
+@pytest.mark.slow
 @given(sizes=compositions())
 def test_a_quantized_cache_rounds_whole_groups_after_they_were_seen(sizes):
     cache, (k, v) = QuantizedCache(GROUP), draw_pair()

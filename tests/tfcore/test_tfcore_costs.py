@@ -30,6 +30,7 @@ def test_parameters_are_those_of_the_module(name):
     assert parts["attention"] == sum(p.numel() for m in attention for p in m.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_forward_operations_are_those_that_torch_counts(name):
     model, a, tokens, options = build(name)

@@ -34,6 +34,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_same_seed_gives_the_same_batch_and_another_another(name):
     torch.manual_seed(1)
@@ -213,6 +214,7 @@ def test_brackets_without_a_partner_have_depth_0(word):
     assert data.pair_depths(FIRST_SYMBOL + data.BRACKETS.index(b) for b in word) == PARTNERS[word]
 
 
+@pytest.mark.slow
 def test_all_shapes_of_one_length_are_equally_likely():
     generator = seeded()
     counts = Counter(data.show_brackets(_well_formed_word(4, 1, generator)) for _ in range(2800))
@@ -237,6 +239,7 @@ def test_every_sentence_is_read_back():
         assert data.fault(sentence.text + " .") is not None
 
 
+@pytest.mark.slow
 def test_the_referent_is_told_by_the_adjective_alone():
     of_animals = {"tired", "hungry", "scared", "weak", "lazy", "ill"}
     nouns = {*ANIMALS, *PLACES}
@@ -298,12 +301,14 @@ def split() -> data.Split:
     return data.split_sentences(seeded())
 
 
+@pytest.mark.slow
 def test_the_three_parts_share_nothing_and_lose_nothing(split):
     parts = [set(part) for part in (split.train, split.held_out, split.novel)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == len(ALL)
     assert len(split.held_out) == round(0.1 * (len(split.train) + len(split.held_out)))
 
 
+@pytest.mark.slow
 def test_novel_pairs_of_noun_and_adjective_occur_nowhere_else(split):
     def pairs(part):
         return {(s.referent_word, s.adjective) for s in part}
@@ -329,6 +334,7 @@ def test_the_parts_are_balanced(split, part):
         assert share == 0.5
 
 
+@pytest.mark.slow
 def test_the_best_loss_is_what_cross_entropy_gives_to_the_next_words_counted_out(split):
     """Brute force: what goes on from each beginning, counted, as logits in the loss that a model is given."""
     group = split.held_out[:25]
@@ -353,6 +359,7 @@ def test_a_novel_text_has_no_finite_loss(split):
     assert split.best_loss(split.held_out[:3]) < math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["train", "novel", "all"])
 def test_minimal_pairs_differ_in_the_adjective_and_in_the_referent(split, part):
     group = ALL if part == "all" else getattr(split, part)
@@ -431,6 +438,7 @@ def test_no_two_sentences_have_one_translation():
     assert len(data.TARGET_VOCABULARY.words) == len(set(data.TARGET_VOCABULARY.words))
 
 
+@pytest.mark.slow
 def test_the_pronoun_agrees_with_the_noun_that_it_means():
     genders = Counter()
     for sentence in ALL:

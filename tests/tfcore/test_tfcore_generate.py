@@ -107,6 +107,7 @@ def test_a_context_lets_a_table_of_positions_be_outlived():
         generate(model, prompt, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("position", "window"), [*((p, None) for p in POSITIONS), ("alibi", 3), ("rope", 3)])
 @pytest.mark.parametrize("wrap", [lambda model: model, uncached])
 @pytest.mark.parametrize("chunk", [None, 2])

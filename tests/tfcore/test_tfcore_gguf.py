@@ -126,6 +126,7 @@ def logits_differ_by(theirs, ours):
         return (ours(tokens) - expected).abs().max() / expected.abs().max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_computes_what_transformers_computes_with_the_same_numbers(kind, tmp_path):
     theirs = llama()

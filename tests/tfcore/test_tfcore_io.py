@@ -50,6 +50,7 @@ def test_saved_loaded_and_saved_again_is_the_same_file(name, tmp_path):
     assert spelled_out(again.config) == spelled_out(ours.config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_we_save_is_what_transformers_saved(name, tmp_path):
     c = checkpoint(name)
@@ -187,6 +188,7 @@ OLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("layout", OLD)
 def test_published_layouts(layout, tmp_path):
@@ -194,6 +196,7 @@ def test_published_layouts(layout, tmp_path):
     assert same_as(name, from_pretrained(write(tiny.folder(name), tmp_path)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [layout for layout, (name, _) in OLD.items() if name != "bert"])
 def test_masks_frequencies_and_copies_are_no_loss(layout, tmp_path):
     name, write = OLD[layout]
@@ -219,6 +222,7 @@ def test_bart_without_a_bias_on_the_logits(tmp_path):
     assert distance(shift, c.ours.head.linear.bias.expand_as(shift)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:left out")
 @pytest.mark.parametrize("name", ["gpt2", "t5", "whisper"])
 def test_a_head_that_differs_is_not_tied_whatever_the_file_says(name, tmp_path):
@@ -264,6 +268,7 @@ def test_on_a_gpu(name):
     assert distance(our_output(model, c.kind, moved).cpu(), our_output(c.ours, c.kind, x)) < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_left_unfilled_and_ties_hold(name):
     model = checkpoint(name).ours

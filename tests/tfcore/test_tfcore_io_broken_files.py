@@ -13,6 +13,7 @@ from tiny_checkpoints import checkpoint
 from tfcore.io import from_pretrained
 
 
+@pytest.mark.slow
 def test_all_that_does_not_fit_is_named_at_once(tmp_path):
     folder = rewrite(
         tiny.folder("gpt2"),

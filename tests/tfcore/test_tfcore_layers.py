@@ -296,6 +296,7 @@ def test_positions_are_not_refused_for_what_they_do_not_use(kind, fields):
     assert PositionConfig(kind, **fields).kind == kind
 
 
+@pytest.mark.slow
 def test_importing_tfcore_loads_no_torch():
     code = "import sys, tfcore, tfcore.sinusoids, tfcore.ops; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

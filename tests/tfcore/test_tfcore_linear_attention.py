@@ -110,6 +110,7 @@ def test_leading_axes_are_free_and_lengths_may_differ_unless_causal():
     torch.testing.assert_close(linear_attention(q[1, 2], k[1, 2], v[1, 2], causal=False), got[1, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [True, False])
 def test_gradients(causal, monkeypatch):
     monkeypatch.setattr(tfcore.linear_attention, "CHUNK", 3)

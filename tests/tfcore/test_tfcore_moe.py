@@ -48,6 +48,7 @@ def every_expert_in_turn(layer, x):
 # --- the router
 
 
+@pytest.mark.slow
 @given(st.integers(1, 6), st.integers(1, 7), st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 20.0]))
 def test_the_router_by_hand(N, E, seed, spread):
     logits = make_x(N, E, seed=seed) * spread
@@ -143,6 +144,7 @@ def test_the_order_of_experts_is_no_matter():
     torch.testing.assert_close(layer(x), before, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_finite_differences():
     layer, x = raise_weights(MixtureOfExperts(3, 4, 5, 2)).double(), make_x(2, 3, 3)
     parameters = dict(layer.named_parameters())

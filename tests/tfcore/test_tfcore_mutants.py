@@ -200,12 +200,14 @@ def rejecting(pieces: dict[str, Callable[..., Any]], dtype: torch.dtype) -> str 
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("attend", [by_weights, by_tiles])
 def test_the_textbook_that_the_mutants_come_from_is_right(attend, dtype):
     assert rejecting({"attend": attend}, dtype) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", EXCHANGED)
 def test_the_grid_rejects(name, dtype):
@@ -281,11 +283,13 @@ def rejecting_gradients(pieces: dict[str, Callable[..., Any]], dtype: torch.dtyp
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
 def test_the_gradients_that_the_mutants_come_from_are_right(dtype):
     assert rejecting_gradients({}, dtype) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES[::2], ids=str)
 @pytest.mark.parametrize("name", BACKWARD)
 def test_the_grid_rejects_gradients(name, dtype):

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 rng = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 def test_the_numpy_rooms_do_not_load_torch():
     code = "import sys, tfcore.ops, tfcore.scaling; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -107,6 +108,7 @@ def test_softmax_is_a_distribution_that_keeps_the_order(x):
     np.testing.assert_allclose(np.log(p) - np.log(p[0]), x - x[0], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(
     hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=4, max_side=4), elements=st.floats(-9, 9))
 )

@@ -116,6 +116,7 @@ def test_what_may_not_be_attended_to_has_no_influence(backend, drawn):
         assert close(before[b][:, blind[b]], after[b][:, blind[b]])
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(arguments())
 def test_backends_agree_on_output_and_gradients(drawn):

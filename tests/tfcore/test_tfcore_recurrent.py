@@ -129,6 +129,7 @@ def test_padding_matches_packed_sequences(kind):
     close(last, from_torch(want_last))
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("num_layers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_gradcheck(kind, num_layers):
@@ -331,6 +332,7 @@ def test_additive_attention_matches_the_numpy_reference(mask, dtype):
     assert all(torch.equal(x, y) for x, y in zip(arguments, before, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [None, some_mask()], ids=["full", "masked"])
 def test_gradcheck_of_additive_attention(mask):
     attention = make_attention()

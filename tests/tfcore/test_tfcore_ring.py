@@ -45,6 +45,7 @@ def whole(name):
 # --- one process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_ring_in_one_process_is_attention_in_one_piece(name):
     (q, k, v, d_output), causal = shards_of(name)
@@ -78,6 +79,7 @@ def test_scores_of_ten_thousand():
     )
 
 
+@pytest.mark.slow
 def test_half_precision_over_many_shards():
     """Merged in half precision, 24 shards would add up 24 roundings; kept wide, one of the output is left."""
     q, k, v = (x.bfloat16() for x in torch.randn(3, 1, 2, 24, 8, generator=torch.Generator().manual_seed(0)))
@@ -118,6 +120,7 @@ def test_each_rank_takes_each_shard_once(causal, visits):
     assert k.taken == v.taken == expected
 
 
+@pytest.mark.slow
 def test_nothing_as_large_as_all_keys_or_as_all_scores():
     """One head, so that the T x T matrix, the score tiles and the shards differ clearly in size."""
     shards = [torch.randn(1, 1, 16, 4, requires_grad=True) for _ in range(5)]

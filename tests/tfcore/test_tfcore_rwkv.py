@@ -59,6 +59,7 @@ def test_wkv_is_stable_for_keys_of_any_size(shift, form):
     assert all(x.grad.isfinite().all() for x in inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-6, 0.3, 20.0])
 def test_wkv_is_exact_over_long_texts(rate):
     w, u, k, v = draw(B=1, T=3000, d=2, dtype=torch.float32)
@@ -97,11 +98,13 @@ def test_a_state_goes_on_where_it_was_left_in_either_form():
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [wkv, lambda *x: by_steps(*x)[0]], ids=["scan", "steps"])
 def test_gradients_of_wkv(form):
     assert torch.autograd.gradcheck(form, draw(B=2, T=5, d=3, grad=True))
 
 
+@pytest.mark.slow
 def test_gradients_pass_through_a_state():
     w, u, k, v = draw(B=2, T=6, d=3, grad=True)
 
@@ -112,6 +115,7 @@ def test_gradients_pass_through_a_state():
     assert torch.autograd.gradcheck(in_two, (w, u, k, v))
 
 
+@pytest.mark.slow
 def test_cost_of_wkv_grows_linearly_forward_and_backward():
     def cost(T):
         return elements_written(lambda: wkv(*draw(T=T, grad=True)))
@@ -247,6 +251,7 @@ def test_rescaling_weights_in_memory_changes_no_more_than_the_eps_of_norms():
     torch.testing.assert_close(theirs_now * 4, ours.blocks[4].time_mixing.W_o.weight)  # so it did rescale
 
 
+@pytest.mark.slow
 def test_every_parameter_shows_in_the_logits():
     ours, tokens, want = both("every width its own")
     assert len(list(ours.parameters())) == 60

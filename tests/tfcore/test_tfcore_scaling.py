@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 # --- the dot product
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d_k", [1, 3, 64, 257])
 def test_measured_statistics_at_six_standard_errors(d_k):
     """Var(mean) = d/n; Var(q.k)^2 has fourth moment 3d^2 + 6d, so Var(variance) = (2d^2 + 6d)/n."""

@@ -80,6 +80,7 @@ def test_logits_and_weights_match_each_source_by_hand(context, side):
         close(weights[b][:, padding[b]], want_weights)
 
 
+@pytest.mark.slow
 @each_context
 def test_gradcheck(context):
     model = make(context, vocab_size=3, d_hidden=2)
@@ -221,6 +222,7 @@ def test_types_are_kept_and_arguments_too(context, dtype):
     close(logits.double(), make(context)(*arguments), atol=atol)
 
 
+@pytest.mark.slow
 @each_context
 def test_everything_happens_on_the_device_of_the_weights(context):
     model, source = make(context).to("meta"), tokens(B, T_SOURCE).to("meta")

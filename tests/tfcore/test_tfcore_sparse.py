@@ -130,6 +130,7 @@ ONE_TILE = 2 * B * H * BLOCK * BLOCK * (D_K + D_V)
 ONE_TILE_BACK = 2 * B * H * BLOCK * BLOCK * (3 * D_K + 2 * D_V)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", PATTERNS.values(), ids=PATTERNS)
 def test_tiled_attention_pays_for_open_tiles_alone(options):
     n, t = 7, torch.arange(7 * BLOCK)
@@ -141,6 +142,7 @@ def test_tiled_attention_pays_for_open_tiles_alone(options):
     assert products_of(n * BLOCK, mask=mask, backward=True) == open_tiles * (ONE_TILE + ONE_TILE_BACK)
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_window_is_linear_in_the_length():
     def per_block(blocks, **options):
         return products_of(blocks * BLOCK, causal=True, **options) / blocks / ONE_TILE
@@ -152,6 +154,7 @@ def test_the_cost_of_a_window_is_linear_in_the_length():
     assert [per_block(n, window=1) for n in (2, 4, 8)] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_strided_pattern_costs_the_root():
     """Local and strided by the root of n blocks: below 2 n sqrt(n) tiles where causal has n (n + 1) / 2."""
     n, t = 16, torch.arange(16 * BLOCK)
@@ -159,6 +162,7 @@ def test_a_strided_pattern_costs_the_root():
     assert products_of(n * BLOCK, mask=mask) < 2 * n * 4 * ONE_TILE < n * (n + 1) // 2 * ONE_TILE
 
 
+@pytest.mark.slow
 def test_a_window_needs_no_square_matrix():
     q, k, v = (x.requires_grad_() for x in make_qkv(24 * BLOCK, torch.float32))
     with AllocationMeter() as meter:

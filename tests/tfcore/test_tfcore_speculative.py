@@ -134,6 +134,7 @@ def test_the_rule_rejects_shapes(shapes):
 # --- the loop, greedy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", EACH_POSITION)
 @pytest.mark.parametrize("num_draft", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 5])
 @pytest.mark.parametrize("draft", ["itself", "another", "smaller"])
@@ -208,6 +209,7 @@ class Watched:
         return logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 3.0])
 def test_both_caches_hold_the_text_and_nothing_else(temperature, seed):
@@ -285,6 +287,7 @@ def test_samples_have_the_distribution_of_the_target(temperature, options):
         assert wrong[seen > 0].min() == 0 or statistic(seen, np.maximum(wrong, 1e-9)) < 1e-12, "no power"
 
 
+@pytest.mark.slow
 def test_draws_come_from_the_generator_alone():
     target, draft, prompt = decoder(), decoder(seed=1), draw_tokens(1, 4)
     state = torch.get_rng_state()

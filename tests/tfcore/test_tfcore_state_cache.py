@@ -94,6 +94,7 @@ def test_the_cache_is_as_large_after_many_tokens_as_after_one(model):
     assert cache.length == 32
 
 
+@pytest.mark.slow
 def test_a_step_costs_the_same_at_every_position(model):
     cache, costs = model.new_cache(2), []
     model(draw_tokens(B=2, T=2), cache)
@@ -104,6 +105,7 @@ def test_a_step_costs_the_same_at_every_position(model):
     assert len(set(costs)) == 1
 
 
+@pytest.mark.slow
 def test_cost_of_a_text_grows_linearly_forward_and_backward(monkeypatch):
     monkeypatch.setattr(tfcore.selective_scan, "CHUNK", 16)
     for name in ("rwkv", "mamba"):
@@ -193,6 +195,7 @@ def test_a_tied_head_is_the_embedding_and_no_second_matrix(model, tied):
     assert matrices == ["embedding.weight"] + ["head.weight"] * (not tied)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rwkv", "mamba"])
 def test_gradients_of_the_model(name):
     config = {

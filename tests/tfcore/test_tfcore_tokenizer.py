@@ -64,6 +64,7 @@ def test_words_are_cut_as_the_library_cuts_them(text):
 # --- encode and decode
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_text_comes_back(text):
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
@@ -81,6 +82,7 @@ def test_encoding_equals_the_library(text):
     assert TOKENIZER.decode(ids) == FAST.decode(ids, skip_special_tokens=False)
 
 
+@pytest.mark.slow
 @given(WITH_SPECIAL)
 def test_special_tokens_are_plain_text_when_they_are_not_parsed(text):
     fast = TOKENIZER.fast()
@@ -102,6 +104,7 @@ def merge_tables(draw):
     return draw(st.permutations(merges))
 
 
+@pytest.mark.slow
 @given(merge_tables(), st.text("ab ", max_size=30))
 def test_encoding_equals_the_library_whatever_the_merges(merges, text):
     tokenizer = BPETokenizer.from_merges(merges)
@@ -189,6 +192,7 @@ def test_merges_are_those_of_counting():
     assert [(a.decode(), b.decode()) for a, b in merges] == expected
 
 
+@pytest.mark.slow
 def test_the_library_learns_the_same():
     for size, frequency in ((300, 2), (420, 2), (10_000, 2), (400, 7), (10_000, 1)):
         ours = BPETokenizer.train(TEXT, size, SPECIAL, frequency)
@@ -199,6 +203,7 @@ def test_the_library_learns_the_same():
         assert ours.vocab_size <= size
 
 
+@pytest.mark.slow
 @given(st.text("abAé ", min_size=1, max_size=60), st.integers(256, 300), st.integers(1, 3))
 def test_the_library_breaks_ties_alike(text, vocab_size, min_frequency):
     ours = BPETokenizer.train(text, vocab_size, min_frequency=min_frequency)

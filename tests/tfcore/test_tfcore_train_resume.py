@@ -72,6 +72,7 @@ def undisturbed(tmp_path_factory):
     return stopped_run(tmp_path_factory.mktemp("runs") / "run.pt", [], every=100)
 
 
+@pytest.mark.slow
 def test_dropout_and_generators_matter_to_the_run(undisturbed):
     losses, weights, _, _ = undisturbed
     model = Tiny(dropout=0.0)
@@ -83,6 +84,7 @@ def test_dropout_and_generators_matter_to_the_run(undisturbed):
     assert same(bits(model), weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize(
     "stops", [[0], [2], [3], [8], [9], [13], [23], [4, 4, 10, 22]], ids=lambda s: "-".join(map(str, s))
@@ -91,6 +93,7 @@ def test_a_run_stopped_at_any_batch_ends_in_the_same_bits(undisturbed, tmp_path,
     assert same(stopped_run(tmp_path / "run.pt", stops, every), undisturbed)
 
 
+@pytest.mark.slow
 def test_a_run_in_bfloat16_ends_in_the_same_bits(tmp_path):
     whole = stopped_run(tmp_path / "whole.pt", [], every=100, bf16=True)
     assert same(stopped_run(tmp_path / "run.pt", [7, 16], every=1, bf16=True), whole)

@@ -66,6 +66,7 @@ def test_a_function_returns_its_axes_with_words_and_labels(name):
         assert axes.get_ylabel()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_pyplot_or_in_the_settings():
     from matplotlib import pyplot
 
@@ -79,6 +80,7 @@ def test_nothing_is_left_in_pyplot_or_in_the_settings():
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.slow
 def test_drawing_needs_neither_pyplot_nor_torch():
     code = (
         "import sys; from tfcore import viz; from matplotlib.figure import Figure;"
@@ -89,6 +91,7 @@ def test_drawing_needs_neither_pyplot_nor_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_words_do_not_keep_figures_alive():
     axes = viz.attention_map(fresh(), [[1.0]], ["a"])
     gone = weakref.ref(axes)
@@ -185,12 +188,14 @@ def test_six_words_are_neither_turned_nor_made_smaller():
     assert {text.get_fontsize() for text in axes.texts} == {11}
 
 
+@pytest.mark.slow
 def test_names_longer_than_the_figure_are_drawn():
     axes = viz.heatmap(fresh(), weights(9, 9), ["a very long name " * 9] * 9, ["another one " * 9] * 9)
     assert axes.get_yticklabels()[0].get_text() == "a very long name " * 9
     assert not overlaps([label.get_window_extent() for label in axes.get_xticklabels()])
 
 
+@pytest.mark.slow
 def test_axes_whose_names_are_shared_are_drawn():
     for axes in Figure().subplots(2, 2, sharex=True, sharey=True).flat:
         viz.heatmap(axes, weights(4, 4), WORDS[:4], WORDS[:4])
