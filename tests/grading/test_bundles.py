@@ -31,6 +31,8 @@ from autograder.release import audit
 from autograder.release.publish import notebooks
 from autograder.reports import safe_html
 
+pytestmark = pytest.mark.slow
+
 VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
 FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}
 RESULTS = {
@@ -161,7 +163,6 @@ def softmax(x, axis=-1):
 """
 
 
-@pytest.mark.slow
 def test_gradescope_grades_in_a_clean_folder(container, students):
     notebook, expected = students["style-01"]
     results = hand_to(container, {"my work (1).ipynb": make.as_bytes(notebook)})
@@ -174,7 +175,6 @@ def test_gradescope_grades_in_a_clean_folder(container, students):
     assert f"tier {cages.strongest().tier}" in hidden(results)
 
 
-@pytest.mark.slow
 def test_gradescope_walls_a_submission_off(container, template):
     if cages.strongest().tier not in cages.SAFE:
         pytest.skip("this machine holds no walls")
@@ -189,7 +189,6 @@ def test_gradescope_walls_a_submission_off(container, template):
     assert before == {p: p.read_bytes() for p in (container / "source").rglob("*") if p.is_file()}
 
 
-@pytest.mark.slow
 def test_gradescope_says_why_there_is_no_score(container):
     results = hand_to(container, {"a/<b>.ipynb": b"", "c.ipynb": b""})
     said, tests = shown(results)
@@ -197,7 +196,6 @@ def test_gradescope_says_why_there_is_no_score(container):
     assert (results["score"], tests) == (0, {})
 
 
-@pytest.mark.slow
 def test_gradescope_has_a_result_where_python_does_not_start(container):
     (container / "submission").mkdir(exist_ok=True)
     shutil.rmtree(container / "results", ignore_errors=True)
@@ -249,7 +247,6 @@ def test_of_several_notebooks_the_one_of_the_right_name_counts(tmp_path, monkeyp
     assert f"read {tmp_path}/submission/deep/{ASSIGNMENT}.ipynb" in hidden(results)
 
 
-@pytest.mark.slow
 def test_results_of_verdicts(template, students, pair):
     (released,) = notebooks(Course.at(template), ASSIGNMENT).values()
     for name in ("style-02", "mistake-01", "blank", "script-in-the-answer"):
@@ -277,7 +274,6 @@ def test_results_of_what_was_not_graded(status):
     assert "told" in hidden(results)
 
 
-@pytest.mark.slow
 def test_export_writes_results_with_a_teachers_marks(few, tmp_path):
     book = Gradebook(Course.at(few).db_url)
     grade = book.find_grade("explain_the_picture", ASSIGNMENT, ASSIGNMENT, "style-01")
@@ -319,7 +315,6 @@ def test_a_comment_of_a_teacher_is_text():
     assert made["output"] == "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>"
 
 
-@pytest.mark.slow
 def test_a_student_works_with_the_bundle_alone(template, students, tmp_path):
     folder = unpacked(made("student", template, tmp_path / "s.zip", ASSIGNMENT), tmp_path / "work")
     python = clean_python(tmp_path / "venv", (folder / "requirements.txt").read_text())
@@ -341,7 +336,6 @@ def test_a_student_works_with_the_bundle_alone(template, students, tmp_path):
     assert where.startswith(str(tmp_path / "venv"))
 
 
-@pytest.mark.slow
 def test_a_colleague_teaches_with_the_bundle_alone(few, students, tmp_path):
     folder = unpacked(made("instructor", few, tmp_path / "i.zip", ASSIGNMENT), tmp_path / "elsewhere")
     python = clean_python(tmp_path / "venv", (folder / "requirements.txt").read_text())
@@ -367,7 +361,6 @@ def test_a_colleague_teaches_with_the_bundle_alone(few, students, tmp_path):
     assert "bundles/gradescope-" in again
 
 
-@pytest.mark.slow
 def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
     config = few / "nbgrader_config.py"
     password = 'c.CourseDirectory.db_url = "postgresql://me:sesame@host/grades"\n'
@@ -387,7 +380,6 @@ def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
         assert name in files
 
 
-@pytest.mark.slow
 def test_a_students_bundle_gives_nothing_away(few, tmp_path):
     bundle = made("student", few, tmp_path / "s.zip")
     assert in_process("audit", bundle, cwd=few).exit_code == 0
@@ -401,7 +393,6 @@ def test_a_students_bundle_gives_nothing_away(few, tmp_path):
     assert "the solution of" in told
 
 
-@pytest.mark.slow
 def test_the_same_course_gives_the_same_bytes(template, tmp_path):
     for kind in ("gradescope", "student", "instructor"):
         both = []
@@ -413,7 +404,6 @@ def test_the_same_course_gives_the_same_bytes(template, tmp_path):
         assert both[0] == both[1], kind
 
 
-@pytest.mark.slow
 def test_all_bundles_at_once(template, tmp_path):
     course = Path(shutil.copytree(template, tmp_path / "course"))
     done = in_process("bundle", "all", cwd=course)
@@ -430,7 +420,6 @@ def test_all_bundles_at_once(template, tmp_path):
     assert modes["requirements.txt"] == 0o644
 
 
-@pytest.mark.slow
 def test_only_a_bundle_is_overwritten(template, tmp_path):
     mine = tmp_path / "mine.zip"
     with zipfile.ZipFile(mine, "w") as archive:
@@ -448,7 +437,6 @@ def test_only_a_bundle_is_overwritten(template, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.zip"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -463,7 +451,6 @@ def test_what_cannot_be_bundled_is_told(template, arguments, told):
     assert told in " ".join(done.stderr.split())
 
 
-@pytest.mark.slow
 def test_an_index_is_written_where_it_is_asked_for(template, tmp_path):
     asked = ("--extra-index-url", "https://index.example/cpu")
     in_process("bundle", "student", ASSIGNMENT, *asked, "--output", tmp_path / "s.zip", cwd=template)
@@ -472,14 +459,12 @@ def test_an_index_is_written_where_it_is_asked_for(template, tmp_path):
     assert lines[-1].endswith(".whl")
 
 
-@pytest.mark.slow
 def test_a_version_that_was_not_tested_is_missed(course):
     (course / "requirements.txt").write_text("numpy==2.4.6\n")
     with pytest.raises(BadInputError, match=r"lacks .*torch"):
         bundles.of_gradescope(Course.at(course), ASSIGNMENT)
 
 
-@pytest.mark.slow
 def test_without_walls_a_submission_is_nobody(template):
     if os.geteuid() != 0 or not reached_by_nobody():
         pytest.skip("submissions cannot run as somebody else here")
