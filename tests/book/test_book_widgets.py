@@ -162,6 +162,16 @@ def test_by_keyboard(name: str, address: str, browser: Any) -> None:
     page.close()
 
 
+def settle(page: Any, control: Any) -> None:
+    """Wait until a control has kept its place for a second: figures above it may still find their height."""
+    control.evaluate("node => node.scrollIntoView({ block: 'center' })")  # some load when they come near
+    places: list[float] = []
+    while len(places) < 10 or len(set(places[-10:])) > 1:
+        assert len(places) < 300, f"the page has moved for half a minute: {places[-10:]}"
+        page.wait_for_timeout(100)
+        places.append(control.bounding_box()["y"])
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 def test_by_finger(name: str, address: str, browser: Any) -> None:
@@ -170,8 +180,8 @@ def test_by_finger(name: str, address: str, browser: Any) -> None:
     page.goto(address)
     mounted = Mounted(page, name)
     before = mounted.check()
-    page.wait_for_timeout(800)  # figures above may still find their height, which moves the page
     control = next(mounted.controls())
+    settle(page, control)
     x, y, reach = grip(control)
     touch = context.new_cdp_session(page)
     down = 0 if control.get_attribute("type") == "range" else 70
