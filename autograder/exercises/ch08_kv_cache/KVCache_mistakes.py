@@ -453,7 +453,7 @@ class joined_in_the_wider_dtype:
     "more.",
     gravity="slip",
 )
-class twice_the_room:
+class more_room_than_asked:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
         self.keys = torch.zeros(batch, num_kv_heads, 2 * max_len, d_head, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
