@@ -6,7 +6,7 @@ Import the room you need; this file imports nothing, so that the numpy chapters 
 numpy                   ``ops`` ``scaling`` ``sinusoids`` ``bottleneck``
 recurrent networks      ``recurrent`` ``seq2seq``
 attention               ``attention`` (the seam and its backends) ``masks`` ``ring`` ``linear_attention``
-parts and models        ``config`` ``positions`` ``layers`` ``moe`` ``models``
+parts and models        ``config`` ``rope_scaling`` ``positions`` ``layers`` ``moe`` ``models``
 other families          ``rwkv`` ``mamba``, on ``wkv`` and ``selective_scan``, on ``scan``
 running a model         ``cache`` ``state_cache`` ``generate`` ``quantize`` ``tokenizer`` ``io`` ``zoo``
 training one            ``data`` ``losses`` ``train`` ``checkpoint``

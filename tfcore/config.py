@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, Literal, get_args
+
+from tfcore.rope_scaling import read_scaling, scaling_pairs
 
 PositionKind = Literal["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
 Layout = Literal["half", "interleaved"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 NormKind = Literal["layer", "rms"]
 NormPlace = Literal["pre", "post"]
-ROPE_SCALINGS = {  # rope_type: the numbers that belong to it
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
 
 
 @dataclass(frozen=True)
@@ -153,8 +149,8 @@ class PositionConfig:
         layout: whether channel i is paired with i + d/2 ("half": Llama's rotations, Marian's sinusoids) or 2i
             with 2i + 1 ("interleaved": both papers).
         d_rotary: how many channels of a head are rotated; all when None.
-        rope_scaling: slows the rotations down for longer contexts: the pairs of the dictionary that
-            ``config.json`` of Llama 3 has; a dictionary is turned into them.
+        rope_scaling: slows the rotations down for longer contexts: a rope_type and its numbers, as in
+            ``config.json``; a dictionary is turned into sorted pairs. See ``tfcore.rope_scaling``.
         num_buckets: T5's number of distances with an entry of their own.
         max_distance: distance beyond which all are alike, at the latest, for T5 and Shaw.
 
@@ -181,10 +177,10 @@ class PositionConfig:
         check_sizes(self, "max_len", "d_rotary", "num_buckets", "max_distance")
         if not self.base > 0:
             raise ValueError(f"expected a base above 0, got {self.base!r}; frequencies are its powers")
-        if isinstance(self.rope_scaling, dict):
-            object.__setattr__(self, "rope_scaling", tuple(sorted(self.rope_scaling.items())))
+        if self.rope_scaling is not None:
+            object.__setattr__(self, "rope_scaling", scaling_pairs(self.rope_scaling))
         if self.kind == "rope":
-            _known_scaling(dict(self.rope_scaling or ()))
+            read_scaling(self.rope_scaling)
         _distances_to_share(self, 1, 2)  # in a decoder, or in an encoder
 
 
@@ -314,17 +310,6 @@ def _one_of(config: Any, name: str, choices: Any) -> None:
     value = getattr(config, name)
     if value not in get_args(choices):
         raise ValueError(f"expected {name} out of {', '.join(get_args(choices))}, got {value!r}; name one")
-
-
-def _known_scaling(given: dict[str, Any]) -> None:
-    kind = given.pop("rope_type", "default")
-    numbers = all(isinstance(value, Real) for value in given.values())
-    if kind not in ROPE_SCALINGS or set(given) != set(ROPE_SCALINGS[kind]) or not numbers:
-        known = "; ".join(f"{name} with {', '.join(n) or 'nothing'}" for name, n in ROPE_SCALINGS.items())
-        raise ValueError(
-            f"expected a rope_type and its numbers out of {known}, got {kind!r} with {given}; "
-            "the others are not built"
-        )
 
 
 def _distances_to_share(positions: PositionConfig, *sides: int) -> None:

@@ -13,7 +13,11 @@ from tfcore.io.family import families
 
 NAMES = list(tiny.SPECS)
 FAMILIES = {family.name: family for family in families()}
-MODELS = {"t5-v1.1": "t5", "bert-mlm": "bert", "llama-biased": "llama"}
+MODELS = {
+    "t5-v1.1": "t5",
+    "bert-mlm": "bert",
+    **dict.fromkeys(("llama-biased", "llama-yarn", "llama-dynamic", "llama-longrope"), "llama"),
+}
 
 
 def tensors(folder):

@@ -77,7 +77,20 @@ UNKNOWN = [
     ("gpt2", {"n_inner": True}),
     ("bert", {"position_embedding_type": "relative_key"}),
     ("bert", {"is_decoder": True}),
-    ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
+    ("llama", {"rope_parameters": {"rope_type": "mrope", "factor": 4.0}}),
+    ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "truncate": None}}),
+    ("llama", {"rope_parameters": {"rope_type": "yarn", "original_max_position_embeddings": "64"}}),
+    ("llama", {"rope_parameters": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0, 2.0]}}),
+    (
+        "llama",
+        {
+            "rope_parameters": {
+                "rope_type": "dynamic",
+                "factor": 4.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+    ),
     ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "partial_rotary_factor": 0.5}}),
     ("llama", {"rope_parameters": {"rope_type": "linear"}}),
     (

@@ -335,9 +335,6 @@ def rotary_of(d_rotary: int) -> Decoder:
         (lambda: model_of(num_segments=-1), r"num_segments of 0 or more, got -1"),
         (lambda: PositionConfig("rope", base=0.0), r"base above 0, got 0.0"),
         (lambda: PositionConfig("relative"), r"none, sinusoidal.*got 'relative'"),
-        (lambda: PositionConfig("rope", rope_scaling={"rope_type": "yarn", "factor": 4.0}), r"got 'yarn'"),
-        (lambda: PositionConfig("rope", rope_scaling={"rope_type": "linear"}), r"linear with factor.* {}"),
-        (lambda: PositionConfig("rope", rope_scaling={"type": "linear", "factor": 2.0}), r"got 'default'"),
         (lambda: PositionConfig("t5", max_distance=8), r"got num_buckets 32 and max_distance 8"),
         (lambda: PositionConfig("t5", num_buckets=1), r"got num_buckets 1 and"),
         (lambda: buckets_of(max_distance=16), r"got num_buckets 32 and max_distance 16"),
@@ -375,7 +372,7 @@ def rotary_of(d_rotary: int) -> Decoder:
         (lambda: alibi_slopes(0), r"at least one head, got 0"),
         (lambda: t5_relative_bucket(torch.arange(3), num_buckets=2), r"more buckets .*num_buckets 2"),
         (lambda: t5_relative_bucket(torch.arange(3), num_buckets=8, max_distance=2), r"max_distance 2"),
-        (lambda: inverse_frequencies(6, scaling={"rope_type": "yarn"}), r"linear and llama3, got 'yarn'"),
+        (lambda: inverse_frequencies(6, scaling={"rope_type": "ntk"}), r"longrope, llama3, got 'ntk'"),
         (lambda: apply_rope(draw(3, 5), torch.arange(3)), r"even number of channels to turn, got 5"),
         (lambda: split_heads(draw(1, 2, 7), 3), r"divides the width, got 3 heads and \(1, 2, 7\)"),
         (

@@ -49,6 +49,7 @@ LLAMA_3_SCALING = {
     "high_freq_factor": 3.0,
     "original_max_position_embeddings": 16,
 }
+LONG: dict[str, Any] = {**LLAMA, "head_dim": 10}  # wide enough for fast, slow and middling pairs
 BERT: dict[str, Any] = {
     "vocab_size": VOCAB,
     "hidden_size": D_MODEL,
@@ -124,6 +125,41 @@ SPECS = {
             "mlp_bias": True,
             "tie_word_embeddings": True,
             "rope_scaling": {"rope_type": "linear", "factor": 2.5},
+        },
+    ),
+    "llama-yarn": Spec(
+        "decoder",
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {
+            **LONG,
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 11,
+                "beta_fast": 2.0,
+                "beta_slow": 0.1,
+            },
+        },
+    ),
+    "llama-dynamic": Spec(
+        "decoder",
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {**LONG, "max_position_embeddings": 9, "rope_scaling": {"rope_type": "dynamic", "factor": 3.0}},
+    ),
+    "llama-longrope": Spec(
+        "decoder",
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {
+            **LONG,
+            "rope_scaling": {
+                "rope_type": "longrope",
+                "short_factor": [1.0, 1.1, 1.2, 1.5, 2.0],
+                "long_factor": [1.3, 2.0, 3.5, 5.0, 7.0],
+                "original_max_position_embeddings": 9,
+            },
         },
     ),
     "mistral": Spec("decoder", "MistralForCausalLM", "MistralConfig", {**LLAMA, "sliding_window": 5}),
@@ -316,6 +352,19 @@ def our_output(model: Any, kind: str, x: Batch) -> torch.Tensor:
     if kind == "memory":
         return model(x.tokens, x.states)
     return model(x.tokens, padding=x.padding)
+
+
+@torch.no_grad()
+def their_output_in_chunks(name: str, x: Batch, chunks: list[int]) -> torch.Tensor:
+    """Run transformers on one piece after the other, through its cache: a decoder that read nothing else."""
+    model, cache, outputs, end = reload(name, folder(name)), transformers.DynamicCache(), [], 0
+    mask = torch.ones_like(x.tokens) if x.padding is None else x.padding.long()
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    for piece, place in zip(x.tokens.split(chunks, dim=1), places.split(chunks, dim=1), strict=True):
+        end += piece.shape[1]
+        step = model(piece, position_ids=place, attention_mask=mask[:, :end], past_key_values=cache)
+        outputs.append(step.logits)
+    return torch.cat(outputs, dim=1)
 
 
 @torch.no_grad()

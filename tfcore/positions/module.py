@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -14,7 +15,8 @@ from tfcore.config import AttentionConfig, PositionConfig
 from tfcore.positions.absolute import look_up, sinusoids
 from tfcore.positions.alibi import alibi_slopes, distance_penalty
 from tfcore.positions.relative import shaw_rows, t5_relative_bucket
-from tfcore.positions.rotary import Rotation, inverse_frequencies
+from tfcore.positions.rotary import Rotation
+from tfcore.rope_scaling import LongRope, read_scaling
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,10 @@ class Positions(nn.Module):
                     f"expected a d_rotary of at most {d_head}, the width of a head, got {config.d_rotary}; "
                     "None turns all of it"
                 )
-            scaling = dict(config.rope_scaling) if config.rope_scaling else None
-            self.omega = inverse_frequencies(config.d_rotary or d_head, config.base, scaling)
+            self.scaling, self.d_rotary = read_scaling(config.rope_scaling), config.d_rotary or d_head
+            self.omega = self.scaling.frequencies(self.d_rotary, config.base)
+            if isinstance(self.scaling, LongRope):
+                self.omega_long = self.scaling.frequencies(self.d_rotary, config.base, sys.maxsize)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move frequencies and slopes with the model, or each step would wait for a copy of them.
@@ -82,7 +86,7 @@ class Positions(nn.Module):
         """
         super()._apply(fn, recurse)
         device = fn(torch.empty(0, dtype=torch.long)).device
-        for name in ("omega", "slopes"):
+        for name in ("omega", "omega_long", "slopes"):
             if hasattr(self, name) and device.type != "meta":
                 setattr(self, name, getattr(self, name).to(device))
         return self
@@ -107,6 +111,11 @@ class Positions(nn.Module):
     ) -> Order:
         """Work out the order for the attention layers, for the other four methods.
 
+        The scalings "dynamic" and "longrope" choose the frequencies by the longest row: by the largest
+        position of this call, plus 1. Keys in a cache keep the turns of the call that wrote them. So a text
+        that is read in pieces, and grows beyond the original length, has other scores than the same text
+        read at once. Both are as in transformers.
+
         Args:
             q_pos: place of each query in the sequence, (T_q,).
             k_pos: place of each key, (T_k,).
@@ -117,7 +126,8 @@ class Positions(nn.Module):
         kind = self.config.kind
         if kind == "rope":
             turned = q_pos if positions is None else positions.unsqueeze(1)  # (B, 1, T): heads turn alike
-            return Order(rotation=Rotation(turned, self.omega, self.config.layout, dtype))
+            omega, temperature = self._frequencies(turned), self.scaling.temperature()
+            return Order(rotation=Rotation(turned, omega, self.config.layout, dtype, temperature))
         if kind == "alibi":
             return Order(bias=distance_penalty(self.slopes, q_pos, k_pos).unsqueeze(0))
         if kind == "t5":
@@ -131,3 +141,12 @@ class Positions(nn.Module):
         if kind == "shaw":
             return Order(relative_keys=(self.table, shaw_rows(q_pos, k_pos, self.config.max_distance)))
         return Order()
+
+    def _frequencies(self, turned: Int[Tensor, "*batch T"]) -> Float[Tensor, " d_rotary/2"]:
+        """Return the frequencies for these positions; the length stays a tensor: reading it would wait."""
+        if not self.scaling.looks_at_length:
+            return self.omega
+        length = turned.max() + 1
+        if isinstance(self.scaling, LongRope):
+            return self.scaling.choose(self.omega, self.omega_long, length)
+        return self.scaling.frequencies(self.d_rotary, self.config.base, length)

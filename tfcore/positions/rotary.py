@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, get_args
 
 import torch
@@ -10,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tfcore.config import Layout
+from tfcore.rope_scaling import read_scaling
 
 
 def apply_rope(
@@ -54,6 +54,8 @@ def apply_rope(
 class Rotation:
     """The turn of each token's channel pairs, worked out once and applied to queries and keys of every layer.
 
+    A temperature multiplies the turned channels of queries and keys; scores grow by its square.
+
     >>> turn = Rotation(torch.tensor([0, 1]), inverse_frequencies(4))
     >>> print(turn(torch.ones(1, 3, 2, 4)).shape)
     torch.Size([1, 3, 2, 4])
@@ -65,13 +67,14 @@ class Rotation:
         omega: Float[Tensor, " d/2"],
         layout: Layout = "half",
         dtype: torch.dtype = torch.float32,
+        temperature: float = 1.0,
     ) -> None:
         if layout not in get_args(Layout):
             raise ValueError(f"expected a layout out of {', '.join(get_args(Layout))}, got {layout!r}")
         # In bfloat16 angles would be wrong by a radian from position 257 on, by whole turns from 2,048.
         omega = omega.to(positions.device, torch.promote_types(dtype, torch.float32))
         angles = positions.unsqueeze(-1) * omega  # (..., T, d / 2)
-        self.cos, self.sin = angles.cos(), angles.sin()
+        self.cos, self.sin = temperature * angles.cos(), temperature * angles.sin()
         self.layout = layout
         if layout == "half":  # both halves of a head meet the same angles
             self.cos = torch.cat([self.cos, self.cos], dim=-1)  # (..., T, d)
@@ -94,15 +97,20 @@ class Rotation:
 
 
 def inverse_frequencies(
-    d_rotary: int, base: float = 10_000.0, scaling: dict[str, Any] | None = None
+    d_rotary: int,
+    base: float = 10_000.0,
+    scaling: dict[str, Any] | None = None,
+    length: int | None = None,
 ) -> Float[Tensor, " d_rotary/2"]:
     r"""List the angle per position of each channel pair, $\omega_i = \text{base}^{-2i/d}$.
 
     Args:
         d_rotary: channels that are turned, even.
         base: of the geometric series.
-        scaling: how to slow them down for a longer context, as ``config.json`` says it: rope_type "linear"
-            with a factor, or "llama3" with its four numbers.
+        scaling: how to slow them down for a longer context, as ``config.json`` says it: a rope_type and its
+            numbers; see ``tfcore.rope_scaling``.
+        length: tokens of the text, for the rope_types "dynamic" and "longrope"; at most as many as in
+            training when None.
 
     Returns:
         Radians per position, (d_rotary / 2,), float64.
@@ -110,36 +118,12 @@ def inverse_frequencies(
     Raises:
         ValueError: an odd number of channels, or a scaling that is not known.
 
-    From: Su et al. (2021); Chen et al. (2023), *Extending Context Window of Large Language Models via
-    Positional Interpolation* (linear); Grattafiori et al. (2024), *The Llama 3 Herd of Models*.
+    From: Su et al. (2021), *RoFormer: Enhanced Transformer with Rotary Position Embedding*.
 
     >>> print(inverse_frequencies(4))
     tensor([1.0000, 0.0100], dtype=torch.float64)
     """
-    if d_rotary < 2 or d_rotary % 2:
-        raise ValueError(
-            f"expected an even number of channels to turn, got {d_rotary}; a turn takes two of them"
-        )
-    even = torch.arange(0, d_rotary, 2, dtype=torch.float64, device="cpu")  # also in a model built on meta
-    omega = base ** -(even / d_rotary)
-    kind = (scaling or {}).get("rope_type", "default")
-    if scaling is None or kind == "default":
-        pass
-    elif kind == "linear":
-        omega = omega / scaling["factor"]
-    elif kind == "llama3":
-        omega = _llama3(omega, scaling)
-    else:
-        raise ValueError(f"expected a rope_type out of default, linear and llama3, got {kind!r}")
-    return omega
-
-
-def _llama3(omega: Tensor, scaling: dict[str, Any]) -> Tensor:
-    """Divide slow frequencies by the factor, leave fast ones, and blend in between."""
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = omega * scaling["original_max_position_embeddings"] / (2 * math.pi)  # in the original context
-    fast = ((turns - low) / (high - low)).clamp(0, 1)
-    return fast * omega + (1 - fast) * omega / scaling["factor"]
+    return read_scaling(scaling).frequencies(d_rotary, base, length)
 
 
 def interleaved_to_half(weight: Float[Tensor, "out *in"], d_head: int) -> Float[Tensor, "out *in"]:
