@@ -145,6 +145,32 @@ ROWS = [
         "dtype",
     ),
     (
+        "YaRN's ramp reversed",
+        "rope_scaling:Yarn.frequencies",
+        "(1 - slow) * omega + slow * omega / self.factor",
+        "slow * omega + (1 - slow) * omega / self.factor",
+    ),
+    (
+        "YaRN divides every frequency",
+        "rope_scaling:Yarn.frequencies",
+        "slow = self._ramp(d_rotary, base)",
+        "slow = torch.ones_like(omega)",
+    ),
+    ("YaRN without its temperature", "rope_scaling:Yarn.temperature", "return grown + 1", "return 1.0"),
+    (
+        "temperature squared",
+        "positions.rotary:Rotation.__init__",
+        "temperature * angles.cos(), temperature * angles.sin()",
+        "temperature**2 * angles.cos(), temperature**2 * angles.sin()",
+    ),
+    (
+        "dynamic scaling without its exponent",
+        "rope_scaling:Dynamic.frequencies",
+        "slowest ** (d_rotary / (d_rotary - 2))",
+        "slowest",
+    ),
+    ("LongRoPE's lists exchanged", "rope_scaling:LongRope.choose", "long, short)", "short, long)"),
+    (
         "positions from 1",
         "models.stack:Stack.forward",
         "q_pos if positions is None else positions)",

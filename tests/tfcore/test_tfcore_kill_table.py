@@ -106,7 +106,8 @@ def parity(name: str, padded: bool, chunks: list[int] | None = None, cache: str 
     assert tiny.distance(ours, theirs(name, padded), x.padding) < tiny.TOLERANCE
 
 
-for name in ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian"):
+WHOLE = ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian")
+for name in (*WHOLE, "llama-yarn", "llama-dynamic", "llama-longrope"):
     CHECKS[f"{name} = transformers"] = functools.partial(parity, name, False)
 for name in ("gpt2", "bert"):
     CHECKS[f"{name} = transformers, padded"] = functools.partial(parity, name, True)
