@@ -161,7 +161,7 @@ class Yarn(Scaling):
         return (1 - slow) * omega + slow * omega / self.factor
 
     def _ramp(self, d_rotary: int, base: float) -> Float[Tensor, " d_rotary/2"]:
-        """Return 0 for fast pairs, 1 for slow ones, and what is between them in between."""
+        """Return 0 for fast pairs, 1 for slow pairs, and a number between 0 and 1 for pairs between them."""
 
         def pair(turns: float) -> float:  # solves base^(-2i / d) * length = 2 pi * turns for i
             turned = self.original_max_position_embeddings / (2 * math.pi * turns)

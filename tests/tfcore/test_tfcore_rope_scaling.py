@@ -42,7 +42,7 @@ def scalings(pairs):
         "yarn, long": {**YARN, "original_max_position_embeddings": 4096, "factor": 16},
         "yarn, ends": {**YARN, "beta_fast": 5.0, "beta_slow": 0.3},
         "yarn, fractions": {**YARN, "beta_fast": 5.0, "beta_slow": 0.3, "truncate": False},
-        "yarn, a step": {**YARN, "beta_fast": 0.3, "beta_slow": 0.3, "truncate": False},
+        "yarn, ramp without a length": {**YARN, ORIGINAL: 5},
         "yarn, attention_factor": {**YARN, "attention_factor": 0.7},
         "yarn, mscale": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.3},
         "yarn, mscale alone": {**YARN, "mscale": 0.7},
