@@ -359,7 +359,7 @@ def read_scaling(given: Entries | None) -> Scaling:
         also = f", if you like {', '.join(optional)}" if optional else ""
         raise ValueError(
             f"expected rope_type {kind!r} with {', '.join(needed) or 'no other entry'}{also}, got {entries}; "
-            "add what is missing and delete what does not belong to it"
+            "add the missing entries and delete the others"
         )
     for name, value in entries.items():
         if value is not None or fields[name] is not None:

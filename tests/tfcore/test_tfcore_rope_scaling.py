@@ -128,7 +128,7 @@ def test_both_layouts_have_the_temperature(layout):
 
 @pytest.mark.parametrize("name", ["dynamic", "longrope"])
 def test_the_longest_row_chooses_the_frequencies_of_all(name):
-    """As in transformers; rows are counted without their padding, and another call starts anew."""
+    """As in transformers: rows are counted without padding, and the next call remembers nothing."""
     more = {"factor": 4.0} if name == "longrope" else {}
     model = model_of({**scalings(6)[name], **more, ORIGINAL: 4})
     tokens = torch.randint(23, (2, 7), generator=torch.Generator().manual_seed(0))
@@ -223,7 +223,7 @@ def test_dynamic_scaling_is_saved_if_its_length_is_the_models(tmp_path):
         save_pretrained(Decoder(ModelConfig(50, 2, block, positions)), tmp_path / "other")
 
 
-# --- what is refused
+# --- scalings that are refused
 
 
 def rope(**entries):
@@ -237,7 +237,7 @@ REFUSED = [
         rope(rope_type="yarn", factor=4.0),
         r"factor, original_max_position_embeddings, if you like attention_f",
     ),
-    (rope(rope_type="linear"), r"'linear' with factor, got {}; add what is missing"),
+    (rope(rope_type="linear"), r"'linear' with factor, got {}; add the missing"),
     (rope(type="linear", factor=2.0), r"'default' with no other entry, got {'factor': 2.0, 'type'"),
     (rope(**YARN, beta_quick=32.0), r"got .*'beta_quick': 32.0"),
     (rope(**YARN, beta_fast=0), r"beta_fast as a finite number above 0, got 0"),

@@ -6,6 +6,7 @@ read shows in the logits.
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import tempfile
@@ -271,7 +272,8 @@ def folder(name: str) -> Path:
     """Let transformers write a checkpoint with raised weights."""
     spec = SPECS[name]
     torch.manual_seed(0)
-    model = getattr(transformers, spec.model)(getattr(transformers, spec.config)(**spec.fields))
+    fields = copy.deepcopy(spec.fields)  # transformers writes into dictionaries that it is given
+    model = getattr(transformers, spec.model)(getattr(transformers, spec.config)(**fields))
     raise_weights(model, seed=spec.seed)
     if name == "t5-v1.1":  # transformers ties what the published files hold apart
         model.lm_head.weight = torch.nn.Parameter(0.3 * torch.randn(VOCAB, D_MODEL))
