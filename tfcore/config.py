@@ -7,7 +7,8 @@ in these fields and in nothing else. ``tfcore.models.presets`` holds the publish
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from tfcore.rope_scaling import read_scaling, scaling_pairs
@@ -15,8 +16,37 @@ from tfcore.rope_scaling import read_scaling, scaling_pairs
 PositionKind = Literal["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
 Layout = Literal["half", "interleaved"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
-NormKind = Literal["layer", "rms"]
-NormPlace = Literal["pre", "post"]
+NormKind = Literal["layer", "rms", "rms_plus_one"]
+NormPlace = Literal["pre", "post", "sandwich", "output"]
+
+
+@dataclass(frozen=True)
+class QKNorm:
+    """A norm of queries and keys, before they are rotated: scores cannot grow with the length of the vectors.
+
+    Args:
+        over: "head" norms each head by itself, "layer" the vectors of all heads as one.
+        kind: one of the norms of a block.
+        eps: added to the mean square under the root.
+
+    Raises:
+        ValueError: an unknown name, or an eps below 0.
+
+    From: Henry et al. (2020), *Query-Key Normalization for Transformers*; Dehghani et al. (2023), *Scaling
+    Vision Transformers to 22 Billion Parameters*.
+
+    >>> AttentionConfig(d_model=12, num_heads=4, qk_norm=QKNorm()).qk_norm.over
+    'head'
+    """
+
+    over: Literal["head", "layer"] = "head"
+    kind: NormKind = "rms"
+    eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        _one_of(self, "over", Literal["head", "layer"])
+        _one_of(self, "kind", NormKind)
+        _check_eps("eps", self.eps)
 
 
 @dataclass(frozen=True)
@@ -28,14 +58,20 @@ class AttentionConfig:
         num_heads: query heads, h.
         num_kv_heads: heads of keys and values; h when None, 1 for multi-query attention.
         d_head: width of one head; d_model / h when None.
-        bias: whether the four projections add a bias.
+        bias: whether the projections of queries, keys and values add a bias.
+        output_bias: whether the projection of the output does; as ``bias`` when None.
         scale: multiplies the scores; $1 / \sqrt{d_{head}}$ when None.
         window: how many tokens a causal query sees, itself included; all when None.
+        qk_norm: a norm of queries and keys.
+        softcap: bounds the scaled scores by $c \tanh(s / c)$, here c.
+        sinks: whether each head has a learned score that takes part in the softmax and has no value, so that
+            a head can attend to nothing.
 
     Raises:
         ValueError: heads that do not divide the width, or groups that do not divide the heads.
 
-    From: Vaswani et al. (2017); Shazeer (2019), *Fast Transformer Decoding*; Ainslie et al. (2023), *GQA*.
+    From: Vaswani et al. (2017); Shazeer (2019), *Fast Transformer Decoding*; Ainslie et al. (2023), *GQA*;
+    Gemma Team (2024), *Gemma 2* (soft caps); OpenAI (2025), *gpt-oss-120b & gpt-oss-20b Model Card* (sinks).
 
     >>> AttentionConfig(d_model=12, num_heads=4).width
     3
@@ -48,9 +84,14 @@ class AttentionConfig:
     bias: bool = True
     scale: float | None = None
     window: int | None = None
+    output_bias: bool | None = None
+    qk_norm: QKNorm | None = None
+    softcap: float | None = None
+    sinks: bool = False
 
     def __post_init__(self) -> None:
         check_sizes(self, "d_model", "num_heads", "num_kv_heads", "d_head", "window")
+        _check_softcap("softcap", self.softcap)
         if self.scale is not None and not math.isfinite(self.scale):
             raise ValueError(f"expected a finite scale, got {self.scale!r}; None is the usual one")
         if self.d_head is None and self.d_model % self.num_heads:
@@ -74,6 +115,11 @@ class AttentionConfig:
         """Number of key and value heads, that is of groups that share one."""
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
+    @property
+    def has_output_bias(self) -> bool:
+        """Tell whether the projection of the output adds a bias: by default if the others do."""
+        return self.bias if self.output_bias is None else self.output_bias
+
 
 @dataclass(frozen=True)
 class BlockConfig:
@@ -85,9 +131,14 @@ class BlockConfig:
         activation: its nonlinearity.
         gated: whether a second projection is multiplied in (SwiGLU is "silu", gated).
         ffn_bias: whether its projections add a bias.
-        norm: LayerNorm or RMSNorm.
+        norm: LayerNorm, RMSNorm, or RMSNorm that multiplies by 1 + weight.
         norm_eps: added to the variance under the root.
-        norm_place: "pre" norms the input of a sublayer, "post" the sum of residual and output.
+        norm_bias: whether LayerNorm adds a bias.
+        norm_place: "pre" norms the input of a sublayer, "post" the sum of residual and output, "output" the
+            output alone, "sandwich" input and output.
+        norm_input: whether attention's input is normed; ModernBERT's first block leaves it out.
+        parallel: "two norms" and "one norm" give the feed-forward network the input of attention, after a
+            norm of its own or the same; None gives it the sum of that input and attention's output.
         num_experts: feed-forward networks to choose from, all SwiGLU without bias; one, always used, when
             None.
         top_k: how many experts a token is sent to.
@@ -97,7 +148,8 @@ class BlockConfig:
         ValueError: an unknown name, or a size below 1.
 
     From: Vaswani et al. (2017); Xiong et al. (2020), *On Layer Normalization in the Transformer
-    Architecture*; Shazeer (2020), *GLU Variants Improve Transformer*; Jiang et al. (2024), *Mixtral*.
+    Architecture*; Shazeer (2020), *GLU Variants Improve Transformer*; Jiang et al. (2024), *Mixtral*; Wang
+    and Komatsuzaki (2021), *GPT-J-6B* (parallel); Gemma Team (2024), *Gemma 2* (norms of input and output).
 
     >>> BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48).norm_place
     'pre'
@@ -111,6 +163,9 @@ class BlockConfig:
     norm: NormKind = "layer"
     norm_eps: float = 1e-5
     norm_place: NormPlace = "pre"
+    norm_bias: bool = True
+    norm_input: bool = True
+    parallel: Literal["two norms", "one norm"] | None = None
     num_experts: int | None = None
     top_k: int = 2
     dropout: float = 0.0
@@ -123,8 +178,15 @@ class BlockConfig:
         _one_of(self, "norm_place", NormPlace)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"expected a dropout from 0 up to 1, got {self.dropout!r}; 0 switches it off")
-        if not 0 <= self.norm_eps < math.inf:
-            raise ValueError(f"expected a norm_eps of 0 or more, got {self.norm_eps!r}; 1e-5 is usual")
+        _check_eps("norm_eps", self.norm_eps)
+        if self.parallel is not None:
+            _one_of(self, "parallel", Literal["two norms", "one norm"])
+        unusual = self.parallel is not None or not self.norm_input
+        if unusual and self.norm_place != "pre":
+            raise ValueError(
+                f"expected norm_place 'pre' for a parallel block or one without a norm of its input, got "
+                f"{self.norm_place!r}; the others are not built"
+            )
         if self.num_experts is not None and self.top_k > self.num_experts:
             raise ValueError(
                 f"expected a top_k of at most {self.num_experts} experts, got {self.top_k}; "
@@ -186,13 +248,15 @@ class PositionConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A stack of equal blocks between an embedding and, where there is one, a head.
+    r"""A stack of blocks between an embedding and, where there is one, a head.
 
     Args:
         vocab_size: V, tokens that the model knows.
         num_layers: blocks.
-        block: the configuration of each block.
+        block: the configuration of each block, and of the norms outside the blocks.
+        blocks: one configuration for each block, where they differ.
         positions: how order enters.
+        window_positions: how order enters the blocks whose attention has a window; as elsewhere when None.
         num_segments: kinds of segment with an embedding of their own (BERT has two); 0 for none.
         embedding_norm: whether the embeddings are normed before the first block.
         embedding_scale: multiplies the token embeddings.
@@ -200,9 +264,11 @@ class ModelConfig:
         tied: whether the head uses the matrix of the token embedding.
         logit_scale: multiplies the last hidden state before the head.
         logit_bias: whether the head adds a bias.
+        logit_softcap: bounds the logits z by $c \tanh(z / c)$, here c.
 
     Raises:
-        ValueError: a size below 1, fewer segments than none, or a part of another type.
+        ValueError: a size below 1, fewer segments than none, a part of another type, or blocks that do not
+            fit together.
 
     From: Vaswani et al. (2017); Press and Wolf (2017), *Using the Output Embedding to Improve Language
     Models*.
@@ -223,11 +289,16 @@ class ModelConfig:
     tied: bool = True
     logit_scale: float = 1.0
     logit_bias: bool = False
+    logit_softcap: float | None = None
+    blocks: tuple[BlockConfig, ...] | None = None
+    window_positions: PositionConfig | None = None
 
     def __post_init__(self) -> None:
         _of_type(self, "block", BlockConfig)
         _of_type(self, "positions", PositionConfig)
         check_sizes(self, "vocab_size", "num_layers")
+        _check_softcap("logit_softcap", self.logit_softcap)
+        _fit_together(self)
         if self.num_segments < 0:
             raise ValueError(f"expected num_segments of 0 or more, got {self.num_segments}; 0 is for none")
 
@@ -239,7 +310,32 @@ class ModelConfig:
     @property
     def has_final_norm(self) -> bool:
         """Tell whether the last block's output is normed: by default if the blocks norm their input."""
-        return self.block.norm_place == "pre" if self.final_norm is None else self.final_norm
+        return self.block.norm_place != "post" if self.final_norm is None else self.final_norm
+
+    @property
+    def layers(self) -> tuple[BlockConfig, ...]:
+        """The configuration of each block, first to last."""
+        return self.blocks or (self.block,) * self.num_layers
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """The window of each block's attention, first to last."""
+        return tuple(block.attention.window for block in self.layers)
+
+    def with_windows(self, windows: Sequence[int | None]) -> ModelConfig:
+        """Give the attention of each block a window of its own; None lets it see all tokens.
+
+        >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
+        >>> config = ModelConfig(100, num_layers=3, block=block, positions=PositionConfig("rope"))
+        >>> config.with_windows([5, 5, None]).windows
+        (5, 5, None)
+        """
+        blocks = tuple(
+            replace(block, attention=replace(block.attention, window=window))
+            for block, window in zip(self.layers, windows, strict=True)
+        )
+        alike = len(set(blocks)) == 1
+        return replace(self, block=blocks[0] if alike else self.block, blocks=None if alike else blocks)
 
 
 @dataclass(frozen=True)
@@ -298,6 +394,38 @@ def check_sizes(config: Any, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+
+
+def _check_eps(name: str, eps: float) -> None:
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"expected a {name} of 0 or more, got {eps!r}; 1e-5 is usual")
+
+
+def _check_softcap(name: str, cap: float | None) -> None:
+    if cap is not None and not 0 < cap < math.inf:
+        raise ValueError(f"expected a {name} above 0, got {cap!r}; None leaves it out")
+
+
+def _fit_together(config: ModelConfig) -> None:
+    """Refuse blocks of another number or width, and windows that differ where distances have a bias."""
+    if len(config.layers) != config.num_layers:
+        raise ValueError(
+            f"expected {config.num_layers} blocks, one for each of num_layers, got {len(config.layers)}"
+        )
+    widths = {block.attention.d_model for block in (config.block, *config.layers)}
+    if len(widths) > 1:
+        raise ValueError(f"expected blocks of one d_model, got {sorted(widths)}; they share a stream")
+    kinds = [x.kind for x in (config.positions, config.window_positions) if x is not None]
+    if len(set(config.windows)) > 1 and {"t5", "alibi", "shaw"} & set(kinds):
+        raise ValueError(
+            f"expected one window for all blocks with {' and '.join(kinds)}, got {config.windows}; "
+            "windows may differ where positions are rotated or added to the tokens"
+        )
+    if config.window_positions is not None and set(kinds) != {"rope"}:
+        raise ValueError(
+            f"expected rotary positions beside window_positions, got {' and '.join(kinds)}; "
+            "the others are not built"
+        )
 
 
 def _of_type(config: Any, name: str, kind: type) -> None:

@@ -47,7 +47,7 @@ ROWS = [
     (
         "a memory's values in another order than its keys",
         "layers.multi_head:MultiHeadAttention.forward",
-        "k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)",
+        "k, v = memory if isinstance(memory, tuple) else self._keys_and_values(memory)",
         "k, v = memory[0], memory[1].flip(2)",
     ),
     (
@@ -79,8 +79,8 @@ ROWS = [
     (
         "mask after softmax",
         "attention.explicit:attend",
-        "scores = masked_scores(q, k, allowed, bias, scale)",
-        "scores = masked_scores(q, k, None, bias, scale)",
+        "scores = masked_scores(q, k, allowed, bias, scale, softcap)",
+        "scores = masked_scores(q, k, None, bias, scale, softcap)",
     ),
     (
         "empty rows attend to everything",
@@ -112,6 +112,25 @@ ROWS = [
         "layers.heads:split_heads",
         "x.unflatten(-1, (num_heads, -1)).transpose(1, 2)",
         "x.reshape(len(x), num_heads, x.shape[1], -1)",
+    ),
+    (
+        "scores not capped",
+        "attention.explicit:masked_scores",
+        "softcap * torch.tanh(scores / softcap)",
+        "scores",
+    ),
+    (
+        "gradient of the cap left out",
+        "attention.tiled:_Tiled.backward",
+        "d_scores * (1 - (capped / ctx.softcap) ** 2)",
+        "d_scores",
+    ),
+    ("sinks of score 0", "attention.sinks:kept_share", "lse - sinks.to(lse.dtype).unsqueeze(-1)", "lse"),
+    (
+        "queries normed, keys not",
+        "layers.multi_head:MultiHeadAttention.forward",
+        "k = k if isinstance(memory, tuple) else _normed(self.norm_k, k)",
+        "pass",
     ),
     # positions
     (
@@ -224,21 +243,52 @@ ROWS = [
     (
         "post- for pre-norm",
         "layers.block:TransformerBlock._add",
-        'norm_place == "pre"',
-        'norm_place == "post"',
+        "place = self.config.norm_place",
+        'place = "post"',
     ),
-    ("no residual", "layers.block:TransformerBlock._add", "return x + change if pre", "return change if pre"),
+    ("no residual", "layers.block:TransformerBlock._add", "else x + change", "else change"),
     (
         "residual of the normed input",
         "layers.block:TransformerBlock._add",
-        "return x + change if pre",
-        "return norm(x) + change if pre",
+        "else x + change",
+        "else norm(x) + change",
     ),
     (
         "one norm for both sublayers",
         "layers.block:TransformerBlock.forward",
-        "self.norm_ffn",
-        "self.norm_attention",
+        "self.norm_ffn, self.ffn",
+        "self.norm_attention, self.ffn",
+    ),
+    (
+        "feed-forward network after attention in a parallel block",
+        "layers.block:TransformerBlock.forward",
+        "else x)\n",
+        "else x + attend(normed))\n",
+    ),
+    (
+        "no norm of the output",
+        "layers.block:TransformerBlock._add",
+        "change = norm_output(change)",
+        "pass",
+    ),
+    (
+        "gain without the 1",
+        "layers.norms:RMSNormPlusOne.forward",
+        "1 + self.weight",
+        "self.weight",
+    ),
+    ("logits not capped", "models.stack:Head.forward", "self.softcap is None", "True"),
+    (
+        "one rotation for all layers",
+        "models.stack:Stack.forward",
+        "order if window is None else window_order",
+        "order",
+    ),
+    (
+        "one window for all layers",
+        "config:ModelConfig.with_windows",
+        "window=window))",
+        "window=windows[0]))",
     ),
     (
         "sigmoid for SiLU",
@@ -254,11 +304,11 @@ ROWS = [
     ),
     (
         "LayerNorm for RMSNorm",
-        "layers.norms:make_norm",
+        "layers.norms:norm_of",
         '"rms": nn.RMSNorm',
         '"rms": lambda d, eps: nn.LayerNorm(d, eps, bias=False)',
     ),
-    ("the norms' default epsilon", "layers.norms:make_norm", "eps=config.norm_eps", "eps=1e-5"),
+    ("the norms' default epsilon", "layers.norms:make_norm", "config.norm_eps", "1e-5"),
     (
         "no final norm",
         "models.stack:Stack.forward",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import modern_specs
 import tiny_checkpoints as tiny
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,7 @@ MODELS = {
     "bert-mlm": "bert",
     **dict.fromkeys(("llama-biased", "llama-yarn", "llama-dynamic", "llama-longrope"), "llama"),
 }
+MODELS |= {name: name.split("-")[0] for name in modern_specs.ROWS} | {"gemma3": "gemma3_text"}
 
 
 def tensors(folder):

@@ -143,11 +143,11 @@ def test_keys_that_do_not_fit(kind, wrong):
 def test_bad_arguments():
     config = AttentionConfig(d_model=12, num_heads=3)
     with pytest.raises(ValueError, match="growing, preallocated, sliding, quantized, got 'static'"):
-        make_cache(config, 2, B, kind="static")
+        make_cache([config] * 2, B, kind="static")
     with pytest.raises(ValueError, match="expected max_len"):
-        make_cache(config, 2, B, kind="preallocated")
+        make_cache([config] * 2, B, kind="preallocated")
     with pytest.raises(ValueError, match="expected window"):
-        make_cache(config, 2, B, kind="sliding")
+        make_cache([config] * 2, B, kind="sliding")
     with pytest.raises(ValueError, match="window of 1 or more, got 0"):
         SlidingWindowCache(B, H, 0, D)
     with pytest.raises(ValueError, match="group of 1 token or more, got 0"):
@@ -166,4 +166,4 @@ def test_bad_arguments():
 )
 def test_the_kind_that_suits(window, max_len, kind):
     config = AttentionConfig(d_model=12, num_heads=3, window=window)
-    assert {type(layer) for layer in make_cache(config, 2, B, max_len).layers} == {kind}
+    assert {type(layer) for layer in make_cache([config] * 2, B, max_len).layers} == {kind}

@@ -60,6 +60,8 @@ def test_what_we_save_is_what_transformers_saved(name, tmp_path):
     for key, x in ours.items():
         y = theirs[prefix + key]
         skip = 2 if name == "bart" and "embed_positions" in key else 0  # rows that no token looks up
+        if name == "roberta" and "position_embeddings" in key:  # it is written as a BERT, which has none
+            y = y[2:]
         assert torch.equal(x[skip:], y[skip:]), key
         assert x.shape == y.shape
     left = {key.removeprefix(prefix) for key in theirs} - set(ours)

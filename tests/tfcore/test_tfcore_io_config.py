@@ -17,22 +17,24 @@ WITHOUT_EFFECT = {
     "output_router_logits", "id2label", "label2id",
     # special tokens, which generation and tokenizers know
     "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id",
-    "begin_suppress_tokens", "suppress_tokens",
+    "begin_suppress_tokens", "suppress_tokens", "cls_token_id", "sep_token_id",
     # initialisation and training
     "initializer_range", "initializer_factor", "init_std", "attn_pdrop", "embd_pdrop", "attention_dropout",
     "attention_probs_dropout_prob", "activation_dropout", "classifier_dropout", "encoder_layerdrop",
     "decoder_layerdrop", "router_aux_loss_coef", "time_step_floor", "time_step_init_scheme", "time_step_max",
     "time_step_min", "time_step_scale", "rescale_prenorm_residual", "apply_spec_augment",
     "mask_feature_length", "mask_feature_min_masks", "mask_feature_prob", "mask_time_length",
-    "mask_time_min_masks", "mask_time_prob",
+    "mask_time_min_masks", "mask_time_prob", "initializer_cutoff_factor", "embedding_dropout",
     # heads that are not loaded
     "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
     "summary_use_proj", "classifier_proj_size", "use_weighted_layer_sum", "median_filter_width",
+    "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "sparse_prediction",
+    "sparse_pred_ignore_index",
     # the same mathematics by another program
     "reorder_and_upcast_attn", "pretraining_tp", "slow_but_exact", "residual_in_fp32", "use_mambapy",
-    "use_associative_scan", "rescale_every", "context_length",
-    # follows from the class
-    "is_decoder",
+    "use_associative_scan", "rescale_every", "context_length", "deterministic_flash_attn",
+    # follows from the class, or from other fields
+    "is_decoder", "_sliding_window_pattern",
     # of Whisper's encoder
     "encoder_attention_heads", "encoder_ffn_dim", "encoder_layers", "num_mel_bins", "max_source_positions",
 }  # fmt: skip
@@ -117,6 +119,13 @@ UNKNOWN = [
     ("marian", {"share_encoder_decoder_embeddings": False}),
     ("whisper", {"scale_embedding": True}),
     ("mamba", {"hidden_act": "relu"}),
+    ("qwen2", {"layer_types": ["full_attention", "linear_attention"]}),
+    ("qwen2", {"layer_types": ["full_attention"]}),
+    ("gemma", {"use_bidirectional_attention": True}),
+    ("gemma2", {"attn_logit_softcapping": -1.0}),
+    ("phi", {"qk_layernorm": True}),
+    ("stablelm", {"qk_layernorm": True}),
+    ("roberta", {"pad_token_id": 3}),
     ("mamba", {"intermediate_size": 100}),
 ]
 

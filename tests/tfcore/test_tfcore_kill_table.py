@@ -80,6 +80,28 @@ def gradients_agree() -> None:
         assert (one - other).abs().max() < GRADIENT_TOLERANCE[torch.float64]
 
 
+@check("gradient of capped scores, tiled = explicit")
+def gradients_of_capped_scores_agree() -> None:
+    found = []
+    for backend in ("explicit", "tiled"):
+        x = [draw(2, 3, 7, 5, seed=seed).requires_grad_() for seed in range(3)]
+        output = attention(*x, softcap=0.8, backend=backend)
+        found.append(torch.autograd.grad((output * draw(*output.shape, seed=4)).sum(), x))
+    for one, other in zip(*found, strict=True):
+        assert (one - other).abs().max() < GRADIENT_TOLERANCE[torch.float64]
+
+
+@check("a sink is one more key of value 0")
+def sink_is_one_more_key() -> None:
+    q, k, v = (draw(2, 3, 7, 5, seed=seed) for seed in range(3))
+    sinks = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
+    bias = torch.zeros(1, 3, 1, 8, dtype=torch.float64)
+    bias[..., -1] = sinks.view(1, 3, 1)
+    k_more, v_more = (torch.cat([x, torch.zeros_like(x[:, :, :1])], dim=2) for x in (k, v))
+    expected = attention(q, k_more, v_more, bias=bias, backend="explicit")
+    assert (attention(q, k, v, sinks=sinks) - expected).abs().max() < TOLERANCE[torch.float64]
+
+
 @check("copies of a key head lie side by side")
 def copies_side_by_side() -> None:
     heads = torch.arange(3.0).view(1, 3, 1, 1)
@@ -106,8 +128,9 @@ def parity(name: str, padded: bool, chunks: list[int] | None = None, cache: str 
     assert tiny.distance(ours, theirs(name, padded), x.padding) < tiny.TOLERANCE
 
 
-WHOLE = ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian")
-for name in (*WHOLE, "llama-yarn", "llama-dynamic", "llama-longrope"):
+OLDER = ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian")
+NEWER = ("llama-yarn", "llama-dynamic", "llama-longrope", "qwen2-windows", "qwen3", "gemma2", "gemma3")
+for name in (*OLDER, *NEWER, "gpt_neox"):
     CHECKS[f"{name} = transformers"] = functools.partial(parity, name, False)
 for name in ("gpt2", "bert"):
     CHECKS[f"{name} = transformers, padded"] = functools.partial(parity, name, True)

@@ -146,6 +146,8 @@ def misread(path, value):
     def replaced(config, names):
         if not names:
             return value
+        if isinstance(config, tuple):  # the blocks
+            return tuple(replaced(one, names) for one in config)
         return dataclasses.replace(config, **{names[0]: replaced(getattr(config, names[0]), names[1:])})
 
     return Mutant(
@@ -207,6 +209,40 @@ FAULTS = [
     ("marian", misread("decoder.embedding_scale", 1.0)),
     ("whisper", misread("block.activation", "gelu_tanh")),
     ("whisper", exchanged("encoder_attn.", "self_attn.")),
+    ("qwen2", misread("block.norm_eps", 1e-6)),
+    ("qwen2-windows", misread("blocks", None)),
+    ("qwen3", misread("block.attention.qk_norm.eps", 1e-6)),
+    ("qwen3", exchanged("q_norm", "k_norm")),
+    ("olmo2", misread("block.norm_place", "pre")),
+    ("olmo2", exchanged("post_attention_layernorm", "post_feedforward_layernorm")),
+    ("gemma", misread("block.norm", "rms")),
+    ("gemma", misread("block.activation", "gelu")),
+    ("gemma", misread("embedding_scale", 1.0)),
+    ("gemma2", misread("blocks", None)),
+    ("gemma2", misread("blocks.attention.softcap", None)),
+    ("gemma2", misread("blocks.attention.scale", None)),
+    ("gemma2", misread("logit_softcap", None)),
+    ("gemma2", exchanged("post_attention_layernorm", "post_feedforward_layernorm")),
+    ("gemma2", exchanged("input_layernorm", "pre_feedforward_layernorm")),
+    ("gemma3", misread("window_positions", None)),
+    ("gemma3", misread("positions.rope_scaling", None)),
+    ("gemma3", misread("blocks.attention.qk_norm.kind", "rms")),
+    ("gpt_neox", misread("positions.d_rotary", None)),
+    ("gpt_neox", misread("block.parallel", None)),
+    ("gpt_neox", exchanged("input_layernorm", "post_attention_layernorm")),
+    ("gpt_neox-sequential", misread("block.parallel", "two norms")),
+    ("phi", misread("positions.d_rotary", 2)),
+    ("phi3", misread("block.attention.window", 4)),
+    ("phi3", misread("block.attention.window", 6)),
+    ("phi3", Mutant("up before gate", "tfcore.io.table:Row.together", lambda f: lambda *a: f(*a)[::-1])),
+    ("stablelm", misread("positions.d_rotary", 4)),
+    ("roberta", misread("block.norm_eps", 1e-12)),
+    ("modernbert", misread("blocks.attention.window", 2)),
+    ("modernbert", misread("window_positions", None)),
+    (
+        "modernbert",
+        Mutant("up before gate", "tfcore.io.table:Row.together", lambda f: lambda *a: f(*a)[::-1]),
+    ),
 ]
 
 

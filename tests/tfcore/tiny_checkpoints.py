@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import modern_specs
 import torch
 
 from tfcore.io import from_pretrained
@@ -96,6 +97,7 @@ class Spec:
     config: str
     fields: dict[str, Any]
     seed: int = 0  # one under which greedy generation does not repeat one token
+    attention: str | None = None  # how transformers computes it, where its usual way leaves something out
 
 
 SPECS = {
@@ -253,6 +255,9 @@ SPECS = {
 }
 
 
+SPECS |= {name: Spec(**{"kind": "decoder", **row}) for name, row in modern_specs.ROWS.items()}
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """One folder, and what transformers and tfcore read from it."""
@@ -296,7 +301,9 @@ def checkpoint(name: str) -> Checkpoint:
 
 def reload(name: str, path: Path) -> Any:
     """Let transformers read a folder."""
-    return getattr(transformers, SPECS[name].model).from_pretrained(path).eval()
+    spec = SPECS[name]
+    model = getattr(transformers, spec.model)
+    return model.from_pretrained(path, attn_implementation=spec.attention).eval()
 
 
 @dataclass(frozen=True)
@@ -330,7 +337,10 @@ def their_output(model: Any, kind: str, x: Batch) -> torch.Tensor:
     """Run transformers on the whole batch at once: logits, or an encoder's last hidden states."""
     mask = None if x.padding is None else x.padding.long()
     if kind == "encoder":
-        return model.base_model(x.tokens, attention_mask=mask).last_hidden_state
+        extra = {}
+        if model.config.model_type == "roberta":  # it takes each token with the padding's id for padding
+            extra["position_ids"] = (torch.arange(x.tokens.shape[1]) + model.config.pad_token_id + 1)[None]
+        return model.base_model(x.tokens, attention_mask=mask, **extra).last_hidden_state
     if kind == "seq2seq":
         source_mask = None if x.source_padding is None else x.source_padding.long()
         return model(input_ids=x.source, attention_mask=source_mask, decoder_input_ids=x.tokens).logits

@@ -15,6 +15,7 @@ from torch import Tensor
 from tfcore.attention.explicit import explicit_attention, is_compiled_step
 from tfcore.attention.fused import fused_attention
 from tfcore.attention.pattern import Pattern
+from tfcore.attention.sinks import with_sinks
 from tfcore.attention.tiled import tiled_attention
 from tfcore.attention.triton import fastest, refusal, triton_attention
 from tfcore.masks import default_positions
@@ -33,18 +34,19 @@ class Backend:
     run: Callable[..., tuple[Tensor, Tensor | None, Tensor | None]]
     weights: bool
     lse: bool
+    softcap: bool = False
     refusal: Callable[..., str | None] = lambda *call: None  # the reason why it cannot serve this call
     fastest: Callable[..., bool] = lambda *call: False  # whether "auto" should prefer it for this call
 
-    def serves(self, return_weights: bool, return_lse: bool) -> bool:
+    def serves(self, return_weights: bool, return_lse: bool, softcap: bool = False) -> bool:
         """Tell whether this backend can return these results; a backend that can return more is accepted."""
-        return self.weights >= return_weights and self.lse >= return_lse
+        return self.weights >= return_weights and self.lse >= return_lse and self.softcap >= softcap
 
 
 BACKENDS = {  # "auto" takes a backend that is the fastest for the call, else the first that serves it
     "fused": Backend(fused_attention, weights=False, lse=False),
-    "tiled": Backend(tiled_attention, weights=False, lse=True),
-    "explicit": Backend(explicit_attention, weights=True, lse=True, fastest=is_compiled_step),
+    "tiled": Backend(tiled_attention, weights=False, lse=True, softcap=True),
+    "explicit": Backend(explicit_attention, weights=True, lse=True, softcap=True, fastest=is_compiled_step),
     "triton": Backend(triton_attention, weights=False, lse=True, refusal=refusal, fastest=fastest),
 }
 
@@ -59,6 +61,8 @@ def attention(
     causal: bool = False,
     window: int | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
+    sinks: Float[Tensor, " H"] | None = None,
     q_pos: Int[Tensor, "*#B T_q"] | None = None,
     k_pos: Int[Tensor, "*#B T_k"] | None = None,
     backend: str = "auto",
@@ -83,6 +87,8 @@ def attention(
         causal: allow only ``k_pos <= q_pos``.
         window: allow only ``|q_pos - k_pos| < window``; with ``causal``, the token and window - 1 before it.
         scale: multiplies the scores; $1 / \sqrt{d_k}$ when None.
+        softcap: bounds the scaled scores s by $c \tanh(s / c)$, here c; the bias is added afterwards.
+        sinks: for each head a score without a value, (H,), that takes part in the softmax.
         q_pos: position of each query, (T_q,) or (B, T_q); the last T_q of 0 ... T_k - 1 when None.
         k_pos: position of each key, (T_k,) or (B, T_k); 0 ... T_k - 1 when None.
         backend: a name in ``BACKENDS``, or "auto" for the fastest that can serve the call.
@@ -94,7 +100,7 @@ def attention(
         lse if asked for. Weights and lse are float32 or wider.
 
     Raises:
-        ValueError: arguments that do not fit, an unknown backend, or a backend that cannot serve this call.
+        ValueError: arguments that do not fit, or a backend that is unknown or cannot serve this call.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.1.
 
@@ -104,16 +110,15 @@ def attention(
     torch.Size([1, 4, 2, 5]) tensor([0.5000, 0.5000, 0.0000])
     """
     shape = _score_shape(q, k, v)  # (B, H, T_q, T_k)
-    _check_positions("q_pos", q_pos, shape[0], shape[2])
-    _check_positions("k_pos", k_pos, shape[0], shape[3])
-    _check_types(mask, bias)
+    _check_positions({"q_pos": (q_pos, shape[2]), "k_pos": (k_pos, shape[3])}, batch=shape[0])
+    _check_terms(mask, bias, softcap, sinks, num_heads=shape[1])
     pattern = _pattern(_four_axes("mask", mask, shape), causal, window, q_pos, k_pos, shape, q.device)
     call = q, k, v, pattern, _four_axes("bias", bias, shape)
-    chosen = _choose(backend, call, return_weights, return_lse)
+    chosen = _choose(backend, call, return_weights, return_lse or sinks is not None, softcap is not None)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     with _no_autocast(q.device.type):
-        output, weights, lse = chosen.run(*call, scale)
-
+        results = chosen.run(*call, scale, **({} if softcap is None else {"softcap": softcap}))
+    output, weights, lse = results if sinks is None else with_sinks(*results, sinks)
     extras = [x for x, wanted in ((weights, return_weights), (lse, return_lse)) if wanted]
     return (output, *extras) if extras else output
 
@@ -149,18 +154,20 @@ def _no_autocast(device_type: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def _choose(name: str, call: Call, return_weights: bool, return_lse: bool) -> Backend:
-    able = _able(call, return_weights, return_lse)
+def _choose(name: str, call: Call, return_weights: bool, return_lse: bool, softcap: bool) -> Backend:
+    able = _able(call, return_weights, return_lse, softcap)
     if name == "auto":
         return BACKENDS[next(able)]
     if name not in BACKENDS:
         raise ValueError(
             f"expected a backend out of {', '.join(BACKENDS)} or auto, got {name!r}; name one of these"
         )
-    if not BACKENDS[name].serves(return_weights, return_lse):
-        extra = "weights" if return_weights and not BACKENDS[name].weights else "lse"
+    if not BACKENDS[name].serves(return_weights, return_lse, softcap):
+        asked = {"weights": return_weights, "lse": return_lse, "softcap": softcap}
+        extra = next(what for what, needed in asked.items() if needed > getattr(BACKENDS[name], what))
         raise ValueError(
-            f"expected a backend that returns the {extra}, got {name!r}, which cannot give them; "
+            f"expected a backend that {'caps scores' if extra == 'softcap' else f'returns the {extra}'}, got "
+            f"{name!r}, which cannot; "
             f"use {' or '.join(able)}, or auto"
         )
     refused = BACKENDS[name].refusal(*call)
@@ -171,12 +178,12 @@ def _choose(name: str, call: Call, return_weights: bool, return_lse: bool) -> Ba
     return BACKENDS[name]
 
 
-def _able(call: Call, return_weights: bool, return_lse: bool) -> Iterator[str]:
+def _able(call: Call, return_weights: bool, return_lse: bool, softcap: bool) -> Iterator[str]:
     """Name the backends that can serve a call, the fastest first."""
     preferred = [name for name, backend in BACKENDS.items() if backend.fastest(*call)]
     for name in dict.fromkeys([*preferred, *BACKENDS]):
         backend = BACKENDS[name]
-        if backend.serves(return_weights, return_lse) and backend.refusal(*call) is None:
+        if backend.serves(return_weights, return_lse, softcap) and backend.refusal(*call) is None:
             yield name
 
 
@@ -218,7 +225,9 @@ def _four_axes(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | 
     return x.reshape(padded)
 
 
-def _check_types(mask: Tensor | None, bias: Tensor | None) -> None:
+def _check_terms(
+    mask: Tensor | None, bias: Tensor | None, softcap: float | None, sinks: Tensor | None, num_heads: int
+) -> None:
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(
             f"expected a boolean mask, True = may attend, got {mask.dtype}; "
@@ -226,17 +235,22 @@ def _check_types(mask: Tensor | None, bias: Tensor | None) -> None:
         )
     if bias is not None and not bias.is_floating_point():
         raise ValueError(f"expected a floating-point bias, got {bias.dtype}; pass a boolean one as mask")
-
-
-def _check_positions(name: str, positions: Tensor | None, batch: int, length: int) -> None:
-    if positions is None:
-        return
-    if positions.is_floating_point() or tuple(positions.shape) not in (
-        (length,),
-        (batch, length),
-        (1, length),
-    ):
+    if softcap is not None and not softcap > 0:
+        raise ValueError(f"expected a softcap above 0, got {softcap!r}; None leaves it out")
+    if sinks is not None and (tuple(sinks.shape) != (num_heads,) or not sinks.is_floating_point()):
         raise ValueError(
-            f"expected {name} as whole numbers of shape ({length},) or ({batch}, {length}), got "
-            f"{positions.dtype} {tuple(positions.shape)}; give one position per token"
+            f"expected a sink's score for each of {num_heads} query heads, ({num_heads},), got "
+            f"{sinks.dtype} {tuple(sinks.shape)}; None leaves sinks out"
         )
+
+
+def _check_positions(given: dict[str, tuple[Tensor | None, int]], batch: int) -> None:
+    for name, (positions, length) in given.items():
+        if positions is None:
+            continue
+        shapes = (length,), (batch, length), (1, length)
+        if positions.is_floating_point() or tuple(positions.shape) not in shapes:
+            raise ValueError(
+                f"expected {name} as whole numbers of shape ({length},) or ({batch}, {length}), got "
+                f"{positions.dtype} {tuple(positions.shape)}; give one position per token"
+            )

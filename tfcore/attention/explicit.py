@@ -22,6 +22,7 @@ def explicit_attention(
     pattern: Pattern,
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
+    softcap: float | None = None,
 ) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
     r"""Attend by forming the whole matrix of scores.
 
@@ -34,6 +35,7 @@ def explicit_attention(
         pattern: which keys each query may attend to.
         bias: added to the scores.
         scale: multiplies the scores, before the bias.
+        softcap: bounds the scaled scores, before the bias.
 
     Returns:
         The output, the weights, and the log of each row's sum of exponentials (lse).
@@ -51,7 +53,7 @@ def explicit_attention(
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)  # (B, H, T_k, d)
     allowed = pattern.tile()  # (B, H, T_q, T_k), with 1 for axes that are shared
     q_seen, k_seen, v_seen = (x.to(wide(q.dtype)) for x in blank_unused(q, k, v, allowed))
-    output, weights, lse = attend(q_seen, k_seen, v_seen, allowed, bias, scale)
+    output, weights, lse = attend(q_seen, k_seen, v_seen, allowed, bias, scale, softcap)
     return output.to(q.dtype), weights, lse
 
 
@@ -78,6 +80,7 @@ def attend(
     allowed: Bool[Tensor, "#B #H #T_q #T_k"] | None,
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
+    softcap: float | None = None,
 ) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
     """Attend within one tile, which may be the whole matrix; see :func:`explicit_attention`.
 
@@ -86,7 +89,7 @@ def attend(
     >>> print(output.item(), f"{lse.item():.4f} {math.log(3):.4f}")
     3.0 1.0986 1.0986
     """
-    scores = masked_scores(q, k, allowed, bias, scale)  # (B, H, T_q, T_k)
+    scores = masked_scores(q, k, allowed, bias, scale, softcap)  # (B, H, T_q, T_k)
     peak = scores.amax(dim=-1, keepdim=True).detach()  # (B, H, T_q, 1)
     peak = peak.masked_fill(peak == -math.inf, 0.0)
     exp = torch.exp(scores - peak)
@@ -104,8 +107,9 @@ def masked_scores(
     allowed: Bool[Tensor, "#B #H #T_q #T_k"] | None,
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
+    softcap: float | None = None,
 ) -> Float[Tensor, "B H T_q T_k"]:
-    """Score every key for every query: scaled, biased, and -inf where attending is forbidden.
+    """Score every key for every query: scaled, capped, biased, and -inf where attending is forbidden.
 
     >>> x, allowed = torch.tensor([[[[1.0], [3.0]]]]), torch.tensor([[[[True, False], [True, True]]]])
     >>> print(masked_scores(x, x, allowed, bias=None, scale=2.0)[0, 0])
@@ -113,6 +117,8 @@ def masked_scores(
             [ 6., 18.]])
     """
     scores = (q * scale) @ k.mT  # (B, H, T_q, T_k)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     if allowed is not None:

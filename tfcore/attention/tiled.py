@@ -30,6 +30,7 @@ def tiled_attention(
     pattern: Pattern,
     bias: Float[Tensor, "#B #H #T_q #T_k"] | None,
     scale: float,
+    softcap: float | None = None,
 ) -> tuple[Float[Tensor, "B H T_q d_v"], None, Float[Tensor, "B H T_q"]]:
     r"""Attend tile by tile, in memory linear in T.
 
@@ -42,6 +43,7 @@ def tiled_attention(
         pattern: which keys each query may attend to; a tile that allows no pair is skipped.
         bias: added to the scores.
         scale: multiplies the scores, before the bias.
+        softcap: bounds the scaled scores, before the bias.
 
     Returns:
         The output, None for the weights that never exist together, and the lse.
@@ -54,23 +56,30 @@ def tiled_attention(
     >>> torch.allclose(tiled, explicit, atol=1e-5)
     True
     """
-    output, lse = _Tiled.apply(q, k, v, bias, pattern, scale)
+    output, lse = _Tiled.apply(q, k, v, bias, pattern, scale, softcap)
     return output, None, lse
 
 
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, pattern: Pattern, scale: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        pattern: Pattern,
+        scale: float,
+        softcap: float | None,
     ) -> tuple[Tensor, Tensor]:
         output = q.new_zeros((*q.shape[:-1], v.shape[-1]), dtype=wide(q.dtype))  # (B, H, T_q, d_v)
         lse = q.new_full(q.shape[:-1], -math.inf, dtype=wide(q.dtype))  # (B, H, T_q)
         for rows, _, q_tile, k_tile, v_tile, allowed, bias_tile in _tiles(q, k, v, bias, pattern):
-            part, _, part_lse = attend(q_tile, k_tile, v_tile, allowed, bias_tile, scale)
+            part, _, part_lse = attend(q_tile, k_tile, v_tile, allowed, bias_tile, scale, softcap)
             so_far = output[:, :, rows], lse[:, :, rows]
             output[:, :, rows], lse[:, :, rows] = merge(*so_far, part, part_lse)
         ctx.save_for_backward(q, k, v, bias, output, lse)
-        ctx.pattern, ctx.scale = pattern, scale
+        ctx.pattern, ctx.scale, ctx.softcap = pattern, scale, softcap
         return output.to(q.dtype), lse
 
     @staticmethod
@@ -86,19 +95,22 @@ class _Tiled(torch.autograd.Function):
         row_lse = lse.masked_fill(lse == -math.inf, math.inf).unsqueeze(-1)  # exp(s - inf) = 0
 
         for rows, cols, q_tile, k_tile, v_tile, allowed, bias_tile in _tiles(q, k, v, bias, ctx.pattern):
-            scores = masked_scores(q_tile, k_tile, allowed, bias_tile, ctx.scale)  # (B, H, rows, cols)
+            scores = masked_scores(q_tile, k_tile, allowed, bias_tile, ctx.scale, ctx.softcap)
             weights = torch.exp(scores - row_lse[:, :, rows])
             d_out = d_output[:, :, rows]
             d_scores = weights * (d_out @ v_tile.mT - row_sum[:, :, rows])
-            dq[:, :, rows] += d_scores @ k_tile * ctx.scale  # (B, H, rows, d_k)
-            dk[:, :, cols] += _sum_groups(d_scores.mT @ q_tile * ctx.scale, groups)  # (B, H_kv, cols, d_k)
-            dv[:, :, cols] += _sum_groups(weights.mT @ d_out, groups)  # (B, H_kv, cols, d_v)
             if d_bias is not None:
                 d_bias_tile = cut(d_bias, rows, cols)
                 d_bias_tile += d_scores.sum_to_size(d_bias_tile.shape)
+            if ctx.softcap is not None:  # the derivative of c tanh(s / c) is 1 - tanh^2
+                capped = masked_scores(q_tile, k_tile, None, None, ctx.scale, ctx.softcap)
+                d_scores = d_scores * (1 - (capped / ctx.softcap) ** 2)
+            dq[:, :, rows] += d_scores @ k_tile * ctx.scale  # (B, H, rows, d_k)
+            dk[:, :, cols] += _sum_groups(d_scores.mT @ q_tile * ctx.scale, groups)  # (B, H_kv, cols, d_k)
+            dv[:, :, cols] += _sum_groups(weights.mT @ d_out, groups)  # (B, H_kv, cols, d_v)
 
         d_bias = None if d_bias is None else d_bias.to(bias.dtype)
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), d_bias, None, None
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), d_bias, None, None, None
 
 
 def _tiles(

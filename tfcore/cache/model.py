@@ -54,7 +54,11 @@ class Cache:
                 f"expected layers that have seen the same tokens, got lengths {lengths}; a call was cut "
                 f"short: go back with truncate({min(lengths)}), or make another"
             )
-        return min(layer.visible(num_new) for layer in self.layers)
+        return min(self.keys_seen(num_new))
+
+    def keys_seen(self, num_new: int) -> list[int]:
+        """Count, for each layer, the keys that attention will see when this many tokens come."""
+        return [layer.visible(num_new) for layer in self.layers]
 
     def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " T"], Int[Tensor, " T_k"]]:
         """Say where this many new tokens will stand, and the keys that they will see."""
@@ -127,8 +131,7 @@ def check_cache(cache: object) -> None:
 
 
 def make_cache(
-    config: AttentionConfig,
-    num_layers: int,
+    layers: Sequence[AttentionConfig],
     batch: int,
     max_len: int | None = None,
     kind: str | None = None,
@@ -138,20 +141,44 @@ def make_cache(
     """Make the caches of a model.
 
     Args:
-        config: its attention layers.
-        num_layers: how many of them there are.
+        layers: its attention layers, first to last.
         batch: B, sequences.
         max_len: tokens to make room for.
-        kind: "growing", "preallocated", "sliding" or "quantized"; by default sliding where attention has a
-            window shorter than ``max_len``, preallocated where ``max_len`` is given, else growing.
+        kind: "growing", "preallocated", "sliding" or "quantized"; by default, and in a layer without a window
+            beside some with one for "sliding", each layer gets its own: sliding where its window is
+            shorter than ``max_len``, preallocated where ``max_len`` is given, else growing.
         dtype: of keys and values.
         device: where they live.
 
     Raises:
         ValueError: an unknown kind, or a kind without a setting that it needs.
 
-    >>> print(make_cache(AttentionConfig(d_model=12, num_heads=3), num_layers=2, batch=1).length)
+    >>> print(make_cache([AttentionConfig(d_model=12, num_heads=3)] * 2, batch=1).length)
     0
+    """
+    if kind == "sliding" and any(layer.window is not None for layer in layers):
+        kinds = [None if layer.window is None else kind for layer in layers]
+    else:
+        kinds = [kind] * len(layers)
+    made = [
+        make_layer(layer, batch, max_len, own, dtype, device)
+        for layer, own in zip(layers, kinds, strict=True)
+    ]
+    return Cache(made)
+
+
+def make_layer(
+    config: AttentionConfig,
+    batch: int,
+    max_len: int | None = None,
+    kind: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> LayerCache:
+    """Make the cache of one layer; see :func:`make_cache`.
+
+    >>> type(make_layer(AttentionConfig(d_model=12, num_heads=3, window=5), batch=1, max_len=8)).__name__
+    'SlidingWindowCache'
     """
     window = config.window
     if kind is None:
@@ -168,7 +195,7 @@ def make_cache(
         raise ValueError(
             f"expected a kind of cache out of {', '.join(make)}, got {kind!r}; name one of these"
         )
-    return Cache([make[kind]() for _ in range(num_layers)])
+    return make[kind]()
 
 
 def _needed(name: str, value: int | None) -> int:

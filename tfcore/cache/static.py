@@ -87,6 +87,10 @@ class StaticCache(nn.Module):
         """Return the position of the new token, and of each key."""
         return self.place, torch.arange(self.real.shape[1], device=device)
 
+    def keys_seen(self, num_new: int) -> list[int]:
+        """Count, for each layer, the places that attention reads: all of them."""
+        return [self.real.shape[1]] * len(self._tensors)
+
     def note_padding(
         self, padding: Bool[Tensor, "B 1"] | None, batch: int, num_new: int, device: torch.device
     ) -> Bool[Tensor, "B max_len"]:

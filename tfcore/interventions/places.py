@@ -7,7 +7,7 @@ r"""The places of a model: each has a name that reads like the mathematics.
   ``queries``                $q$ after its rotation, (B, H, T_q, d_head)
   ``keys``, ``values``       $k$ and $v$ of all tokens so far, (B, H_kv, T_k, d_head)
   ``scores``                 $s \, q \cdot k$ + bias, -inf where attending is forbidden, (B, H, T_q, T_k)
-  ``weights``                their softmax, (B, H, T_q, T_k)
+  ``weights``                their softmax, less the share of a sink, (B, H, T_q, T_k)
   ``heads``                  the output of each head, before $W^O$, (B, H, T, d_head)
   ``output``                 what attention adds to the stream, (B, T, d_model)
 
@@ -38,6 +38,7 @@ from torch import Tensor, nn
 
 from tfcore.attention import attention
 from tfcore.attention.explicit import masked_scores
+from tfcore.attention.sinks import kept_share
 from tfcore.layers import FeedForward, MultiHeadAttention
 from tfcore.layers.heads import merge_heads, split_heads
 from tfcore.masks import default_positions, position_mask
@@ -214,7 +215,11 @@ class _Watched:
         allowed = position_mask(q_pos, k_pos, causal=options["causal"], window=options["window"])
         if options["mask"] is not None:
             allowed = allowed & options["mask"]
-        scores = self.at("scores", masked_scores(q, k, allowed, options["bias"], options["scale"]))
+        score_options = options["bias"], options["scale"], options["softcap"]
+        scores = self.at("scores", masked_scores(q, k, allowed, *score_options))
         nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # (B, H, T_q, 1)
-        weights = self.at("weights", scores.softmax(dim=-1).masked_fill(nothing, 0.0))
+        weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)
+        if options["sinks"] is not None:
+            weights = weights * kept_share(scores.logsumexp(dim=-1), options["sinks"]).unsqueeze(-1)
+        weights = self.at("weights", weights)
         return weights @ v  # (B, H, T_q, d_head)

@@ -120,7 +120,7 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
     """
     norm: Any = model.stack.final_norm
     layers = self_attention_layers(model)
-    if norm is None or model.config.block.norm_place != "pre":
+    if norm is None or model.config.block.norm_place == "post":
         raise ValueError("expected a model with pre-norm blocks and a final norm, got one without")
     names = ("stream.0", f"stream.{len(layers)}", "blocks.*.attention.heads", "blocks.*.ffn.output")
     with record(model, *names) as seen:

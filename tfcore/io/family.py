@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -102,6 +103,15 @@ class Family:
 class _Fields(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         raise ValueError(f"expected the field {name!r}, got only {', '.join(sorted(self))}")
+
+
+def altered(json: Json, **fields: Any) -> Json:
+    """Return the fields of ``config.json`` with some of them changed.
+
+    >>> dict(altered({"hidden_size": 12, "use_bias": True}, use_bias=False))
+    {'hidden_size': 12, 'use_bias': False}
+    """
+    return cast(Json, ChainMap(fields, json))
 
 
 def activation(name: str) -> Any:
@@ -203,8 +213,9 @@ def spelled_out(config: Any) -> Any:
     if isinstance(config, AttentionConfig):
         scale = config.width**-0.5 if config.scale is None else config.scale
         known |= {"num_kv_heads": config.kv_heads, "d_head": config.width, "scale": scale}
+        known["output_bias"] = config.has_output_bias
     elif isinstance(config, ModelConfig):
-        known["final_norm"] = config.has_final_norm
+        known |= {"final_norm": config.has_final_norm, "blocks": tuple(map(spelled_out, config.layers))}
     elif isinstance(config, EncoderDecoderConfig):
         known["encoder"] |= dict.fromkeys(HEAD)
     elif isinstance(config, BlockConfig) and config.num_experts is None:
@@ -218,7 +229,7 @@ def spelled_out(config: Any) -> Any:
 
 def _changes(before: Any, after: Any, path: str = "") -> list[str]:
     """Say which entries of nested dictionaries differ."""
-    if isinstance(before, dict):
+    if isinstance(before, dict) and isinstance(after, dict):
         return [line for name in before for line in _changes(before[name], after[name], f"{path}{name}.")]
     return [] if before == after else [f"{path[:-1]} {before!r} would become {after!r}"]
 

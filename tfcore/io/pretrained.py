@@ -69,9 +69,7 @@ def from_pretrained(
         model = family.model(config)
 
     links, parameters = link(family.rows, model), dict(model.named_parameters())
-    needed = {
-        name: tuple(x.shape) for each in links for name, x in each.to_disk(parameters[each.ours]).items()
-    }
+    needed = {name: tuple(x.shape) for each in links for name, x in each.to_disk(parameters).items()}
     names = match_names(family, weights, needed)
     if left_out := names_left_out(family, weights.shapes):
         what = f"{len(left_out)} tensors of {place}, for which {type(model).__name__} has no place"
@@ -82,7 +80,8 @@ def from_pretrained(
         return weights.read(names[name]) if name in names else torch.zeros(needed[name])
 
     whole: dict[str, Any] = {"copy": True, "memory_format": torch.contiguous_format}
-    _fill(model, {each.ours: each.from_disk(read).to(device, dtype, **whole) for each in links})
+    read_in = (tensors for each in links for tensors in each.from_disk(read).items())
+    _fill(model, {name: x.to(device, dtype, **whole) for name, x in read_in})
     return model.to(device).eval()
 
 
@@ -126,7 +125,7 @@ def save_pretrained(model: nn.Module, folder: str | Path) -> None:
     tensors = {
         name: x.detach().cpu().clone(memory_format=torch.contiguous_format)
         for each in link(family.rows, model)
-        for name, x in each.to_disk(parameters[each.ours]).items()
+        for name, x in each.to_disk(parameters).items()
     }
     text = json_text.dumps(json, indent=2, sort_keys=True) + "\n"
     folder = Path(folder)

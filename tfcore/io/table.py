@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,10 +68,11 @@ class Row:
 
     In both names ``*`` matches weight and bias, and ``{layer}`` or any other word in braces matches the same
     text in both. In the name on disk, ``{q,k,v}`` lists one part after the other, and a word in braces that
-    our name lacks counts the parts from 0.
+    our name lacks counts the parts from 0. ``{gate,up}`` in our name lists parameters of one layer that are
+    laid one behind the other on disk.
 
     Args:
-        ours: name of the parameter in the model.
+        ours: name of the parameter in the model, or of several.
         theirs: its name, or the names of its parts, on disk.
         transform: from our layout to the one on disk, and back.
         when: a condition on the layer; the row is used where it is true.
@@ -104,28 +105,50 @@ class Row:
         parts = listed if len(listed) > 1 else [str(i) for i in range(count)]
         return [theirs.replace(braces[0], part) for part in parts]
 
+    def together(self, name: str) -> list[str]:
+        """List the parameters that go to disk with the parameter ``name``, itself included.
+
+        >>> Row("ffn.{gate,up}.weight", "gate_up").together("ffn.up.weight")
+        ['ffn.gate.weight', 'ffn.up.weight']
+        """
+        listed = re.search(r"\{(\w+(?:,\w+)+)\}", self.ours)
+        if listed is None:
+            return [name]
+        own = len(self.ours[: listed.start()].split(".")) - 1  # which part of the name is listed
+        parts = name.split(".")
+        return [".".join([*parts[:own], word, *parts[own + 1 :]]) for word in listed[1].split(",")]
+
     def _match(self, name: str) -> re.Match[str] | None:
         words = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\w+)", re.escape(self.ours))
+        words = re.sub(r"\\\{(\w+(?:,\w+)+)\\\}", lambda m: f"(?:{m[1].replace(',', '|')})", words)
         return re.fullmatch(words.replace(r"\*", "(?P<kind>weight|bias)"), name)
 
 
 @dataclass(frozen=True)
 class Link:
-    """A parameter of a model, and its tensors on disk."""
+    """A parameter of a model, or several one behind the other, and the tensors on disk."""
 
-    ours: str
+    ours: dict[str, int]  # the parameters, and the length of each along its first axis
     theirs: list[str]
     transform: Transform
     layer: nn.Module
 
-    def to_disk(self, parameter: Tensor) -> dict[str, Tensor]:
-        """Lay the parameter out as it is on disk: its parts by their names there."""
-        parts = self.transform.to_disk(parameter, self.layer)
+    def to_disk(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Lay the parameters out as they are on disk: the parts by their names there."""
+        parts = self.transform.to_disk(_behind_each_other(parameters, self.ours), self.layer)
         return dict(zip(self.theirs, parts, strict=True))
 
-    def from_disk(self, read: Callable[[str], Tensor]) -> Tensor:
-        """Put the parameter together from its parts; ``read`` returns a part by its name on disk."""
-        return self.transform.from_disk([read(name) for name in self.theirs], self.layer)
+    def from_disk(self, read: Callable[[str], Tensor]) -> dict[str, Tensor]:
+        """Put the parameters together from the parts; ``read`` returns a part by its name on disk."""
+        whole = self.transform.from_disk([read(name) for name in self.theirs], self.layer)
+        if len(self.ours) == 1:
+            return dict.fromkeys(self.ours, whole)
+        return dict(zip(self.ours, whole.split(list(self.ours.values())), strict=True))
+
+
+def _behind_each_other(parameters: Mapping[str, Tensor], names: Iterable[str]) -> Tensor:
+    one, *others = (parameters[name] for name in names)
+    return torch.cat([one, *others]) if others else one
 
 
 def link(rows: Iterable[Row], model: nn.Module) -> list[Link]:
@@ -140,12 +163,17 @@ def link(rows: Iterable[Row], model: nn.Module) -> list[Link]:
             f"expected a model of parameters alone, got the buffers {', '.join(others[:3])}, ...; "
             "a quantized model is made anew from the one that is saved"
         )
-    links = []
-    for name, parameter in model.named_parameters():
+    links: list[Link] = []
+    done: set[str] = set()
+    for name, _ in model.named_parameters():
+        if name in done:
+            continue
         layer = model.get_submodule(".".join(name.split(".")[:-2]))
         row = next((row for row in rows if row.matches(name, layer)), None)
         if row is None:
             raise ValueError(f"expected a row for each parameter, got none for {name}; add it to the table")
-        count = len(row.transform.to_disk(parameter, layer))
-        links.append(Link(name, row.names(name, count), row.transform, layer))
+        ours = {each: len(parameters[each]) for each in row.together(name)}
+        count = len(row.transform.to_disk(_behind_each_other(parameters, ours), layer))
+        links.append(Link(ours, row.names(name, count), row.transform, layer))
+        done |= set(ours)
     return links

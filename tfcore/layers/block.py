@@ -22,6 +22,8 @@ class TransformerBlock(nn.Module):
 
     Pre-norm: $x_1 = x + \text{Att}(\text{LN}(x)), \; y = x_1 + \text{FFN}(\text{LN}(x_1))$.
     Post-norm: $x_1 = \text{LN}(x + \text{Att}(x)), \; y = \text{LN}(x_1 + \text{FFN}(x_1))$.
+    Norm of the output: $x_1 = x + \text{LN}(\text{Att}(x))$; a sandwich norms input and output.
+    Parallel: $y = x + \text{Att}(\text{LN}(x)) + \text{FFN}(\text{LN}'(x))$.
 
     Args:
         config: the layers, and where the norms are.
@@ -39,10 +41,13 @@ class TransformerBlock(nn.Module):
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.config = config
-        self.norm_attention = make_norm(config)
+        self.norm_attention = make_norm(config) if config.norm_input else nn.Identity()
         self.attention = MultiHeadAttention(config.attention)
-        self.norm_ffn = make_norm(config)
+        self.norm_ffn = nn.Identity() if config.parallel == "one norm" else make_norm(config)
         self.ffn = _feed_forward(config)
+        sandwich = config.norm_place == "sandwich"
+        self.norm_attention_output = make_norm(config) if sandwich else None
+        self.norm_ffn_output = make_norm(config) if sandwich else None
 
     def forward(
         self,
@@ -58,16 +63,33 @@ class TransformerBlock(nn.Module):
         def attend(x: Tensor) -> Tensor:
             return self.attention(x, mask=mask, causal=causal, order=order, cache=cache)
 
-        x = self._add(x, self.norm_attention, attend)
-        return self._add(x, self.norm_ffn, self.ffn)
+        if self.config.parallel is not None:
+            normed = self.norm_attention(x)
+            into_ffn = self.norm_ffn(normed if self.config.parallel == "one norm" else x)
+            return x + self._drop(attend(normed) + self.ffn(into_ffn))
+        x = self._add(x, self.norm_attention, attend, self.norm_attention_output)
+        return self._add(x, self.norm_ffn, self.ffn, self.norm_ffn_output)
 
-    def _add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Add the output of a sublayer to the stream; norm its input, or the sum (post-norm)."""
-        pre = self.config.norm_place == "pre"
-        change = sublayer(norm(x) if pre else x)
-        if self.config.dropout:
-            change = F.dropout(change, self.config.dropout, self.training)
-        return x + change if pre else norm(x + change)
+    def _add(
+        self,
+        x: Tensor,
+        norm: nn.Module,
+        sublayer: Callable[[Tensor], Tensor],
+        norm_output: nn.Module | None = None,
+    ) -> Tensor:
+        """Add the output of a sublayer to the stream, with the norms where the configuration has them."""
+        place = self.config.norm_place
+        change = sublayer(norm(x) if place in ("pre", "sandwich") else x)
+        if place == "output":
+            norm_output = norm
+        if norm_output is not None:
+            change = norm_output(change)
+        change = self._drop(change)
+        return norm(x + change) if place == "post" else x + change
+
+    def _drop(self, change: Tensor) -> Tensor:
+        """Zero entries by chance in training."""
+        return F.dropout(change, self.config.dropout, self.training) if self.config.dropout else change
 
 
 class DecoderBlock(TransformerBlock):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -10,6 +13,7 @@ from tfcore.attention import attention
 from tfcore.cache import KeysAndValues, LayerCache
 from tfcore.config import AttentionConfig
 from tfcore.layers.heads import merge_heads, split_heads
+from tfcore.layers.norms import norm_of
 from tfcore.positions import Order, shaw_bias
 
 
@@ -23,7 +27,7 @@ class MultiHeadAttention(nn.Module):
     then come the keys, then the values. One large product is faster than three small ones.
 
     Args:
-        config: width, heads, groups, bias, scale and window.
+        config: width, heads, groups, biases, scale and window; a norm of queries and keys, a cap, sinks.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.2.2; Shazeer (2019), *Fast Transformer
     Decoding* (one key head); Ainslie et al. (2023), *GQA* (groups).
@@ -43,7 +47,9 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = (config.num_heads, config.kv_heads, config.kv_heads)  # of queries, keys and values
         self.q_size, self.kv_size, _ = (heads * config.width for heads in self.num_heads)
         self.W_qkv = nn.Linear(config.d_model, sum(self.num_heads) * config.width, bias=config.bias)
-        self.W_o = nn.Linear(self.q_size, config.d_model, bias=config.bias)
+        self.W_o = nn.Linear(self.q_size, config.d_model, bias=config.has_output_bias)
+        self.norm_q, self.norm_k = (_qk_norm(config, heads) for heads in self.num_heads[:2])
+        self.sinks = nn.Parameter(torch.zeros(config.num_heads)) if config.sinks else None
 
     def forward(
         self,
@@ -73,7 +79,10 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self._heads(self.W_qkv(x)).split(self.num_heads, dim=1)  # (B, H or H_kv, T, d_head)
         else:
             q = self._heads(self._project(x, slice(0, self.q_size)))  # (B, H, T_q, d_head)
-            k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)
+            k, v = memory if isinstance(memory, tuple) else self._keys_and_values(memory)
+        if self.norm_q is not None and self.norm_k is not None:
+            q = _normed(self.norm_q, q)
+            k = k if isinstance(memory, tuple) else _normed(self.norm_k, k)
         bias = None
         if order is not None:
             if order.rotation is not None:
@@ -92,11 +101,17 @@ class MultiHeadAttention(nn.Module):
             causal=causal,
             window=self.config.window if memory is None else None,
             scale=self.scale,
+            softcap=self.config.softcap,
+            sinks=self.sinks,
         )
         return self.W_o(merge_heads(output))  # (B, H, T_q, d_head) to (B, T_q, d_model)
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:
         """Project a memory once, for all the steps that will attend to it."""
+        k, v = self._keys_and_values(memory)
+        return k if self.norm_k is None else _normed(self.norm_k, k), v
+
+    def _keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:
         k, v = self._heads(self._project(memory, slice(self.q_size, None))).split(self.num_heads[1:], dim=1)
         return k, v
 
@@ -106,3 +121,17 @@ class MultiHeadAttention(nn.Module):
     def _project(self, x: Float[Tensor, "B T d_model"], rows: slice) -> Float[Tensor, "B T rows"]:
         bias = None if self.W_qkv.bias is None else self.W_qkv.bias[rows]
         return F.linear(x, self.W_qkv.weight[rows], bias)
+
+
+def _qk_norm(config: AttentionConfig, num_heads: int) -> nn.Module | None:
+    if config.qk_norm is None:
+        return None
+    width = config.width * (num_heads if config.qk_norm.over == "layer" else 1)
+    return norm_of(config.qk_norm.kind, width, config.qk_norm.eps)
+
+
+def _normed(norm: nn.Module, x: Float[Tensor, "B H T d_head"]) -> Float[Tensor, "B H T d_head"]:
+    """Norm each head by itself, or all heads of a token as one vector, by the norm's width."""
+    if cast(Tensor, norm.weight).shape[0] == x.shape[-1]:
+        return norm(x)
+    return split_heads(norm(merge_heads(x)), x.shape[1])

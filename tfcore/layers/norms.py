@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tfcore.config import BlockConfig
+from tfcore.config import BlockConfig, NormKind
 
 
 def layer_norm(
@@ -59,11 +60,41 @@ def rms_norm(
 
 
 def make_norm(config: BlockConfig) -> nn.Module:
-    """Make the norm that a configuration names: torch's modules, which compute in float32 or wider.
+    """Make the norm of a block: of torch's modules, which compute in float32 or wider.
 
     >>> from tfcore.config import AttentionConfig
     >>> make_norm(BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48, norm="rms"))
     RMSNorm((12,), eps=1e-05, elementwise_affine=True)
     """
-    kind = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}[config.norm]
-    return kind(config.attention.d_model, eps=config.norm_eps)
+    return norm_of(config.norm, config.attention.d_model, config.norm_eps, config.norm_bias)
+
+
+def norm_of(kind: NormKind, width: int, eps: float, bias: bool = True) -> nn.Module:
+    """Make a norm by its name; only LayerNorm can have a bias.
+
+    >>> norm_of("layer", 12, eps=1e-5, bias=False)
+    LayerNorm((12,), eps=1e-05, elementwise_affine=True, bias=False)
+    """
+    if kind == "layer":
+        return nn.LayerNorm(width, eps=eps, bias=bias)
+    return {"rms": nn.RMSNorm, "rms_plus_one": RMSNormPlusOne}[kind](width, eps=eps)
+
+
+class RMSNormPlusOne(nn.RMSNorm):
+    r"""RMSNorm whose gain is 1 + weight, so that weight decay pulls the gain to 1.
+
+    $(1 + \gamma) \odot \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}$, with $\gamma = 0$ at first.
+
+    From: Gemma Team (2024), *Gemma: Open Models Based on Gemini Research and Technology*.
+
+    >>> print(RMSNormPlusOne(2, eps=0.0)(torch.tensor([3.0, 3.0])))
+    tensor([1., 1.], grad_fn=<...>)
+    """
+
+    def reset_parameters(self) -> None:
+        """Set the gain to 1, that is the weight to 0."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        """Norm each vector of (..., d)."""
+        return F.rms_norm(x, self.normalized_shape, 1 + self.weight, self.eps)

@@ -46,8 +46,11 @@ class Stack(nn.Module):
         self.segments = nn.Embedding(config.num_segments, config.d_model) if config.num_segments else None
         self.positions = Positions(config.positions, attention, causal)
         self.embedding_norm = make_norm(config.block) if config.embedding_norm else None
+        self.window_positions = (
+            Positions(config.window_positions, attention, causal) if config.window_positions else None
+        )
         kind = DecoderBlock if cross else TransformerBlock
-        self.blocks = nn.ModuleList(kind(config.block) for _ in range(config.num_layers))
+        self.blocks = nn.ModuleList(kind(block) for block in config.layers)
         self.final_norm = make_norm(config.block) if config.has_final_norm else None
         _initialise(self)
 
@@ -80,12 +83,13 @@ class Stack(nn.Module):
         self._check_beside(tokens, segments, memory, memory_padding, cache)
         if cache is None:
             q_pos = k_pos = torch.arange(num_new, device=tokens.device)
+            num_keys = [num_new] * self.config.num_layers
         else:
             q_pos, k_pos = cache.places(num_new, tokens.device)
+            num_keys = cache.keys_seen(num_new)
         real = padding if cache is None else cache.note_padding(padding, batch, num_new, tokens.device)
         self.check_gaps(real)
         positions = None if real is None else (real.cumsum(dim=1) - 1).clamp(min=0)[:, -num_new:]  # (B, T)
-        mask = None if real is None else real[:, None, None, -len(k_pos) :]  # (B, 1, 1, T_k)
         memory_mask = None if memory_padding is None else memory_padding[:, None, None, :]  # (B, 1, 1, T_k)
 
         x = self.embedding(tokens)  # (B, T, d_model), as it stays
@@ -99,21 +103,25 @@ class Stack(nn.Module):
         if self.config.block.dropout:
             x = F.dropout(x, self.config.block.dropout, self.training)
 
-        order = self.positions.relate(q_pos, k_pos, positions, x.dtype)
+        order = window_order = self.positions.relate(q_pos, k_pos, positions, x.dtype)
+        if self.window_positions is not None:
+            window_order = self.window_positions.relate(q_pos, k_pos, positions, x.dtype)
+        orders = [order if window is None else window_order for window in self.config.windows]
         for layer, block in enumerate(self.blocks):
             kept = None if cache is None else cache.layers[layer]
             sources = () if memory is None else (memory[layer],)
+            mask = None if real is None else real[:, None, None, -num_keys[layer] :]  # (B, 1, 1, T_k)
             masks = (mask,) if memory is None else (mask, memory_mask)
-            x = block(x, *sources, *masks, causal=self.causal, order=order, cache=kept)
+            x = block(x, *sources, *masks, causal=self.causal, order=orders[layer], cache=kept)
         return x if self.final_norm is None else self.final_norm(x)
 
     def new_cache(self, batch: int, max_len: int | None = None, kind: str | None = None) -> Cache:
         """Make an empty cache for these blocks; see :func:`tfcore.cache.make_cache`."""
         like = next(self.blocks.parameters())  # a norm's weight: the embedding's may be in 8 bits
-        attention, layers = self.config.block.attention, self.config.num_layers
         project = cast(TransformerBlock, self.blocks[0]).attention.W_qkv
         dtype = project(like.new_empty(0, self.config.d_model)).dtype  # autocast has a say in it
-        return make_cache(attention, layers, batch, max_len, kind, dtype, like.device)
+        layers = [block.attention for block in self.config.layers]
+        return make_cache(layers, batch, max_len, kind, dtype, like.device)
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> list[KeysAndValues]:
         """Project a memory once for every block that attends to it."""
@@ -122,13 +130,13 @@ class Stack(nn.Module):
 
     def check_gaps(self, real: Tensor | None) -> None:
         """Refuse padding between real tokens where distances are counted, which would count it too."""
-        kind, window = self.config.positions.kind, self.config.block.attention.window
-        if real is None or not can_look(real) or (window is None and kind in GAPS_ALLOWED):
+        kind, windows = self.config.positions.kind, set(self.config.windows)
+        if real is None or not can_look(real) or (windows == {None} and kind in GAPS_ALLOWED):
             return
         begins = real & ~F.pad(real, (1, 0))[:, :-1]
         if (begins.sum(dim=1) > 1).any():
             raise ValueError(
-                f"expected no padding between real tokens where distances count ({kind}, window {window}), "
+                f"expected no padding between real tokens where distances count ({kind}, windows {windows}), "
                 "got some; pad on the left, so that a text that goes on has none inside"
             )
 
@@ -185,7 +193,7 @@ class Head(nn.Module):
 
     def __init__(self, config: ModelConfig, embedding: nn.Embedding) -> None:
         super().__init__()
-        self.scale = config.logit_scale
+        self.scale, self.softcap = config.logit_scale, config.logit_softcap
         self.linear = nn.Linear(config.d_model, config.vocab_size, bias=config.logit_bias)
         nn.init.normal_(self.linear.weight, std=initial_std(config.d_model))
         if config.logit_bias:
@@ -195,7 +203,8 @@ class Head(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T V"]:
         """Turn hidden states, (B, T, d_model), into logits, (B, T, V)."""
-        return self.linear(x if self.scale == 1 else x * self.scale)
+        logits = self.linear(x if self.scale == 1 else x * self.scale)
+        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
 def initial_std(d_model: int) -> float:

@@ -27,6 +27,10 @@ ROWS = (
     Row("stack.final_norm.weight", "model.norm.weight"),
     Row("head.linear.weight", "lm_head.weight"),
 )
+QK_NORM_ROWS = (
+    Row("stack.blocks.{layer}.attention.norm_q.weight", "model.layers.{layer}.self_attn.q_norm.weight"),
+    Row("stack.blocks.{layer}.attention.norm_k.weight", "model.layers.{layer}.self_attn.k_norm.weight"),
+)
 
 
 def config_from(json: Json) -> ModelConfig:

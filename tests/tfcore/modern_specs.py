@@ -1,0 +1,179 @@
+"""Tiny checkpoints of the families since 2022: classes of transformers, and fields unlike their defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VOCAB, D_MODEL, D_FF, LAYERS = 53, 24, 40, 2
+SHARED: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": D_MODEL,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 6,
+    "intermediate_size": D_FF,
+    "max_position_embeddings": 64,
+}
+LLAMA: dict[str, Any] = {**SHARED, "num_key_value_heads": 2, "rms_norm_eps": 0.013}
+SPECIAL: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+GEMMA: dict[str, Any] = {**LLAMA, "head_dim": 10, "num_hidden_layers": 3}
+ROPE = {"rope_type": "default", "rope_theta": 333.0}
+KINDS = ["full_attention", "sliding_attention"]
+
+ROWS: dict[str, dict[str, Any]] = {
+    "qwen2": {
+        "model": "Qwen2ForCausalLM",
+        "config": "Qwen2Config",
+        "fields": {**LLAMA, "rope_parameters": ROPE},
+    },
+    "qwen2-windows": {
+        "model": "Qwen2ForCausalLM",
+        "config": "Qwen2Config",
+        "fields": {
+            **LLAMA,
+            "tie_word_embeddings": True,
+            "use_sliding_window": True,
+            "sliding_window": 5,
+            "max_window_layers": 1,
+        },
+    },
+    "qwen3": {
+        "model": "Qwen3ForCausalLM",
+        "config": "Qwen3Config",
+        "fields": {**LLAMA, "head_dim": 10, "attention_bias": True, "rope_parameters": ROPE},
+    },
+    "olmo2": {
+        "model": "Olmo2ForCausalLM",
+        "config": "Olmo2Config",
+        "fields": {**LLAMA, "attention_bias": True, "rope_parameters": ROPE, **SPECIAL},
+    },
+    "gemma": {
+        "model": "GemmaForCausalLM",
+        "config": "GemmaConfig",
+        "fields": {**GEMMA, "attention_bias": True, "rope_parameters": ROPE},
+    },
+    "gemma2": {
+        "model": "Gemma2ForCausalLM",
+        "config": "Gemma2Config",
+        "fields": {
+            **GEMMA,
+            "rope_parameters": ROPE,
+            "sliding_window": 5,
+            "query_pre_attn_scalar": 7,
+            "attn_logit_softcapping": 3.0,
+            "final_logit_softcapping": 4.0,
+        },
+        "attention": "eager",  # the others leave out the cap
+    },
+    "gemma3": {
+        "model": "Gemma3ForCausalLM",
+        "config": "Gemma3TextConfig",
+        "fields": {
+            **GEMMA,
+            "sliding_window": 5,
+            "query_pre_attn_scalar": 7,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 2.5, "rope_theta": 333.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 77.0},
+            },
+        },
+    },
+    "gpt_neox": {
+        "model": "GPTNeoXForCausalLM",
+        "config": "GPTNeoXConfig",
+        "fields": {
+            **SHARED,
+            "num_attention_heads": 3,
+            "layer_norm_eps": 0.013,
+            "rope_parameters": {**ROPE, "partial_rotary_factor": 0.5},
+        },
+    },
+    "gpt_neox-sequential": {
+        "model": "GPTNeoXForCausalLM",
+        "config": "GPTNeoXConfig",
+        "fields": {
+            **SHARED,
+            "num_attention_heads": 3,
+            "attention_bias": False,
+            "use_parallel_residual": False,
+            "tie_word_embeddings": True,
+        },
+    },
+    "phi": {
+        "model": "PhiForCausalLM",
+        "config": "PhiConfig",
+        "fields": {
+            **SHARED,
+            "num_attention_heads": 3,
+            "layer_norm_eps": 0.013,
+            "rope_parameters": {**ROPE, "partial_rotary_factor": 0.75},
+        },
+    },
+    "phi3": {
+        "model": "Phi3ForCausalLM",
+        "config": "Phi3Config",
+        "fields": {
+            **LLAMA,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "sliding_window": 5,
+            "rope_parameters": {**ROPE, "partial_rotary_factor": 0.75},
+            **SPECIAL,
+        },
+    },
+    "stablelm": {
+        "model": "StableLmForCausalLM",
+        "config": "StableLmConfig",
+        "fields": {
+            **SHARED,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "layer_norm_eps": 0.013,
+            "use_qkv_bias": True,
+            "rope_parameters": {**ROPE, "partial_rotary_factor": 0.25},
+        },
+    },
+    "stablelm-parallel": {
+        "model": "StableLmForCausalLM",
+        "config": "StableLmConfig",
+        "fields": {
+            **SHARED,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 3,
+            "use_parallel_residual": True,
+        },
+    },
+    "roberta": {
+        "kind": "encoder",
+        "model": "RobertaModel",
+        "config": "RobertaConfig",
+        "fields": {
+            **SHARED,
+            "num_attention_heads": 4,
+            "max_position_embeddings": 31,
+            "type_vocab_size": 1,
+            "layer_norm_eps": 0.013,
+            "pad_token_id": 1,
+        },
+    },
+    "modernbert": {
+        "kind": "encoder",
+        "model": "ModernBertModel",
+        "config": "ModernBertConfig",
+        "fields": {
+            **SHARED,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "norm_eps": 0.013,
+            "local_attention": 4,
+            "layer_types": [*KINDS, "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": ROPE,
+                "sliding_attention": {"rope_type": "default", "rope_theta": 77.0},
+            },
+            **SPECIAL,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+        },
+    },
+}

@@ -1,0 +1,84 @@
+"""RoPE as ``config.json`` states it: of a fraction of each head, or one for each kind of layer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfcore.config import AttentionConfig, ModelConfig, PositionConfig
+from tfcore.io.families import llama
+from tfcore.io.family import Json, altered
+from tfcore.io.windows import FULL, SLIDING
+
+FRACTION = "partial_rotary_factor"
+
+
+def partial_rope_from(json: Json, attention: AttentionConfig) -> PositionConfig:
+    """Read the rotation and the fraction, from beside ``rope_theta`` or, in files of today, within.
+
+    >>> json = {"rope_theta": 500.0, "partial_rotary_factor": 0.25, "max_position_embeddings": 64}
+    >>> partial_rope_from(json, AttentionConfig(d_model=48, num_heads=3)).d_rotary
+    4
+    """
+    fields = {name: dict(json.get(name) or {}) for name in ("rope_parameters", "rope_scaling")}
+    inside = [value.pop(FRACTION) for value in fields.values() if FRACTION in value]
+    fraction = inside[0] if inside else json[FRACTION]
+    positions = llama.rope_from(altered(json, **fields))
+    width = int(attention.width * fraction)
+    return dataclasses.replace(positions, d_rotary=None if width == attention.width else width)
+
+
+def json_of_partial_rope(config: ModelConfig) -> Json:
+    """Write the rotation as transformers 5 does: scaling, base and fraction in one dictionary.
+
+    >>> from tfcore.models.presets import preset
+    >>> json_of_partial_rope(preset("llama-tiny"))
+    {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 1.0}
+    """
+    width, positions = config.block.attention.width, config.positions
+    return {
+        "rope_type": "default",
+        **dict(positions.rope_scaling or {}),
+        "rope_theta": positions.base,
+        FRACTION: (positions.d_rotary or width) / width,
+    }
+
+
+def ropes_from(json: Json, names: tuple[str, str]) -> tuple[PositionConfig, PositionConfig]:
+    """Read the rotations of layers that see all tokens, and of layers that see a window.
+
+    Args:
+        json: the fields.
+        names: fields with the two bases, for files from before transformers 5.
+
+    >>> json = {"rope_theta": 500.0, "rope_local_base_freq": 10.0, "max_position_embeddings": 64}
+    >>> [positions.base for positions in ropes_from(json, ("rope_theta", "rope_local_base_freq"))]
+    [500.0, 10.0]
+    """
+    by_kind = json.get("rope_parameters") or {}
+    older = {FULL: json.get("rope_scaling") or {}, SLIDING: {}}
+    full, sliding = (
+        llama.rope_from(
+            altered(
+                json,
+                rope_theta=json[name],
+                rope_parameters={**older[kind], **by_kind.get(kind, {})},
+                rope_scaling=None,
+            )
+        )
+        for kind, name in zip((FULL, SLIDING), names, strict=True)
+    )
+    return full, sliding
+
+
+def json_of_ropes(config: ModelConfig) -> Json:
+    """Write both rotations as transformers 5 does.
+
+    >>> from tfcore.models.presets import preset
+    >>> json_of_ropes(preset("llama-tiny"))["sliding_attention"]
+    {'rope_type': 'default', 'rope_theta': 10000.0}
+    """
+    both = {FULL: config.positions, SLIDING: config.window_positions or config.positions}
+    return {
+        kind: {"rope_type": "default", **dict(rope.rope_scaling or {}), "rope_theta": rope.base}
+        for kind, rope in both.items()
+    }
