@@ -20,6 +20,7 @@ MODELS = {
     **dict.fromkeys(("llama-biased", "llama-yarn", "llama-dynamic", "llama-longrope"), "llama"),
 }
 MODELS |= {name: name.split("-")[0] for name in modern_specs.ROWS} | {"gemma3": "gemma3_text"}
+MODERN = {MODELS[name] for name in modern_specs.ROWS}
 
 
 def tensors(folder):

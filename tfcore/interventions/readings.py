@@ -120,8 +120,10 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
     """
     norm: Any = model.stack.final_norm
     layers = self_attention_layers(model)
-    if norm is None or model.config.block.norm_place == "post":
-        raise ValueError("expected a model with pre-norm blocks and a final norm, got one without")
+    if norm is None or model.config.block.norm_place != "pre" or model.config.logit_softcap is not None:
+        raise ValueError(
+            "expected a model with pre-norm blocks, a final norm and logits without a cap, got another"
+        )
     names = ("stream.0", f"stream.{len(layers)}", "blocks.*.attention.heads", "blocks.*.ffn.output")
     with record(model, *names) as seen:
         model(tokens)
@@ -129,7 +131,8 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
     centers = model.config.block.norm == "layer"
     spread = x - x.mean(dim=-1, keepdim=True) if centers else x
     sigma = (spread.square().mean(dim=-1) + norm.eps).sqrt()  # (B,)
-    direction = model.head.linear.weight[target] * norm.weight * (model.head.scale or 1)  # (B, d_model)
+    gain = norm.weight + (model.config.block.norm == "rms_plus_one")
+    direction = model.head.linear.weight[target] * gain * (model.head.scale or 1)  # (B, d_model)
     if centers:
         direction = direction - direction.mean(dim=-1, keepdim=True)  # the same as centering each part
 
