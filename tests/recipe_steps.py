@@ -220,12 +220,10 @@ def a_fault(copy: Path) -> None:
 def a_family_of_checkpoints(copy: Path) -> None:
     lay(copy, "family")
     sizes = '{"vocab_size": VOCAB, "n_embd": D_MODEL, "n_layer": LAYERS, "n_head": 4, "n_positions": 29}'
-    row = f'    "openai-gpt": Spec("decoder", "OpenAIGPTLMHeadModel", "OpenAIGPTConfig", {sizes}),\n'
-    write(copy, "tests/tfcore/tiny_checkpoints.py", "SPECS = {\n", f"SPECS = {{\n{row}")
-    table = "PRESETS: dict[str, Config] = {\n"
-    attention = 'BlockConfig(AttentionConfig(24, 4), d_ff=96, activation="gelu_tanh", norm_place="post")'
-    row = f'    "openai-gpt-tiny": ModelConfig(99, 2, {attention}, PositionConfig("learned", 64)),\n'
-    write(copy, "tfcore/models/presets.py", table, table + row)
+    classes = '"model": "OpenAIGPTLMHeadModel", "config": "OpenAIGPTConfig"'
+    table = "ROWS: dict[str, dict[str, Any]] = {\n"
+    row = f'    "openai-gpt": {{{classes}, "fields": {sizes}}},\n'
+    write(copy, "tests/tfcore/family_specs.py", table, table + row)
 
 
 def a_dependency(copy: Path) -> None:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 
-import modern_specs
+import family_specs
 import tiny_checkpoints as tiny
 import torch
 from safetensors.torch import load_file, save_file
 from tiny_checkpoints import batch, checkpoint, our_output
 
-from tfcore.io.family import families
+from tfcore.io.family import families, family_of_json
 
 NAMES = list(tiny.SPECS)
 FAMILIES = {family.name: family for family in families()}
-MODELS = {
-    "t5-v1.1": "t5",
-    "bert-mlm": "bert",
-    **dict.fromkeys(("llama-biased", "llama-yarn", "llama-dynamic", "llama-longrope"), "llama"),
-}
-MODELS |= {name: name.split("-")[0] for name in modern_specs.ROWS} | {"gemma3": "gemma3_text"}
-MODERN = {MODELS[name] for name in modern_specs.ROWS}
+MODELS = {name: family_of_json({"architectures": [spec.model]}).name for name, spec in tiny.SPECS.items()}
+FROM_FILES_ALONE = {MODELS[name] for name in family_specs.ROWS}
 
 
 def tensors(folder):

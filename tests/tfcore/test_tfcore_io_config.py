@@ -58,7 +58,7 @@ class Recorder(dict):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_field_is_read_or_known(name):
-    family = FAMILIES[MODELS.get(name, name)]
+    family = FAMILIES[MODELS[name]]
     fields = json.loads((tiny.folder(name) / "config.json").read_text())
     recorder = Recorder({**family.defaults, **fields})
     family.config_from(recorder)

@@ -16,7 +16,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
 from tfcore.generate import CompiledDecoder
 from tfcore.io import from_pretrained, save_pretrained
-from tfcore.io.families.llama import rope_from, scaling_json
+from tfcore.io.rope import rope_from, scaling_json
 from tfcore.models import Decoder
 from tfcore.positions import Positions, Rotation, inverse_frequencies
 from tfcore.rope_scaling import SCALINGS, read_scaling

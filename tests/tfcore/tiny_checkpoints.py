@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import modern_specs
+import family_specs
 import torch
 
 from tfcore.io import from_pretrained
@@ -255,7 +255,7 @@ SPECS = {
 }
 
 
-SPECS |= {name: Spec(**{"kind": "decoder", **row}) for name, row in modern_specs.ROWS.items()}
+SPECS |= {name: Spec(**{"kind": "decoder", **row}) for name, row in family_specs.ROWS.items()}
 
 
 @dataclass(frozen=True)

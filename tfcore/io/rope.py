@@ -1,15 +1,63 @@
-"""RoPE as ``config.json`` states it: of a fraction of each head, or one for each kind of layer."""
+"""RoPE as ``config.json`` states it: scaled, of a part of each head, or one for each kind of layer."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from tfcore.config import AttentionConfig, ModelConfig, PositionConfig
-from tfcore.io.families import llama
 from tfcore.io.family import Json, altered
 from tfcore.io.windows import FULL, SLIDING
+from tfcore.rope_scaling import scaling_pairs
 
 FRACTION = "partial_rotary_factor"
+
+
+def rope_from(json: Json) -> PositionConfig:
+    """Read the rotation: files from before transformers 5 have two fields in place of today's one."""
+    fields = [dict(json.get(name) or {}) for name in ("rope_parameters", "rope_scaling")]
+    for field in fields:
+        if "type" in field:
+            field.setdefault("rope_type", field.pop("type"))
+    given, other = fields if fields[0] else fields[::-1]
+    if other and {"rope_theta": json["rope_theta"], **given} != {"rope_theta": json["rope_theta"], **other}:
+        raise ValueError(
+            f"expected one rotation, got rope_parameters {fields[0]} and rope_scaling {fields[1]}; "
+            "delete the field that the model was not trained with"
+        )
+    base = given.pop("rope_theta", json["rope_theta"])
+    given.setdefault("rope_type", "default")
+    scaling = None if given == {"rope_type": "default"} else scaling_pairs(_with_lengths(given, json))
+    return PositionConfig("rope", json["max_position_embeddings"], base=base, rope_scaling=scaling)
+
+
+def _with_lengths(given: Json, json: Json) -> Json:
+    """Complete a scaling by the lengths that the file has beside it, where transformers does so.
+
+    The field ``original_max_position_embeddings`` beside the scaling counts more than the entry in it.
+    """
+    kind, longest = given["rope_type"], json["max_position_embeddings"]
+    original = given.get("original_max_position_embeddings")
+    if kind in ("llama3", "yarn", "longrope"):
+        original = json.get("original_max_position_embeddings") or original or longest
+        given = {**given, "original_max_position_embeddings": original}
+    if kind in ("yarn", "longrope") and given.get("factor") is None and isinstance(original, int | float):
+        given = {**given, "factor": longest / original}
+    if kind == "dynamic":
+        if original not in (None, longest):
+            raise ValueError(
+                "expected rope_type 'dynamic' with max_position_embeddings as its original length, "
+                f"{longest}, got {original}; delete it from the scaling: transformers does not read it there"
+            )
+        given = {**given, "original_max_position_embeddings": longest}
+    return given
+
+
+def scaling_json(positions: PositionConfig) -> Json | None:
+    """Write the scaling of the rotations; for "dynamic", transformers reads the length from another field."""
+    scaling = dict(positions.rope_scaling or ())
+    if scaling.get("rope_type") == "dynamic":
+        del scaling["original_max_position_embeddings"]
+    return scaling or None
 
 
 def partial_rope_from(json: Json, attention: AttentionConfig) -> PositionConfig:
@@ -22,7 +70,7 @@ def partial_rope_from(json: Json, attention: AttentionConfig) -> PositionConfig:
     fields = {name: dict(json.get(name) or {}) for name in ("rope_parameters", "rope_scaling")}
     inside = [value.pop(FRACTION) for value in fields.values() if FRACTION in value]
     fraction = inside[0] if inside else json[FRACTION]
-    positions = llama.rope_from(altered(json, **fields))
+    positions = rope_from(altered(json, **fields))
     width = int(attention.width * fraction)
     return dataclasses.replace(positions, d_rotary=None if width == attention.width else width)
 
@@ -37,7 +85,7 @@ def json_of_partial_rope(config: ModelConfig) -> Json:
     width, positions = config.block.attention.width, config.positions
     return {
         "rope_type": "default",
-        **dict(positions.rope_scaling or {}),
+        **(scaling_json(positions) or {}),
         "rope_theta": positions.base,
         FRACTION: (positions.d_rotary or width) / width,
     }
@@ -57,7 +105,7 @@ def ropes_from(json: Json, names: tuple[str, str]) -> tuple[PositionConfig, Posi
     by_kind = json.get("rope_parameters") or {}
     older = {FULL: json.get("rope_scaling") or {}, SLIDING: {}}
     full, sliding = (
-        llama.rope_from(
+        rope_from(
             altered(
                 json,
                 rope_theta=json[name],
@@ -79,6 +127,6 @@ def json_of_ropes(config: ModelConfig) -> Json:
     """
     both = {FULL: config.positions, SLIDING: config.window_positions or config.positions}
     return {
-        kind: {"rope_type": "default", **dict(rope.rope_scaling or {}), "rope_theta": rope.base}
+        kind: {"rope_type": "default", **(scaling_json(rope) or {}), "rope_theta": rope.base}
         for kind, rope in both.items()
     }

@@ -5,11 +5,11 @@ Mistral adds a window to it and Mixtral experts, so that the fields of the three
 
 from __future__ import annotations
 
-from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.config import AttentionConfig, BlockConfig, ModelConfig
 from tfcore.io.family import Family, Json, activation, activation_name
+from tfcore.io.rope import rope_from, scaling_json
 from tfcore.io.table import Row, separate_qkv
 from tfcore.models import Decoder
-from tfcore.rope_scaling import scaling_pairs
 
 ROWS = (
     Row("stack.embedding.weight", "model.embed_tokens.weight"),
@@ -61,54 +61,6 @@ def config_from(json: Json) -> ModelConfig:
         positions=rope_from(json),
         tied=json["tie_word_embeddings"],
     )
-
-
-def rope_from(json: Json) -> PositionConfig:
-    """Read the rotation: files from before transformers 5 have two fields in place of today's one."""
-    fields = [dict(json.get(name) or {}) for name in ("rope_parameters", "rope_scaling")]
-    for field in fields:
-        if "type" in field:
-            field.setdefault("rope_type", field.pop("type"))
-    given, other = fields if fields[0] else fields[::-1]
-    if other and {"rope_theta": json["rope_theta"], **given} != {"rope_theta": json["rope_theta"], **other}:
-        raise ValueError(
-            f"expected one rotation, got rope_parameters {fields[0]} and rope_scaling {fields[1]}; "
-            "delete the field that the model was not trained with"
-        )
-    base = given.pop("rope_theta", json["rope_theta"])
-    given.setdefault("rope_type", "default")
-    scaling = None if given == {"rope_type": "default"} else scaling_pairs(_with_lengths(given, json))
-    return PositionConfig("rope", json["max_position_embeddings"], base=base, rope_scaling=scaling)
-
-
-def _with_lengths(given: Json, json: Json) -> Json:
-    """Complete a scaling by the lengths that the file has beside it, where transformers does so.
-
-    The field ``original_max_position_embeddings`` beside the scaling counts more than the entry in it.
-    """
-    kind, longest = given["rope_type"], json["max_position_embeddings"]
-    original = given.get("original_max_position_embeddings")
-    if kind in ("llama3", "yarn", "longrope"):
-        original = json.get("original_max_position_embeddings") or original or longest
-        given = {**given, "original_max_position_embeddings": original}
-    if kind in ("yarn", "longrope") and given.get("factor") is None and isinstance(original, int | float):
-        given = {**given, "factor": longest / original}
-    if kind == "dynamic":
-        if original not in (None, longest):
-            raise ValueError(
-                "expected rope_type 'dynamic' with max_position_embeddings as its original length, "
-                f"{longest}, got {original}; delete it from the scaling: transformers does not read it there"
-            )
-        given = {**given, "original_max_position_embeddings": longest}
-    return given
-
-
-def scaling_json(positions: PositionConfig) -> Json | None:
-    """Write the scaling of the rotations; for "dynamic", transformers reads the length from another field."""
-    scaling = dict(positions.rope_scaling or ())
-    if scaling.get("rope_type") == "dynamic":
-        del scaling["original_max_position_embeddings"]
-    return scaling or None
 
 
 def json_from(config: ModelConfig) -> Json:

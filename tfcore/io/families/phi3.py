@@ -21,19 +21,17 @@ def config_from(json: Json) -> ModelConfig:
     """Read Llama's fields; a window holds for all layers."""
     config = llama.config_from(altered(json, rope_parameters=None, rope_scaling=None))
     block = dataclasses.replace(config.block, dropout=json["resid_pdrop"])
-    positions = partial_rope_from(_with_original_length(json), config.block.attention)
+    positions = partial_rope_from(_by_todays_name(json), config.block.attention)
     return dataclasses.replace(config, block=block, positions=positions)
 
 
-def _with_original_length(json: Json) -> Json:
-    """Put the length that a scaling refers to beside its numbers, and use one name for "longrope"."""
+def _by_todays_name(json: Json) -> Json:
+    """Call the scaling "longrope": files from before transformers 5 have other names for it."""
     fields = {name: dict(json.get(name) or {}) for name in ("rope_parameters", "rope_scaling")}
-    original = json["original_max_position_embeddings"]
     for field in fields.values():
-        kind = field.pop("type", field.get("rope_type", "default"))
-        if kind != "default":
-            field["rope_type"] = "longrope" if kind in ("su", "yarn") else kind
-            field.setdefault("original_max_position_embeddings", original)
+        for name in ("type", "rope_type"):
+            if field.get(name) in ("su", "yarn"):
+                field[name] = "longrope"
     return altered(json, **fields)
 
 

@@ -1,4 +1,4 @@
-"""Tiny checkpoints of the families since 2022: classes of transformers, and fields unlike their defaults."""
+"""Tiny checkpoints of the families that have no chapter: classes of transformers, fields unlike defaults."""
 
 from __future__ import annotations
 
@@ -118,6 +118,24 @@ ROWS: dict[str, dict[str, Any]] = {
             "num_key_value_heads": 1,
             "sliding_window": 5,
             "rope_parameters": {**ROPE, "partial_rotary_factor": 0.75},
+            **SPECIAL,
+        },
+    },
+    "phi3-longrope": {
+        "model": "Phi3ForCausalLM",
+        "config": "Phi3Config",
+        "fields": {
+            **LLAMA,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "original_max_position_embeddings": 9,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 333.0,
+                "partial_rotary_factor": 0.75,
+                "short_factor": [1.1, 1.2, 1.3],
+                "long_factor": [1.5, 3.0, 5.0],
+            },
             **SPECIAL,
         },
     },
