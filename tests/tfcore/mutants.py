@@ -286,7 +286,7 @@ ROWS = [
     ),
     (
         "one window for all layers",
-        "config:ModelConfig.with_windows",
+        "config.model:ModelConfig.with_windows",
         "window=window))",
         "window=windows[0]))",
     ),

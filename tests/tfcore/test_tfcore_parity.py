@@ -23,7 +23,11 @@ NAMES = list(tiny.SPECS)
 CACHED = [name for name, spec in tiny.SPECS.items() if spec.kind != "encoder"]
 PADDED = [name for name, spec in tiny.SPECS.items() if spec.kind in ("decoder", "encoder", "seq2seq")]
 LEFT_PADDED = [name for name, spec in tiny.SPECS.items() if spec.kind == "decoder"]
-BY_LENGTH = ("llama-dynamic", "llama-longrope", "phi3-longrope")  # the rotations of a text depend on how it is cut
+BY_LENGTH = (
+    "llama-dynamic",
+    "llama-longrope",
+    "phi3-longrope",
+)  # the rotations of a text depend on how it is cut
 CHUNKS = [6, 1, 1, 4, 1]
 
 

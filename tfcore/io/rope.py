@@ -26,19 +26,21 @@ def rope_from(json: Json) -> PositionConfig:
         )
     base = given.pop("rope_theta", json["rope_theta"])
     given.setdefault("rope_type", "default")
-    scaling = None if given == {"rope_type": "default"} else scaling_pairs(_with_lengths(given, json))
-    return PositionConfig("rope", json["max_position_embeddings"], base=base, rope_scaling=scaling)
+    longest, original = json["max_position_embeddings"], json.get("original_max_position_embeddings")
+    scaled = given != {"rope_type": "default"}
+    scaling = scaling_pairs(_with_lengths(given, longest, original)) if scaled else None
+    return PositionConfig("rope", longest, base=base, rope_scaling=scaling)
 
 
-def _with_lengths(given: Json, json: Json) -> Json:
+def _with_lengths(given: Json, longest: int, beside: int | None) -> Json:
     """Complete a scaling by the lengths that the file has beside it, where transformers does so.
 
     The field ``original_max_position_embeddings`` beside the scaling counts more than the entry in it.
     """
-    kind, longest = given["rope_type"], json["max_position_embeddings"]
+    kind = given["rope_type"]
     original = given.get("original_max_position_embeddings")
     if kind in ("llama3", "yarn", "longrope"):
-        original = json.get("original_max_position_embeddings") or original or longest
+        original = beside or original or longest
         given = {**given, "original_max_position_embeddings": original}
     if kind in ("yarn", "longrope") and given.get("factor") is None and isinstance(original, int | float):
         given = {**given, "factor": longest / original}

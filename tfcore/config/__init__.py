@@ -1,0 +1,28 @@
+"""The parts of a model as frozen data: attention, block, positions, model.
+
+One configuration describes GPT-2, another Llama, another the encoder of BERT: the families of the book differ
+in these fields and in nothing else. ``tfcore.models.presets`` holds the published ones.
+"""
+
+from __future__ import annotations
+
+from tfcore.config.attention import AttentionConfig, NormKind, QKNorm
+from tfcore.config.block import Activation, BlockConfig, NormPlace
+from tfcore.config.checks import check_sizes
+from tfcore.config.model import EncoderDecoderConfig, ModelConfig
+from tfcore.config.positions import Layout, PositionConfig, PositionKind
+
+__all__ = [
+    "Activation",
+    "AttentionConfig",
+    "BlockConfig",
+    "EncoderDecoderConfig",
+    "Layout",
+    "ModelConfig",
+    "NormKind",
+    "NormPlace",
+    "PositionConfig",
+    "PositionKind",
+    "QKNorm",
+    "check_sizes",
+]

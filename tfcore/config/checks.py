@@ -1,0 +1,49 @@
+"""Errors for settings that cannot be: what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+
+def check_sizes(config: Any, *names: str) -> None:
+    """Refuse a configuration in which a size is not a whole number of 1 or more; None is accepted.
+
+    Args:
+        config: any object with these attributes.
+        names: the attributes that are sizes.
+
+    Raises:
+        ValueError: names the first attribute that is wrong.
+
+    >>> from types import SimpleNamespace
+    >>> check_sizes(SimpleNamespace(d_model=0, d_ff=None), "d_ff", "d_model")
+    Traceback (most recent call last):
+    ValueError: expected d_model as a whole number of 1 or more, got 0
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
+
+
+def check_eps(name: str, eps: float) -> None:
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"expected a {name} of 0 or more, got {eps!r}; 1e-5 is usual")
+
+
+def check_softcap(name: str, cap: float | None) -> None:
+    if cap is not None and not 0 < cap < math.inf:
+        raise ValueError(f"expected a {name} above 0, got {cap!r}; None leaves it out")
+
+
+def check_type(config: Any, name: str, kind: type) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, kind):
+        raise ValueError(f"expected {name} of type {kind.__name__}, got {value!r}; make one first")
+
+
+def check_choice(config: Any, name: str, choices: Any) -> None:
+    value = getattr(config, name)
+    if value not in get_args(choices):
+        raise ValueError(f"expected {name} out of {', '.join(get_args(choices))}, got {value!r}; name one")
