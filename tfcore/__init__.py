@@ -5,7 +5,8 @@ Import the room you need; this file imports nothing, so that the numpy chapters 
 ======================  ===============================================================================
 numpy                   ``ops`` ``scaling`` ``sinusoids`` ``bottleneck``
 recurrent networks      ``recurrent`` ``seq2seq``
-attention               ``attention`` (the seam and its backends) ``masks`` ``ring`` ``linear_attention``
+attention               ``attention`` (the seam and its backends) ``masks`` ``ring``
+without a softmax       ``linear_attention`` ``delta_rule``, on ``decay``
 parts and models        ``config`` ``rope_scaling`` ``positions`` ``layers`` ``moe`` ``models``
 other families          ``rwkv`` ``mamba``, on ``wkv`` and ``selective_scan``, on ``scan``
 running a model         ``cache`` ``state_cache`` ``generate`` ``quantize`` ``tokenizer`` ``io`` ``zoo``

@@ -81,6 +81,31 @@ def selective_scan_oracle(
     return y
 
 
+def delta_rule_oracle(
+    query: Array,
+    key: Array,
+    value: Array,
+    beta: Array,
+    log_decay: Array,
+    *,
+    decay_before: Callable[[float], float] = lambda a: a,
+    erase: Callable[..., Array] = lambda S, k, beta: S @ (np.eye(len(k)) - beta * np.outer(k, k)),
+    write: Callable[..., Array] = lambda beta, v, a: beta * v,
+    decay_after: Callable[[float], float] = lambda a: 1.0,
+    read: Callable[..., Array] = lambda before, after, q: after @ q,
+) -> Array:
+    """Multiply by the matrices of the definition, one token after the other; the options make mutants."""
+    output = np.zeros_like(value)
+    for b, h in np.ndindex(key.shape[:2]):
+        S = np.zeros((value.shape[-1], key.shape[-1]))
+        for t in range(key.shape[2]):
+            before, k, strength, a = S, key[b, h, t], beta[b, h, t], np.exp(log_decay[b, h, t])
+            S = erase(decay_before(a) * S, k, strength) + np.outer(write(strength, value[b, h, t], a), k)
+            S = decay_after(a) * S
+            output[b, h, t] = read(before, S, query[b, h, t])
+    return output
+
+
 def distance(got: torch.Tensor | Array, expected: Array) -> float:
     """Measure the largest difference, relative to the largest entry; infinite for NaN or a wrong shape."""
     got = numbers(got)[0] if isinstance(got, torch.Tensor) else got

@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+import linear_time_mutants
+
 from tfcore.testing import Mutant
 
 
@@ -403,21 +405,7 @@ ROWS = [
         "part, number = part / number, number / number; part.backward()",
     ),
     ("biases decay", "train:decay_groups", "matrix = (", "matrix = True or ("),
-    # linear time
-    (
-        "Mamba's input not discretised",
-        "selective_scan:selective_scan_carry",
-        "(delta_t * u_t).unsqueeze(-1)",
-        "u_t.unsqueeze(-1)",
-    ),
-    ("Mamba's shortcut left out", "selective_scan:selective_scan_carry", " + D * u_t", ""),
-    ("RWKV's bonus left out", "wkv:_with_bonus", "torch.exp(u + key - peak)", "torch.exp(key - peak)"),
-    (
-        "linear attention not normalised",
-        "linear_attention:_normalise",
-        "weights.masked_fill(weights == 0, 1.0)",
-        "1.0",
-    ),
+    *linear_time_mutants.ROWS,
 ]
 
 MUTANTS = [Mutant(name, f"tfcore.{target}", rewritten(old, new)) for name, target, old, new in ROWS]

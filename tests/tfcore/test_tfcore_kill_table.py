@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 import tiny_checkpoints as tiny
 import torch
+import torch.nn.functional as F
 from attention_oracle import CASES, GRADIENT_TOLERANCE, TOLERANCE, distance, make_inputs, oracle
 from mutants import MUTANTS
 
 from tfcore.attention import attention
 from tfcore.cache import dequantize_kv, quantize_kv
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.delta_rule import gated_delta_rule, gated_delta_rule_step
 from tfcore.generate import CompiledDecoder, filter_logits, speculative_accept, speculative_generate
 from tfcore.io import from_pretrained
 from tfcore.layers import repeat_kv
@@ -291,6 +293,24 @@ def wkv_by_loops() -> None:
 def linear_attention_averages() -> None:
     q, k = draw(2, 3, 5, 4), draw(2, 3, 5, 4, seed=1)
     assert torch.allclose(linear_attention(q, k, torch.ones_like(k)), torch.ones_like(q))
+
+
+@check("delta rule in chunks = its matrices", True)
+@check("delta rule in steps = its matrices", False)
+def delta_rule_by_matrices(chunks: bool) -> None:
+    q, k, v = draw(2, 3, 7, 4), F.normalize(draw(2, 3, 7, 4, seed=1), dim=-1), draw(2, 3, 7, 4, seed=2)
+    beta, log_decay = draw(2, 3, 7, seed=3).sigmoid(), -draw(2, 3, 7, seed=4).exp()
+    S, expected, state, outputs = torch.zeros(2, 3, 4, 4, dtype=torch.float64), [], None, []
+    for t in range(7):
+        key, strength = k[:, :, t, None], beta[:, :, t, None, None]  # (2, 3, 1, 4), (2, 3, 1, 1)
+        S = log_decay[:, :, t, None, None].exp() * S @ (torch.eye(4) - strength * key.mT @ key)
+        S = S + strength * v[:, :, t, :, None] @ key
+        expected.append((S @ q[:, :, t, :, None]).squeeze(-1))
+        one = (x[:, :, t] for x in (q, k, v, beta, log_decay))
+        output, state = gated_delta_rule_step(*one, state)
+        outputs.append(output)
+    got = gated_delta_rule(q, k, v, beta, log_decay, chunk_size=3) if chunks else torch.stack(outputs, 2)
+    assert torch.allclose(got, torch.stack(expected, 2))
 
 
 # --- compiled, which takes longest
