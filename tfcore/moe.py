@@ -11,53 +11,27 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-
-def route_top_k(logits: Float[Tensor, "*N E"], k: int) -> tuple[Float[Tensor, "*N k"], Int[Tensor, "*N k"]]:
-    r"""Choose the k best experts for each token, and weigh them.
-
-    $w_i = e^{z_i} / \sum_{j \in \text{top}_k(z)} e^{z_j}$ for the chosen i.
-
-    A softmax over all experts, whose chosen entries are divided by their sum, gives the same.
-
-    Args:
-        logits: the router's scores, (N, E) or with more leading axes.
-        k: how many experts each token visits.
-
-    Returns:
-        The weights, (N, k), which sum to 1, largest first; and the numbers of their experts, (N, k).
-
-    Raises:
-        ValueError: k below 1 or above the number of experts.
-
-    From: Shazeer et al. (2017), *Outrageously Large Neural Networks*, equations 3 to 5, without the noise.
-
-    >>> weights, experts = route_top_k(torch.tensor([[0.0, 5.0, -1.0, 5.0]]).log_softmax(-1), k=2)
-    >>> print(weights, sorted(experts[0].tolist()))
-    tensor([[0.5000, 0.5000]]) [1, 3]
-    """
-    if not 1 <= k <= logits.shape[-1]:
-        raise ValueError(
-            f"expected k between 1 and the number of experts, {logits.shape[-1]}, got {k}; "
-            "a token visits at least one expert and each at most once"
-        )
-    best, experts = logits.topk(k, dim=-1)
-    return best.softmax(dim=-1), experts
+from tfcore.routing import Router, RouterConfig, route_top_k
 
 
 class MixtureOfExperts(nn.Module):
     r"""Send each token through the k of E SwiGLU networks that a router chooses for it.
 
     $y = \sum_{i \in \text{top}_k} w_i \, W^i_{\text{down}} (\operatorname{SiLU}(W^i_{\text{gate}} x) \odot
-    W^i_{\text{up}} x)$, with w from :func:`route_top_k` of $W_{\text{router}} x$.
+    W^i_{\text{up}} x)$, with w from :func:`tfcore.routing.route_top_k` of $W_{\text{router}} x$.
 
     Args:
         d_model: width of the tokens.
         d_ff: width inside each expert.
         num_experts: number of experts, E.
         top_k: number of experts that a token visits.
+        router: how experts are chosen and weighed.
+        shared: a network that every token visits besides.
+        limit: bounds the gate from above and the gated values from both sides, as gpt-oss does, whose experts
+            compute $(u + 1) \, g \, \sigma(1.702 g)$ and have biases; None for SwiGLU.
 
     Raises:
         ValueError: top_k below 1 or above num_experts.
@@ -70,20 +44,29 @@ class MixtureOfExperts(nn.Module):
     torch.Size([2, 3, 4]) torch.Size([2, 3, 5])
     """
 
-    def __init__(self, d_model: int, d_ff: int, num_experts: int, top_k: int) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        num_experts: int,
+        top_k: int,
+        router: RouterConfig | None = None,
+        shared: nn.Module | None = None,
+        limit: float | None = None,
+    ) -> None:
         super().__init__()
-        if not 1 <= top_k <= num_experts:
-            raise ValueError(
-                f"expected top_k between 1 and num_experts={num_experts}, got {top_k}; choose fewer"
-            )
-        self.top_k = top_k
-        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.top_k, self.limit, self.shared = top_k, limit, shared
+        self.router = Router(d_model, num_experts, top_k, router or RouterConfig())
         self.w_gate = nn.Parameter(torch.empty(num_experts, d_ff, d_model))
         self.w_up = nn.Parameter(torch.empty(num_experts, d_ff, d_model))
         self.w_down = nn.Parameter(torch.empty(num_experts, d_model, d_ff))
         for weight in (self.w_gate, self.w_up, self.w_down):
             bound = 1 / math.sqrt(weight.shape[-1])  # as nn.Linear draws its weight
             nn.init.uniform_(weight, -bound, bound)
+        self.b_gate = self.b_up = self.b_down = None
+        if limit is not None:
+            self.b_gate, self.b_up = (nn.Parameter(torch.zeros(num_experts, d_ff)) for _ in range(2))
+            self.b_down = nn.Parameter(torch.zeros(num_experts, d_model))
 
     def forward(
         self, x: Float[Tensor, "*B T d_model"], return_router_logits: bool = False
@@ -91,24 +74,33 @@ class MixtureOfExperts(nn.Module):
         """Route the tokens; if asked for, return the router's logits too, for :func:`load_balancing_loss`."""
         tokens = x.flatten(0, -2)  # (N, d_model)
         logits = self.router(tokens)  # (N, E)
-        # Weights in float32 or wider sum to 1; rounded to half precision, they would not.
-        weights, experts = route_top_k(logits.to(torch.promote_types(x.dtype, torch.float32)), self.top_k)
+        weights, experts = self.router.choose(logits)
 
         # A visit is one token at one expert. Sorted by expert, the visits of each lie next to each other.
         order = experts.flatten().argsort()  # (N top_k,), the visits in the order of their experts
         visits_of = experts.flatten().bincount(minlength=len(self.w_gate)).tolist()
         visitors = tokens[order // self.top_k].split(visits_of)  # one (visits, d_model) for each expert
-        # unbind, since the gradient of w[i] would be as large as w for each i
-        bank = zip(visitors, self.w_gate.unbind(), self.w_up.unbind(), self.w_down.unbind(), strict=True)
-        answers = torch.cat([_swiglu(*visit) for visit in bank])  # (N top_k, d_model)
+        answers = torch.cat([self._expert(*visit) for visit in zip(visitors, *self._bank(), strict=True)])
         answers = answers[order.argsort()].unflatten(0, (-1, self.top_k))  # back in the order of the tokens
 
         y = (weights.unsqueeze(-1) * answers).sum(dim=1).to(x.dtype).view_as(x)  # (N, top_k, d_model) summed
+        y = y if self.shared is None else y + self.shared(x)
         return (y, logits.unflatten(0, x.shape[:-1])) if return_router_logits else y
 
+    def _bank(self) -> list[list[Tensor]]:
+        """List the matrices of each expert, then its biases."""
+        # unbind, since the gradient of w[i] would be as large as w for each i
+        parts = self.w_gate, self.w_up, self.w_down, self.b_gate, self.b_up, self.b_down
+        return [list(part.unbind()) for part in parts if part is not None]
 
-def _swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor) -> Tensor:
-    return F.linear(F.silu(F.linear(x, w_gate)) * F.linear(x, w_up), w_down)
+    def _expert(self, x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, *biases: Tensor) -> Tensor:
+        """Let one expert answer its visitors, (visits, d_model)."""
+        if self.limit is None:
+            return F.linear(F.silu(F.linear(x, w_gate)) * F.linear(x, w_up), w_down)
+        b_gate, b_up, b_down = biases
+        gate = F.linear(x, w_gate, b_gate).clamp(max=self.limit)  # (visits, d_ff)
+        up = F.linear(x, w_up, b_up).clamp(-self.limit, self.limit)
+        return F.linear((up + 1) * gate * torch.sigmoid(1.702 * gate), w_down, b_down)
 
 
 def load_balancing_loss(

@@ -19,7 +19,106 @@ GEMMA: dict[str, Any] = {**LLAMA, "head_dim": 10, "num_hidden_layers": 3}
 ROPE = {"rope_type": "default", "rope_theta": 333.0}
 KINDS = ["full_attention", "sliding_attention"]
 
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 333.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 0.7,
+    "mscale_all_dim": 1.3,
+}
+DEEPSEEK: dict[str, Any] = {
+    **SHARED,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 3,
+    "num_hidden_layers": 3,
+    "rms_norm_eps": 0.013,
+    "kv_lora_rank": 14,
+    "q_lora_rank": 11,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 7,
+    "moe_intermediate_size": 12,
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 2,
+}
+
 ROWS: dict[str, dict[str, Any]] = {
+    "gpt_oss": {
+        "model": "GptOssForCausalLM",
+        "config": "GptOssConfig",
+        "fields": {
+            **LLAMA,
+            "head_dim": 10,
+            "intermediate_size": 12,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 3,
+            "sliding_window": 5,
+            "swiglu_limit": 0.8,
+            "rope_parameters": {
+                **ROPE,
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+                "truncate": False,
+            },
+            **SPECIAL,
+        },
+        "attention": "eager",
+    },
+    "deepseek_v2": {
+        "model": "DeepseekV2ForCausalLM",
+        "config": "DeepseekV2Config",
+        "fields": {
+            **DEEPSEEK,
+            "q_lora_rank": None,
+            "n_routed_experts": 5,
+            "num_experts_per_tok": 3,
+            "routed_scaling_factor": 1.7,
+            "rope_parameters": ROPE,
+        },
+    },
+    "deepseek_v2-groups": {
+        "model": "DeepseekV2ForCausalLM",
+        "config": "DeepseekV2Config",
+        "fields": {
+            **DEEPSEEK,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "rope_parameters": YARN,
+        },
+    },
+    "deepseek_v3": {
+        "model": "DeepseekV3ForCausalLM",
+        "config": "DeepseekV3Config",
+        "fields": {
+            **DEEPSEEK,
+            "n_routed_experts": 9,
+            "num_experts_per_tok": 4,
+            "n_group": 3,
+            "topk_group": 2,
+            "attention_bias": True,
+            "rope_parameters": YARN,
+        },
+    },
+    "deepseek_v3-half": {
+        "model": "DeepseekV3ForCausalLM",
+        "config": "DeepseekV3Config",
+        "fields": {
+            **DEEPSEEK,
+            "q_lora_rank": None,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "n_group": 1,
+            "topk_group": 1,
+            "norm_topk_prob": False,
+            "rope_interleave": False,
+            "rope_parameters": ROPE,
+        },
+    },
     "qwen2": {
         "model": "Qwen2ForCausalLM",
         "config": "Qwen2Config",

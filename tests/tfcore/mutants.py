@@ -289,8 +289,8 @@ ROWS = [
     (
         "one window for all layers",
         "config.model:ModelConfig.with_windows",
-        "window=window))",
-        "window=windows[0]))",
+        "window=window)",
+        "window=windows[0])",
     ),
     (
         "sigmoid for SiLU",
@@ -328,11 +328,48 @@ ROWS = [
     # experts
     (
         "softmax before top-k, not normalised",
-        "moe:route_top_k",
+        "routing:route_top_k",
         "best.softmax(dim=-1)",
         "logits.softmax(-1).gather(-1, experts)",
     ),
-    ("experts weighted evenly", "moe:route_top_k", "best.softmax(dim=-1)", "torch.full_like(best, 1 / k)"),
+    (
+        "experts weighted evenly",
+        "routing:route_top_k",
+        "best.softmax(dim=-1)",
+        "torch.full_like(best, 1 / k)",
+    ),
+    (
+        "experts weighted by what chose them",
+        "routing:Router.choose",
+        "scores.gather(-1, experts)",
+        "choice.gather(-1, experts)",
+    ),
+    (
+        "the shared network left out",
+        "moe:MixtureOfExperts.forward",
+        "y if self.shared is None else y + self.shared(x)",
+        "y",
+    ),
+    ("gates without a bound", "moe:MixtureOfExperts._expert", ".clamp(max=self.limit)", ""),
+    # latent attention
+    (
+        "the latent vector not normed",
+        "layers.latent:LatentAttention.forward",
+        "self.norm_kv(latent)",
+        "latent",
+    ),
+    (
+        "absorbed with the scale of the latent width",
+        "layers.latent:LatentAttention._absorbed",
+        "scale=self.scale",
+        "scale=k.shape[-1] ** -0.5",
+    ),
+    (
+        "the shared key not rotated",
+        "layers.latent:LatentAttention.forward",
+        "order.rotation(q_rope), order.rotation(k_rope)",
+        "order.rotation(q_rope), k_rope",
+    ),
     # caches and generation
     (
         "cache offset forgotten",

@@ -35,6 +35,8 @@ WITHOUT_EFFECT = {
     "use_associative_scan", "rescale_every", "context_length", "deterministic_flash_attn",
     # follows from the class, or from other fields
     "is_decoder", "_sliding_window_pattern",
+    # of further blocks that predict more tokens, which are not loaded
+    "num_nextn_predict_layers",
     # of Whisper's encoder
     "encoder_attention_heads", "encoder_ffn_dim", "encoder_layers", "num_mel_bins", "max_source_positions",
 }  # fmt: skip
@@ -121,6 +123,9 @@ UNKNOWN = [
     ("mamba", {"hidden_act": "relu"}),
     ("qwen2", {"layer_types": ["full_attention", "linear_attention"]}),
     ("qwen2", {"layer_types": ["full_attention"]}),
+    ("deepseek_v2", {"topk_method": "noaux_tc"}),
+    ("deepseek_v3", {"num_key_value_heads": 1}),
+    ("gpt_oss", {"swiglu_alpha": 1.0}),
     ("gemma", {"use_bidirectional_attention": True}),
     ("gemma2", {"attn_logit_softcapping": -1.0}),
     ("phi", {"qk_layernorm": True}),

@@ -27,8 +27,8 @@ from tfcore.layers import repeat_kv
 from tfcore.linear_attention import linear_attention
 from tfcore.losses import next_token_loss, summed_cross_entropy
 from tfcore.models import Decoder
-from tfcore.moe import route_top_k
 from tfcore.positions import alibi_slopes, apply_rope
+from tfcore.routing import route_top_k
 from tfcore.selective_scan import selective_scan
 from tfcore.testing import format_kill_table, kill_table, raise_weights
 from tfcore.train import TrainConfig, decay_groups, train
@@ -132,11 +132,11 @@ def parity(name: str, padded: bool, chunks: list[int] | None = None, cache: str 
 
 OLDER = ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian")
 NEWER = ("llama-yarn", "llama-dynamic", "llama-longrope", "qwen2-windows", "qwen3", "gemma2", "gemma3")
-for name in (*OLDER, *NEWER, "gpt_neox"):
+for name in (*OLDER, *NEWER, "gpt_neox", "gpt_oss", "deepseek_v3"):
     CHECKS[f"{name} = transformers"] = functools.partial(parity, name, False)
 for name in ("gpt2", "bert"):
     CHECKS[f"{name} = transformers, padded"] = functools.partial(parity, name, True)
-for name in ("gpt2", "mistral", "t5"):
+for name in ("gpt2", "mistral", "t5", "deepseek_v3"):
     CHECKS[f"{name} in chunks = transformers"] = functools.partial(parity, name, False, [5, 1, 4, 3])
 CHECKS["mistral, sliding cache = transformers"] = functools.partial(
     parity, "mistral", False, [1] * 9 + [4], "sliding"

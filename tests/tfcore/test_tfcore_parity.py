@@ -17,6 +17,7 @@ from tfcore.io import from_pretrained
 from tfcore.layers import DecoderBlock, MultiHeadAttention, TransformerBlock, make_norm, rms_norm
 from tfcore.positions import alibi_slopes, apply_rope, inverse_frequencies, sinusoids, t5_relative_bucket
 from tfcore.positions.rotary import Rotation
+from tfcore.routing import RouterConfig
 from tfcore.testing import Mutant, raise_weights
 
 NAMES = list(tiny.SPECS)
@@ -231,6 +232,17 @@ FAULTS = [
     ("gemma3", misread("window_positions", None)),
     ("gemma3", misread("positions.rope_scaling", None)),
     ("gemma3", misread("blocks.attention.qk_norm.kind", "rms")),
+    ("deepseek_v2", misread("blocks.router.normalised", True)),
+    ("deepseek_v2", misread("blocks.router.scale", 1.0)),
+    ("deepseek_v2-groups", misread("blocks.router", RouterConfig(normalised=False))),
+    ("deepseek_v2-groups", misread("blocks.attention.scale", None)),
+    ("deepseek_v3", misread("positions.layout", "half")),
+    ("deepseek_v3", misread("positions.rope_scaling", None)),
+    ("deepseek_v3", misread("blocks.router.group_score", 1)),
+    ("deepseek_v3", misread("blocks.router.score", "softmax")),
+    ("deepseek_v3-half", misread("blocks.attention.norm_eps", 0.013)),
+    ("gpt_oss", misread("blocks.expert_limit", 7.0)),
+    ("gpt_oss", misread("blocks.attention.window", None)),
     ("gpt_neox", misread("positions.d_rotary", None)),
     ("gpt_neox", misread("block.parallel", None)),
     ("gpt_neox", exchanged("input_layernorm", "post_attention_layernorm")),

@@ -18,8 +18,8 @@ from tfcore.layers import MultiHeadAttention
 from tfcore.losses import summed_cross_entropy
 from tfcore.masks import causal_mask, position_mask
 from tfcore.models import Decoder, EncoderDecoder
-from tfcore.moe import route_top_k
 from tfcore.positions import alibi_slopes, apply_rope, interleaved_to_half
+from tfcore.routing import route_top_k
 from tfcore.testing import raise_weights
 from tfcore.train import TrainConfig, decay_groups, train
 

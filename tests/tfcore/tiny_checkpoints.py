@@ -283,6 +283,9 @@ def folder(name: str) -> Path:
     if name == "t5-v1.1":  # transformers ties what the published files hold apart
         model.lm_head.weight = torch.nn.Parameter(0.3 * torch.randn(VOCAB, D_MODEL))
         model.config.scale_decoder_outputs = False
+    for key, x in model.named_buffers():
+        if key.endswith("e_score_correction_bias"):
+            x.copy_(0.3 * torch.randn(x.shape))
     if hasattr(model, "final_logits_bias"):
         model.final_logits_bias = torch.randn(1, VOCAB)
     path = Path(ROOT.name) / name

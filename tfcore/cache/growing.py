@@ -36,6 +36,7 @@ class GrowingCache:
             self.keys, self.values = k.clone(), v.clone()
         else:
             check_fits(k, self.keys)
+            check_fits(v, self.values)
             self.keys, self.values = torch.cat([self.keys, k], dim=2), torch.cat([self.values, v], dim=2)
         self.length += k.shape[2]
         return self.keys, self.values

@@ -13,7 +13,7 @@ from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import LayerCache
 from tfcore.cache.quantized import QuantizedCache
 from tfcore.cache.sliding import SlidingWindowCache
-from tfcore.config import AttentionConfig
+from tfcore.config import AttentionConfig, LatentAttentionConfig
 
 
 class Cache:
@@ -131,7 +131,7 @@ def check_cache(cache: object) -> None:
 
 
 def make_cache(
-    layers: Sequence[AttentionConfig],
+    layers: Sequence[AttentionConfig | LatentAttentionConfig],
     batch: int,
     max_len: int | None = None,
     kind: str | None = None,
@@ -168,7 +168,7 @@ def make_cache(
 
 
 def make_layer(
-    config: AttentionConfig,
+    config: AttentionConfig | LatentAttentionConfig,
     batch: int,
     max_len: int | None = None,
     kind: str | None = None,
@@ -184,10 +184,17 @@ def make_layer(
     if kind is None:
         slides = window is not None and (max_len is None or window < max_len)
         kind = "sliding" if slides else "growing" if max_len is None else "preallocated"
-    heads, width = config.kv_heads, config.width
+    heads, width, d_value = config.cached
+    if kind == "quantized" and d_value != width:
+        raise ValueError(
+            f"expected keys and values of one width for a quantized cache, got {width} and {d_value}, which "
+            "latent attention keeps; use a growing or a preallocated cache"
+        )
     make: dict[str, Callable[[], LayerCache]] = {
         "growing": GrowingCache,
-        "preallocated": lambda: KVCache(batch, heads, _needed("max_len", max_len), width, dtype, device),
+        "preallocated": lambda: KVCache(
+            batch, heads, _needed("max_len", max_len), width, dtype, device, d_value
+        ),
         "sliding": lambda: SlidingWindowCache(batch, heads, _needed("window", window), width, dtype, device),
         "quantized": QuantizedCache,
     }

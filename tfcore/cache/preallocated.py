@@ -20,6 +20,7 @@ class KVCache:
         d_head: width of one head.
         dtype: of keys and values.
         device: where they live.
+        d_value: width of a value where it is not that of a key, as in latent attention.
 
     From: Shazeer (2019), *Fast Transformer Decoding*; Pope et al. (2022), *Efficiently Scaling Transformer
     Inference*.
@@ -38,10 +39,11 @@ class KVCache:
         d_head: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        d_value: int | None = None,
     ) -> None:
         self.length, self.max_len = 0, max_len
         self.keys = torch.zeros(batch, num_kv_heads, max_len, d_head, dtype=dtype, device=device)
-        self.values = torch.zeros_like(self.keys)
+        self.values = self.keys.new_zeros(batch, num_kv_heads, max_len, d_value or d_head)
 
     def update(self, k: Tensor, v: Tensor) -> KeysAndValues:
         """Write new keys and values, (B, H_kv, T, d_head), behind the old ones, and return views of all.
@@ -51,6 +53,7 @@ class KVCache:
         """
         check_pair(k, v)
         check_fits(k, self.keys)
+        check_fits(v, self.values)
         end = self.visible(k.shape[2])
         self.keys[:, :, self.length : end] = k
         self.values[:, :, self.length : end] = v

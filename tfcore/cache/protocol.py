@@ -45,7 +45,7 @@ class LayerCache(Protocol):
 
 
 def check_pair(k: Tensor, v: Tensor) -> None:
-    """Refuse keys and values that are not both of one shape (B, H_kv, T, d_head).
+    """Refuse keys and values that are not both of one shape (B, H_kv, T, d); the widths d may differ.
 
     Raises:
         ValueError: they are not.
@@ -53,11 +53,11 @@ def check_pair(k: Tensor, v: Tensor) -> None:
     >>> import torch
     >>> check_pair(torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 6, 4))
     Traceback (most recent call last):
-    ValueError: expected keys and values of one shape (B, H_kv, T, d_head), got (2, 3, 5, 4) and ...
+    ValueError: expected keys and values of one shape (B, H_kv, T, d), got (2, 3, 5, 4) and ...
     """
-    if k.ndim != 4 or k.shape != v.shape:
+    if k.ndim != 4 or v.ndim != 4 or k.shape[:3] != v.shape[:3]:
         raise ValueError(
-            f"expected keys and values of one shape (B, H_kv, T, d_head), got {tuple(k.shape)} and "
+            f"expected keys and values of one shape (B, H_kv, T, d), got {tuple(k.shape)} and "
             f"{tuple(v.shape)}; project both from the same tokens"
         )
 

@@ -107,6 +107,16 @@ class AttentionConfig:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
     @property
+    def rotated(self) -> int:
+        """Channels of a head that a rotation turns, unless the positions ask for fewer."""
+        return self.width
+
+    @property
+    def cached(self) -> tuple[int, int, int]:
+        """Heads of keys and values that a cache keeps, and the widths of a key and of a value."""
+        return self.kv_heads, self.width, self.width
+
+    @property
     def has_output_bias(self) -> bool:
         """Tell whether the projection of the output adds a bias: by default if the others do."""
         return self.bias if self.output_bias is None else self.output_bias

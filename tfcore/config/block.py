@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from tfcore.config.attention import AttentionConfig, NormKind
 from tfcore.config.checks import check_choice, check_eps, check_sizes, check_type
+from tfcore.config.latent import LatentAttentionConfig
+from tfcore.routing import RouterConfig
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 NormPlace = Literal["pre", "post", "sandwich", "output"]
@@ -17,7 +19,8 @@ class BlockConfig:
     """One block: attention, feed-forward network, and a norm before or after each.
 
     Args:
-        attention: the attention layer; cross-attention, where there is one, has the same shape.
+        attention: the attention layer, usual or latent; cross-attention, where there is one, has the same
+            shape and is never latent.
         d_ff: inner width of the feed-forward network, or of each expert.
         activation: its nonlinearity.
         gated: whether a second projection is multiplied in (SwiGLU is "silu", gated).
@@ -33,6 +36,9 @@ class BlockConfig:
         num_experts: feed-forward networks to choose from, all SwiGLU without bias; one, always used, when
             None.
         top_k: how many experts a token is sent to.
+        router: how they are chosen and weighed.
+        shared_d_ff: inner width of a network that every token is sent to besides; there is none when None.
+        expert_limit: makes the experts those of gpt-oss, with biases and bounded gates.
         dropout: probability of zeroing a sublayer's output in training.
 
     Raises:
@@ -46,7 +52,7 @@ class BlockConfig:
     'pre'
     """
 
-    attention: AttentionConfig
+    attention: AttentionConfig | LatentAttentionConfig
     d_ff: int
     activation: Activation = "gelu"
     gated: bool = False
@@ -59,11 +65,14 @@ class BlockConfig:
     parallel: Literal["two norms", "one norm"] | None = None
     num_experts: int | None = None
     top_k: int = 2
+    router: RouterConfig = field(default_factory=RouterConfig)
+    shared_d_ff: int | None = None
+    expert_limit: float | None = None
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_type(self, "attention", AttentionConfig)
-        check_sizes(self, "d_ff", "num_experts", "top_k")
+        check_type(self, "attention", AttentionConfig, LatentAttentionConfig)
+        check_sizes(self, "d_ff", "num_experts", "top_k", "shared_d_ff")
         check_choice(self, "activation", Activation)
         check_choice(self, "norm", NormKind)
         check_choice(self, "norm_place", NormPlace)
@@ -89,3 +98,23 @@ class BlockConfig:
                 "expected experts with activation 'silu', gated and without bias, got activation "
                 f"{self.activation!r}, gated {self.gated}, ffn_bias {self.ffn_bias}; the others are not built"
             )
+
+    @property
+    def multi_head(self) -> AttentionConfig:
+        """The attention layer, where it is the usual one.
+
+        Raises:
+            ValueError: it is latent.
+        """
+        if not isinstance(self.attention, AttentionConfig):
+            raise ValueError("expected usual attention, got latent attention")
+        return self.attention
+
+    def with_attention(self, **changes: Any) -> BlockConfig:
+        """Change some settings of the attention layer, where it is the usual one.
+
+        >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
+        >>> block.with_attention(window=5).attention.window
+        5
+        """
+        return replace(self, attention=replace(self.multi_head, **changes))

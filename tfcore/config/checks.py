@@ -37,10 +37,11 @@ def check_softcap(name: str, cap: float | None) -> None:
         raise ValueError(f"expected a {name} above 0, got {cap!r}; None leaves it out")
 
 
-def check_type(config: Any, name: str, kind: type) -> None:
+def check_type(config: Any, name: str, *kinds: type) -> None:
     value = getattr(config, name)
-    if not isinstance(value, kind):
-        raise ValueError(f"expected {name} of type {kind.__name__}, got {value!r}; make one first")
+    if not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"expected {name} of type {names}, got {value!r}; make one first")
 
 
 def check_choice(config: Any, name: str, choices: Any) -> None:

@@ -37,6 +37,7 @@ class ModelConfig:
     From: Vaswani et al. (2017); Press and Wolf (2017), *Using the Output Embedding to Improve Language
     Models*.
 
+    >>> from tfcore.config import AttentionConfig
     >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
     >>> ModelConfig(vocab_size=100, num_layers=2, block=block).has_final_norm
     True
@@ -89,13 +90,14 @@ class ModelConfig:
     def with_windows(self, windows: Sequence[int | None]) -> ModelConfig:
         """Give the attention of each block a window of its own; None lets it see all tokens.
 
+        >>> from tfcore.config import AttentionConfig
         >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
         >>> config = ModelConfig(100, num_layers=3, block=block, positions=PositionConfig("rope"))
         >>> config.with_windows([5, 5, None]).windows
         (5, 5, None)
         """
         blocks = tuple(
-            replace(block, attention=replace(block.attention, window=window))
+            block if window == block.attention.window else block.with_attention(window=window)
             for block, window in zip(self.layers, windows, strict=True)
         )
         alike = len(set(blocks)) == 1
@@ -115,6 +117,7 @@ class EncoderDecoderConfig:
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.1.
 
+    >>> from tfcore.config import AttentionConfig
     >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=4), d_ff=48)
     >>> deep, shallow = (ModelConfig(100, num_layers, block) for num_layers in (6, 2))
     >>> config = EncoderDecoderConfig(encoder=deep, decoder=shallow)

@@ -12,7 +12,14 @@ from typing import Any, cast
 
 from torch import nn
 
-from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
+from tfcore.config import (
+    AttentionConfig,
+    BlockConfig,
+    EncoderDecoderConfig,
+    LatentAttentionConfig,
+    ModelConfig,
+    PositionConfig,
+)
 from tfcore.io.table import Row
 
 Json = dict[str, Any]
@@ -184,8 +191,8 @@ def family_of_model(model: nn.Module) -> tuple[Family, Json]:
     for family in families():
         if family.model is not type(model):
             continue
-        json = family.json_from(model.config)
         try:
+            json = family.json_from(model.config)
             changes = _changes(spelled_out(model.config), spelled_out(family.config(json)))
         except ValueError as error:
             changes = [str(error)]
@@ -214,6 +221,8 @@ def spelled_out(config: Any) -> Any:
         scale = config.width**-0.5 if config.scale is None else config.scale
         known |= {"num_kv_heads": config.kv_heads, "d_head": config.width, "scale": scale}
         known["output_bias"] = config.has_output_bias
+    elif isinstance(config, LatentAttentionConfig):
+        known["scale"] = config.width**-0.5 if config.scale is None else config.scale
     elif isinstance(config, ModelConfig):
         known |= {"final_norm": config.has_final_norm, "blocks": tuple(map(spelled_out, config.layers))}
     elif isinstance(config, EncoderDecoderConfig):

@@ -3,12 +3,14 @@
 from tfcore.layers.block import DecoderBlock, TransformerBlock
 from tfcore.layers.feed_forward import FeedForward, swiglu, swiglu_hidden_size
 from tfcore.layers.heads import merge_heads, repeat_kv, split_heads
+from tfcore.layers.latent import LatentAttention
 from tfcore.layers.multi_head import MultiHeadAttention
 from tfcore.layers.norms import layer_norm, make_norm, rms_norm
 
 __all__ = [
     "DecoderBlock",
     "FeedForward",
+    "LatentAttention",
     "MultiHeadAttention",
     "TransformerBlock",
     "layer_norm",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tfcore.cache import KeysAndValues, LayerCache
-from tfcore.config import BlockConfig
+from tfcore.config import AttentionConfig, BlockConfig
 from tfcore.layers.feed_forward import FeedForward
+from tfcore.layers.latent import LatentAttention
 from tfcore.layers.multi_head import MultiHeadAttention
 from tfcore.layers.norms import make_norm
 from tfcore.moe import MixtureOfExperts
@@ -42,7 +44,7 @@ class TransformerBlock(nn.Module):
         super().__init__()
         self.config = config
         self.norm_attention = make_norm(config) if config.norm_input else nn.Identity()
-        self.attention = MultiHeadAttention(config.attention)
+        self.attention = _attention(config)
         self.norm_ffn = nn.Identity() if config.parallel == "one norm" else make_norm(config)
         self.ffn = _feed_forward(config)
         sandwich = config.norm_place == "sandwich"
@@ -112,7 +114,7 @@ class DecoderBlock(TransformerBlock):
     def __init__(self, config: BlockConfig) -> None:
         super().__init__(config)
         self.norm_cross = make_norm(config)
-        self.cross_attention = MultiHeadAttention(config.attention)
+        self.cross_attention = MultiHeadAttention(config.multi_head)
 
     def forward(  # type: ignore[override]  # a memory comes first: without one there is nothing to cross to
         self,
@@ -138,7 +140,24 @@ class DecoderBlock(TransformerBlock):
         return self._add(x, self.norm_ffn, self.ffn)
 
 
+def _attention(config: BlockConfig) -> MultiHeadAttention | LatentAttention:
+    if isinstance(config.attention, AttentionConfig):
+        return MultiHeadAttention(config.attention)
+    return LatentAttention(config.attention)
+
+
 def _feed_forward(config: BlockConfig) -> nn.Module:
     if config.num_experts is None:
         return FeedForward(config)
-    return MixtureOfExperts(config.attention.d_model, config.d_ff, config.num_experts, config.top_k)
+    shared = None
+    if config.shared_d_ff is not None:
+        shared = FeedForward(replace(config, d_ff=config.shared_d_ff, num_experts=None))
+    return MixtureOfExperts(
+        config.attention.d_model,
+        config.d_ff,
+        config.num_experts,
+        config.top_k,
+        config.router,
+        shared,
+        config.expert_limit,
+    )

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tfcore.config import AttentionConfig, PositionConfig
+from tfcore.config import AttentionConfig, LatentAttentionConfig, PositionConfig
 from tfcore.positions.absolute import look_up, sinusoids
 from tfcore.positions.alibi import alibi_slopes, distance_penalty
 from tfcore.positions.relative import shaw_rows, t5_relative_bucket
@@ -56,10 +56,12 @@ class Positions(nn.Module):
     torch.Size([1, 2, 3, 3])
     """
 
-    def __init__(self, config: PositionConfig, attention: AttentionConfig, causal: bool = True) -> None:
+    def __init__(
+        self, config: PositionConfig, attention: AttentionConfig | LatentAttentionConfig, causal: bool = True
+    ) -> None:
         super().__init__()
         self.config, self.causal, self.d_model = config, causal, attention.d_model
-        d_head, num_heads = attention.width, attention.num_heads
+        d_head, num_heads = attention.rotated, attention.num_heads
         if config.kind == "learned":
             self.table = _table(config.max_len, attention.d_model)
         elif config.kind == "t5":

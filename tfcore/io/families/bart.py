@@ -80,7 +80,7 @@ def json_from(config: EncoderDecoderConfig) -> Json:
         for side, stack in (("encoder", config.encoder), ("decoder", decoder))
         for name, value in {
             "layers": stack.num_layers,
-            "attention_heads": stack.block.attention.num_heads,
+            "attention_heads": stack.block.multi_head.num_heads,
             "ffn_dim": stack.block.d_ff,
         }.items()
     }

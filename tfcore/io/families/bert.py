@@ -53,7 +53,7 @@ def json_from(config: ModelConfig) -> Json:
     block = config.block
     return {
         "hidden_size": config.d_model,
-        "num_attention_heads": block.attention.num_heads,
+        "num_attention_heads": block.multi_head.num_heads,
         "intermediate_size": block.d_ff,
         "hidden_act": activation_name(block.activation),
         "layer_norm_eps": block.norm_eps,

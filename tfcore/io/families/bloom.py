@@ -53,7 +53,7 @@ def json_from(config: ModelConfig) -> Json:
     """Write what differs between models; 0 for the dropout of attention's weights, which ours do not have."""
     return {
         "hidden_size": config.d_model,
-        "n_head": config.block.attention.num_heads,
+        "n_head": config.block.multi_head.num_heads,
         "layer_norm_epsilon": config.block.norm_eps,
         "hidden_dropout": config.block.dropout,
         "attention_dropout": 0.0,

@@ -34,18 +34,16 @@ def config_from(json: Json) -> ModelConfig:
 
 def sandwiched(config: ModelConfig, json: Json) -> ModelConfig:
     """Add what Gemma 2 and 3 share to a Gemma."""
-    attention = dataclasses.replace(
-        config.block.attention,
-        scale=json["query_pre_attn_scalar"] ** -0.5,
-        softcap=json["attn_logit_softcapping"],
+    block = config.block.with_attention(
+        scale=json["query_pre_attn_scalar"] ** -0.5, softcap=json["attn_logit_softcapping"]
     )
-    block = dataclasses.replace(config.block, attention=attention, norm_place="sandwich")
+    block = dataclasses.replace(block, norm_place="sandwich")
     return dataclasses.replace(config, block=block, logit_softcap=json["final_logit_softcapping"])
 
 
 def json_from(config: ModelConfig) -> Json:
     """Write Gemma's fields, the caps, and the kind of each layer."""
-    attention = config.block.attention
+    attention = config.block.multi_head
     scale = attention.width**-0.5 if attention.scale is None else attention.scale
     whole = round(scale**-2)
     return {

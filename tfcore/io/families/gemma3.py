@@ -20,8 +20,7 @@ def config_from(json: Json) -> ModelConfig:
     config = gemma.config_from(altered(json, rope_parameters=None, rope_scaling=None))
     config = gemma2.sandwiched(config, json)
     norm = QKNorm("head", "rms_plus_one", json["rms_norm_eps"])
-    attention = dataclasses.replace(config.block.attention, qk_norm=norm)
-    block = dataclasses.replace(config.block, attention=attention)
+    block = config.block.with_attention(qk_norm=norm)
     config = dataclasses.replace(config, block=block, positions=positions, window_positions=window_positions)
     every = json["sliding_window_pattern"]
     usual = [SLIDING if (layer + 1) % every else FULL for layer in range(config.num_layers)]

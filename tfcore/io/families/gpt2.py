@@ -49,7 +49,7 @@ def json_from(config: ModelConfig) -> Json:
     block = config.block
     return {
         "n_embd": config.d_model,
-        "n_head": block.attention.num_heads,
+        "n_head": block.multi_head.num_heads,
         "n_inner": block.d_ff,
         "activation_function": activation_name(block.activation),
         "layer_norm_epsilon": block.norm_eps,

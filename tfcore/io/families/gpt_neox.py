@@ -51,8 +51,8 @@ def json_from(config: ModelConfig) -> Json:
     block = config.block
     return {
         "hidden_size": config.d_model,
-        "num_attention_heads": block.attention.num_heads,
-        "attention_bias": block.attention.bias,
+        "num_attention_heads": block.multi_head.num_heads,
+        "attention_bias": block.multi_head.bias,
         "attention_dropout": 0.0,
         "intermediate_size": block.d_ff,
         "hidden_act": activation_name(block.activation),

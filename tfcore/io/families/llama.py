@@ -65,7 +65,7 @@ def config_from(json: Json) -> ModelConfig:
 
 def json_from(config: ModelConfig) -> Json:
     """Write one set of fields for the three families, key heads and ``head_dim`` always as numbers."""
-    block, attention, positions = config.block, config.block.attention, config.positions
+    block, attention, positions = config.block, config.block.multi_head, config.positions
     return {
         "hidden_size": config.d_model,
         "num_attention_heads": attention.num_heads,

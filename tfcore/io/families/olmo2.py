@@ -16,8 +16,7 @@ def config_from(json: Json) -> ModelConfig:
     """Read Llama's fields; all norms have one epsilon."""
     config = llama.config_from(json)
     norm = QKNorm("layer", "rms", json["rms_norm_eps"])
-    attention = dataclasses.replace(config.block.attention, qk_norm=norm)
-    block = dataclasses.replace(config.block, attention=attention, norm_place="output")
+    block = dataclasses.replace(config.block.with_attention(qk_norm=norm), norm_place="output")
     return dataclasses.replace(config, block=block)
 
 

@@ -21,7 +21,7 @@ def config_from(json: Json) -> ModelConfig:
     """Read Llama's fields; a window holds for all layers."""
     config = llama.config_from(altered(json, rope_parameters=None, rope_scaling=None))
     block = dataclasses.replace(config.block, dropout=json["resid_pdrop"])
-    positions = partial_rope_from(_by_todays_name(json), config.block.attention)
+    positions = partial_rope_from(_by_todays_name(json), config.block.multi_head)
     return dataclasses.replace(config, block=block, positions=positions)
 
 

@@ -13,8 +13,7 @@ from tfcore.io.windows import FULL, SLIDING, json_of_windows, windows_from
 def config_from(json: Json) -> ModelConfig:
     """Read Llama's fields; the bias has no field, and the output has none."""
     config = llama.config_from(altered(json, attention_bias=True, sliding_window=None))
-    attention = dataclasses.replace(config.block.attention, output_bias=False)
-    config = dataclasses.replace(config, block=dataclasses.replace(config.block, attention=attention))
+    config = dataclasses.replace(config, block=config.block.with_attention(output_bias=False))
     return with_later_windows(config, json)
 
 

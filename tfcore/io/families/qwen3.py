@@ -13,8 +13,7 @@ def config_from(json: Json) -> ModelConfig:
     """Read Llama's fields; the norm of queries and keys has the epsilon of the others."""
     config = llama.config_from(altered(json, sliding_window=None))
     norm = QKNorm("head", "rms", json["rms_norm_eps"])
-    attention = dataclasses.replace(config.block.attention, qk_norm=norm)
-    config = dataclasses.replace(config, block=dataclasses.replace(config.block, attention=attention))
+    config = dataclasses.replace(config, block=config.block.with_attention(qk_norm=norm))
     return qwen2.with_later_windows(config, json)
 
 

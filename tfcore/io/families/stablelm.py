@@ -14,15 +14,13 @@ def config_from(json: Json) -> ModelConfig:
     """Read Llama's fields by StableLM's names."""
     fields = altered(json, attention_bias=json["use_qkv_bias"], rms_norm_eps=json["layer_norm_eps"])
     config = llama.config_from(altered(fields, rope_parameters=None, rope_scaling=None))
-    attention = dataclasses.replace(config.block.attention, output_bias=False)
     block = dataclasses.replace(
-        config.block,
-        attention=attention,
+        config.block.with_attention(output_bias=False),
         norm="layer",
         parallel="one norm" if json["use_parallel_residual"] else None,
         dropout=json["hidden_dropout"],
     )
-    return dataclasses.replace(config, block=block, positions=partial_rope_from(json, attention))
+    return dataclasses.replace(config, block=block, positions=partial_rope_from(json, block.multi_head))
 
 
 def json_from(config: ModelConfig) -> Json:
@@ -30,7 +28,7 @@ def json_from(config: ModelConfig) -> Json:
     json = llama.json_from(config)
     return {
         **{name: value for name, value in json.items() if name not in ("rope_theta", "rope_scaling")},
-        "use_qkv_bias": config.block.attention.bias,
+        "use_qkv_bias": config.block.multi_head.bias,
         "layer_norm_eps": config.block.norm_eps,
         "use_parallel_residual": config.block.parallel is not None,
         "hidden_dropout": config.block.dropout,

@@ -133,8 +133,8 @@ def json_from(config: EncoderDecoderConfig) -> Json:
     feed_forwards = {value: name for name, value in ACTIVATIONS.items()}
     return {
         "d_model": decoder.d_model,
-        "num_heads": block.attention.num_heads,
-        "d_kv": block.attention.width,
+        "num_heads": block.multi_head.num_heads,
+        "d_kv": block.multi_head.width,
         "d_ff": block.d_ff,
         "feed_forward_proj": feed_forwards.get((block.activation, block.gated)),
         "layer_norm_epsilon": block.norm_eps,

@@ -65,7 +65,7 @@ def json_from(config: ModelConfig) -> Json:
     """Write the decoder's fields, and a ``pad_token_id`` within the vocabulary, however small that is."""
     return {
         "d_model": config.d_model,
-        "decoder_attention_heads": config.block.attention.num_heads,
+        "decoder_attention_heads": config.block.multi_head.num_heads,
         "decoder_ffn_dim": config.block.d_ff,
         "activation_function": activation_name(config.block.activation),
         "dropout": config.block.dropout,
