@@ -94,4 +94,52 @@ ROWS = [
         "(until_end * k)",
         "k",
     ),
+    (
+        "chunks without their diagonal",
+        "state_space_duality:ssd_carry",
+        "(queries @ keys.mT * between)",
+        "(queries @ keys.mT * between).tril(-1)",
+    ),
+    (
+        "no decay within a chunk",
+        "state_space_duality:ssd_carry",
+        "(queries @ keys.mT * between)",
+        "(queries @ keys.mT).tril()",
+    ),
+    (
+        "no decay across chunks",
+        "state_space_duality:ssd_carry",
+        "since_start[..., -1:, :] * state",
+        "state",
+    ),
+    (
+        "the past read without the decay since the chunk's start",
+        "state_space_duality:ssd_carry",
+        "since_start * (queries",
+        "(queries",
+    ),
+    (
+        "Mamba-2's state lost between chunks",
+        "state_space_duality:ssd_carry",
+        "since_start[..., -1:, :] * state",
+        "0 * state",
+    ),
+    (
+        "Mamba-2's input not discretised, in steps",
+        "state_space_duality:ssd_step",
+        "(delta.unsqueeze(-1) * x)",
+        "x",
+    ),
+    (
+        "Mamba-2's input not discretised",
+        "state_space_duality:_by_head",
+        "(delta.unsqueeze(-1) * x)",
+        "x",
+    ),
+    (
+        "Mamba-2's new value decays as well",
+        "state_space_duality:ssd_step",
+        "decay * state + drive",
+        "decay * (state + drive)",
+    ),
 ]

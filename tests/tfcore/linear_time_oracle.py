@@ -81,6 +81,28 @@ def selective_scan_oracle(
     return y
 
 
+def ssd_oracle(
+    x: Array,
+    delta: Array,
+    A: Array,
+    B: Array,
+    C: Array,
+    *,
+    drive: Callable[..., Array] = lambda delta, x, B: delta * np.outer(x, B),
+    read: Callable[..., Array] = lambda before, H, C: H @ C,
+    decay_after: bool = False,
+) -> Array:
+    """Go through batch, head and time in loops; the options make mutants."""
+    y = np.zeros_like(x)
+    for b, h in np.ndindex(x.shape[0], x.shape[2]):
+        H = np.zeros((x.shape[-1], B.shape[-1]))
+        for t in range(x.shape[1]):
+            before, decay, new = H, np.exp(delta[b, t, h] * A[h]), drive(delta[b, t, h], x[b, t, h], B[b, t])
+            H = decay * (H + new) if decay_after else decay * H + new
+            y[b, t, h] = read(before, H, C[b, t])
+    return y
+
+
 def delta_rule_oracle(
     query: Array,
     key: Array,

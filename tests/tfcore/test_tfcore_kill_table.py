@@ -30,6 +30,7 @@ from tfcore.models import Decoder
 from tfcore.positions import alibi_slopes, apply_rope
 from tfcore.routing import route_top_k
 from tfcore.selective_scan import selective_scan
+from tfcore.state_space_duality import ssd_attention, ssd_chunked, ssd_recurrent
 from tfcore.testing import format_kill_table, kill_table, raise_weights
 from tfcore.train import TrainConfig, decay_groups, train
 from tfcore.wkv import wkv
@@ -311,6 +312,20 @@ def delta_rule_by_matrices(chunks: bool) -> None:
         outputs.append(output)
     got = gated_delta_rule(q, k, v, beta, log_decay, chunk_size=3) if chunks else torch.stack(outputs, 2)
     assert torch.allclose(got, torch.stack(expected, 2))
+
+
+@check("Mamba-2's recurrence = loops", ssd_recurrent)
+@check("Mamba-2's chunks = loops", functools.partial(ssd_chunked, chunk_size=3))
+@check("Mamba-2's attention = loops", ssd_attention)
+def ssd_by_loops(form: Callable[..., torch.Tensor]) -> None:
+    x, delta, A = draw(2, 7, 3, 2), draw(2, 7, 3, seed=1).exp(), -draw(3, seed=2).exp()
+    B, C = draw(2, 7, 4, seed=3), draw(2, 7, 4, seed=4)
+    H, rows = torch.zeros(2, 3, 2, 4, dtype=torch.float64), []
+    for t in range(7):
+        new = delta[:, t, :, None, None] * x[:, t, :, :, None] * B[:, t, None, None]
+        H = (delta[:, t] * A).exp()[..., None, None] * H + new
+        rows.append((H * C[:, t, None, None]).sum(-1))
+    assert torch.allclose(form(x, delta, A, B, C), torch.stack(rows, 1))
 
 
 # --- compiled, which takes longest
