@@ -30,6 +30,7 @@ class MixtureOfExperts(nn.Module):
         top_k: number of experts that a token visits.
         router: how experts are chosen and weighed.
         shared: a network that every token visits besides.
+        shared_gate: whether each token multiplies its output by a gate, $\sigma(w^\top x)$.
         limit: bounds the gate from above and the gated values from both sides, as gpt-oss does, whose experts
             compute $(u + 1) \, g \, \sigma(1.702 g)$ and have biases; None for SwiGLU.
 
@@ -52,10 +53,12 @@ class MixtureOfExperts(nn.Module):
         top_k: int,
         router: RouterConfig | None = None,
         shared: nn.Module | None = None,
+        shared_gate: bool = False,
         limit: float | None = None,
     ) -> None:
         super().__init__()
         self.top_k, self.limit, self.shared = top_k, limit, shared
+        self.shared_gate = nn.Linear(d_model, 1, bias=False) if shared_gate else None
         self.router = Router(d_model, num_experts, top_k, router or RouterConfig())
         self.w_gate = nn.Parameter(torch.empty(num_experts, d_ff, d_model))
         self.w_up = nn.Parameter(torch.empty(num_experts, d_ff, d_model))
@@ -84,8 +87,12 @@ class MixtureOfExperts(nn.Module):
         answers = answers[order.argsort()].unflatten(0, (-1, self.top_k))  # back in the order of the tokens
 
         y = (weights.unsqueeze(-1) * answers).sum(dim=1).to(x.dtype).view_as(x)  # (N, top_k, d_model) summed
-        y = y if self.shared is None else y + self.shared(x)
+        y = y if self.shared is None else y + self._share(x, self.shared)
         return (y, logits.unflatten(0, x.shape[:-1])) if return_router_logits else y
+
+    def _share(self, x: Tensor, shared: nn.Module) -> Tensor:
+        """Let the shared network answer, through its gate where there is one."""
+        return shared(x) if self.shared_gate is None else self.shared_gate(x).sigmoid() * shared(x)
 
     def _bank(self) -> list[list[Tensor]]:
         """List the matrices of each expert, then its biases."""

@@ -347,7 +347,7 @@ ROWS = [
     (
         "the shared network left out",
         "moe:MixtureOfExperts.forward",
-        "y if self.shared is None else y + self.shared(x)",
+        "y if self.shared is None else y + self._share(x, self.shared)",
         "y",
     ),
     ("gates without a bound", "moe:MixtureOfExperts._expert", ".clamp(max=self.limit)", ""),
@@ -369,6 +369,25 @@ ROWS = [
         "layers.latent:LatentAttention.forward",
         "order.rotation(q_rope), order.rotation(k_rope)",
         "order.rotation(q_rope), k_rope",
+    ),
+    # delta rules in a model
+    (
+        "queries and keys of any length",
+        "layers.delta_net:GatedDeltaNet._heads",
+        "x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + 1e-6)",
+        "x",
+    ),
+    (
+        "the convolution begins anew with each call",
+        "layers.delta_net:GatedDeltaNet.forward",
+        "recent = cache.recent",
+        "pass",
+    ),
+    (
+        "the output's gate left out",
+        "layers.multi_head:MultiHeadAttention.forward",
+        "heads * self.W_gate(x).sigmoid()",
+        "heads",
     ),
     # caches and generation
     (

@@ -126,6 +126,7 @@ UNKNOWN = [
     ("deepseek_v2", {"topk_method": "noaux_tc"}),
     ("deepseek_v3", {"num_key_value_heads": 1}),
     ("gpt_oss", {"swiglu_alpha": 1.0}),
+    ("qwen3_next", {"layer_types": ["full_attention", "sliding_attention", "linear_attention"]}),
     ("gemma", {"use_bidirectional_attention": True}),
     ("gemma2", {"attn_logit_softcapping": -1.0}),
     ("phi", {"qk_layernorm": True}),

@@ -133,11 +133,11 @@ def parity(name: str, padded: bool, chunks: list[int] | None = None, cache: str 
 
 OLDER = ("gpt2", "llama", "mistral", "mixtral", "bloom", "bert", "t5", "t5-v1.1", "bart", "marian")
 NEWER = ("llama-yarn", "llama-dynamic", "llama-longrope", "qwen2-windows", "qwen3", "gemma2", "gemma3")
-for name in (*OLDER, *NEWER, "gpt_neox", "gpt_oss", "deepseek_v3"):
+for name in (*OLDER, *NEWER, "gpt_neox", "gpt_oss", "deepseek_v3", "qwen3_next"):
     CHECKS[f"{name} = transformers"] = functools.partial(parity, name, False)
 for name in ("gpt2", "bert"):
     CHECKS[f"{name} = transformers, padded"] = functools.partial(parity, name, True)
-for name in ("gpt2", "mistral", "t5", "deepseek_v3"):
+for name in ("gpt2", "mistral", "t5", "deepseek_v3", "qwen3_next"):
     CHECKS[f"{name} in chunks = transformers"] = functools.partial(parity, name, False, [5, 1, 4, 3])
 CHECKS["mistral, sliding cache = transformers"] = functools.partial(
     parity, "mistral", False, [1] * 9 + [4], "sliding"

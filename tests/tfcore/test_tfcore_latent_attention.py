@@ -141,5 +141,5 @@ def test_what_is_refused():
         dataclasses.replace(CONFIG, d_latent=0)
     with pytest.raises(ValueError, match=r"one width for a quantized cache, got 10 and 4"):
         make_cache([CONFIG], B, kind="quantized")
-    with pytest.raises(ValueError, match=r"expected usual attention, got latent attention"):
+    with pytest.raises(ValueError, match=r"expected usual attention, got LatentAttentionConfig"):
         DecoderBlock(BlockConfig(CONFIG, d_ff=40))

@@ -13,7 +13,10 @@ from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import LayerCache
 from tfcore.cache.quantized import QuantizedCache
 from tfcore.cache.sliding import SlidingWindowCache
-from tfcore.config import AttentionConfig, LatentAttentionConfig
+from tfcore.cache.state import StateLayer
+from tfcore.config import AttentionConfig, DeltaNetConfig, LatentAttentionConfig
+
+LayerConfig = AttentionConfig | LatentAttentionConfig | DeltaNetConfig
 
 
 class Cache:
@@ -131,7 +134,7 @@ def check_cache(cache: object) -> None:
 
 
 def make_cache(
-    layers: Sequence[AttentionConfig | LatentAttentionConfig],
+    layers: Sequence[LayerConfig],
     batch: int,
     max_len: int | None = None,
     kind: str | None = None,
@@ -168,7 +171,7 @@ def make_cache(
 
 
 def make_layer(
-    config: AttentionConfig | LatentAttentionConfig,
+    config: LayerConfig,
     batch: int,
     max_len: int | None = None,
     kind: str | None = None,
@@ -180,6 +183,8 @@ def make_layer(
     >>> type(make_layer(AttentionConfig(d_model=12, num_heads=3, window=5), batch=1, max_len=8)).__name__
     'SlidingWindowCache'
     """
+    if isinstance(config, DeltaNetConfig):
+        return StateLayer()
     window = config.window
     if kind is None:
         slides = window is not None and (max_len is None or window < max_len)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tfcore.config.attention import AttentionConfig, NormKind, QKNorm
 from tfcore.config.block import Activation, BlockConfig, NormPlace
 from tfcore.config.checks import check_sizes
+from tfcore.config.delta_net import DeltaNetConfig
 from tfcore.config.latent import LatentAttentionConfig
 from tfcore.config.model import EncoderDecoderConfig, ModelConfig
 from tfcore.config.positions import Layout, PositionConfig, PositionKind
@@ -17,6 +18,7 @@ __all__ = [
     "Activation",
     "AttentionConfig",
     "BlockConfig",
+    "DeltaNetConfig",
     "EncoderDecoderConfig",
     "LatentAttentionConfig",
     "Layout",

@@ -57,12 +57,14 @@ class AttentionConfig:
         softcap: bounds the scaled scores by $c \tanh(s / c)$, here c.
         sinks: whether each head has a learned score that takes part in the softmax and has no value, so that
             a head can attend to nothing.
+        gated: whether each channel of the heads' output is multiplied by a gate, $\sigma(W^G x)$.
 
     Raises:
         ValueError: heads that do not divide the width, or groups that do not divide the heads.
 
     From: Vaswani et al. (2017); Shazeer (2019), *Fast Transformer Decoding*; Ainslie et al. (2023), *GQA*;
-    Gemma Team (2024), *Gemma 2* (soft caps); OpenAI (2025), *gpt-oss-120b & gpt-oss-20b Model Card* (sinks).
+    Gemma Team (2024), *Gemma 2* (soft caps); OpenAI (2025), *gpt-oss-120b & gpt-oss-20b Model Card* (sinks);
+    Qiu et al. (2025), *Gated Attention for Large Language Models*.
 
     >>> AttentionConfig(d_model=12, num_heads=4).width
     3
@@ -79,6 +81,7 @@ class AttentionConfig:
     qk_norm: QKNorm | None = None
     softcap: float | None = None
     sinks: bool = False
+    gated: bool = False
 
     def __post_init__(self) -> None:
         check_sizes(self, "d_model", "num_heads", "num_kv_heads", "d_head", "window")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tfcore.config.attention import AttentionConfig, NormKind
 from tfcore.config.checks import check_choice, check_eps, check_sizes, check_type
+from tfcore.config.delta_net import DeltaNetConfig
 from tfcore.config.latent import LatentAttentionConfig
 from tfcore.routing import RouterConfig
 
@@ -19,8 +20,8 @@ class BlockConfig:
     """One block: attention, feed-forward network, and a norm before or after each.
 
     Args:
-        attention: the attention layer, usual or latent; cross-attention, where there is one, has the same
-            shape and is never latent.
+        attention: the attention layer, usual or latent, or a layer of delta rules in its place;
+            cross-attention, where there is one, has the same shape and is always the usual one.
         d_ff: inner width of the feed-forward network, or of each expert.
         activation: its nonlinearity.
         gated: whether a second projection is multiplied in (SwiGLU is "silu", gated).
@@ -38,6 +39,7 @@ class BlockConfig:
         top_k: how many experts a token is sent to.
         router: how they are chosen and weighed.
         shared_d_ff: inner width of a network that every token is sent to besides; there is none when None.
+        shared_gate: whether each token multiplies that network's output by a gate of its own.
         expert_limit: makes the experts those of gpt-oss, with biases and bounded gates.
         dropout: probability of zeroing a sublayer's output in training.
 
@@ -52,7 +54,7 @@ class BlockConfig:
     'pre'
     """
 
-    attention: AttentionConfig | LatentAttentionConfig
+    attention: AttentionConfig | LatentAttentionConfig | DeltaNetConfig
     d_ff: int
     activation: Activation = "gelu"
     gated: bool = False
@@ -67,11 +69,12 @@ class BlockConfig:
     top_k: int = 2
     router: RouterConfig = field(default_factory=RouterConfig)
     shared_d_ff: int | None = None
+    shared_gate: bool = False
     expert_limit: float | None = None
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_type(self, "attention", AttentionConfig, LatentAttentionConfig)
+        check_type(self, "attention", AttentionConfig, LatentAttentionConfig, DeltaNetConfig)
         check_sizes(self, "d_ff", "num_experts", "top_k", "shared_d_ff")
         check_choice(self, "activation", Activation)
         check_choice(self, "norm", NormKind)
@@ -104,10 +107,10 @@ class BlockConfig:
         """The attention layer, where it is the usual one.
 
         Raises:
-            ValueError: it is latent.
+            ValueError: it is another.
         """
         if not isinstance(self.attention, AttentionConfig):
-            raise ValueError("expected usual attention, got latent attention")
+            raise ValueError(f"expected usual attention, got {type(self.attention).__name__}")
         return self.attention
 
     def with_attention(self, **changes: Any) -> BlockConfig:

@@ -84,7 +84,7 @@ def json_of_partial_rope(config: ModelConfig) -> Json:
     >>> json_of_partial_rope(preset("llama-tiny"))
     {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 1.0}
     """
-    width, positions = config.block.attention.width, config.positions
+    width, positions = config.block.multi_head.width, config.positions
     return {
         "rope_type": "default",
         **(scaling_json(positions) or {}),

@@ -1,6 +1,7 @@
 """The parts of a block, one to a file: heads, attention, norms, feed-forward network, the block itself."""
 
 from tfcore.layers.block import DecoderBlock, TransformerBlock
+from tfcore.layers.delta_net import GatedDeltaNet
 from tfcore.layers.feed_forward import FeedForward, swiglu, swiglu_hidden_size
 from tfcore.layers.heads import merge_heads, repeat_kv, split_heads
 from tfcore.layers.latent import LatentAttention
@@ -10,6 +11,7 @@ from tfcore.layers.norms import layer_norm, make_norm, rms_norm
 __all__ = [
     "DecoderBlock",
     "FeedForward",
+    "GatedDeltaNet",
     "LatentAttention",
     "MultiHeadAttention",
     "TransformerBlock",

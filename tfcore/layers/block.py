@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tfcore.cache import KeysAndValues, LayerCache
-from tfcore.config import AttentionConfig, BlockConfig
+from tfcore.config import AttentionConfig, BlockConfig, LatentAttentionConfig
+from tfcore.layers.delta_net import GatedDeltaNet
 from tfcore.layers.feed_forward import FeedForward
 from tfcore.layers.latent import LatentAttention
 from tfcore.layers.multi_head import MultiHeadAttention
@@ -140,10 +141,12 @@ class DecoderBlock(TransformerBlock):
         return self._add(x, self.norm_ffn, self.ffn)
 
 
-def _attention(config: BlockConfig) -> MultiHeadAttention | LatentAttention:
+def _attention(config: BlockConfig) -> MultiHeadAttention | LatentAttention | GatedDeltaNet:
     if isinstance(config.attention, AttentionConfig):
         return MultiHeadAttention(config.attention)
-    return LatentAttention(config.attention)
+    if isinstance(config.attention, LatentAttentionConfig):
+        return LatentAttention(config.attention)
+    return GatedDeltaNet(config.attention)
 
 
 def _feed_forward(config: BlockConfig) -> nn.Module:
@@ -159,5 +162,6 @@ def _feed_forward(config: BlockConfig) -> nn.Module:
         config.top_k,
         config.router,
         shared,
+        config.shared_gate,
         config.expert_limit,
     )

@@ -49,6 +49,7 @@ class MultiHeadAttention(nn.Module):
         self.W_qkv = nn.Linear(config.d_model, sum(self.num_heads) * config.width, bias=config.bias)
         self.W_o = nn.Linear(self.q_size, config.d_model, bias=config.has_output_bias)
         self.norm_q, self.norm_k = (_qk_norm(config, heads) for heads in self.num_heads[:2])
+        self.W_gate = nn.Linear(config.d_model, self.q_size, bias=config.bias) if config.gated else None
         self.sinks = nn.Parameter(torch.zeros(config.num_heads)) if config.sinks else None
 
     def forward(
@@ -104,7 +105,8 @@ class MultiHeadAttention(nn.Module):
             softcap=self.config.softcap,
             sinks=self.sinks,
         )
-        return self.W_o(merge_heads(output))  # (B, H, T_q, d_head) to (B, T_q, d_model)
+        heads = merge_heads(output)  # (B, T_q, H * d_head)
+        return self.W_o(heads if self.W_gate is None else heads * self.W_gate(x).sigmoid())
 
     def keys_and_values(self, memory: Float[Tensor, "B T_k d_model"]) -> KeysAndValues:
         """Project a memory once, for all the steps that will attend to it."""

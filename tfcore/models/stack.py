@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tfcore.cache import Cache, KeysAndValues, StaticCache, check_cache, make_cache
 from tfcore.config import ModelConfig
 from tfcore.inspection import can_look, check_tokens
-from tfcore.layers import DecoderBlock, LatentAttention, TransformerBlock, make_norm
+from tfcore.layers import DecoderBlock, GatedDeltaNet, LatentAttention, TransformerBlock, make_norm
 from tfcore.positions import Positions
 
 GAPS_ALLOWED = ("none", "sinusoidal", "learned", "rope")  # positions that are counted by real tokens
@@ -119,8 +119,10 @@ class Stack(nn.Module):
         """Make an empty cache for these blocks; see :func:`tfcore.cache.make_cache`."""
         like = next(self.blocks.parameters())  # a norm's weight: the embedding's may be in 8 bits
         first = cast(TransformerBlock, self.blocks[0]).attention
-        project = first.W_dkv if isinstance(first, LatentAttention) else first.W_qkv
-        dtype = project(like.new_empty(0, self.config.d_model)).dtype  # autocast has a say in it
+        entry = {LatentAttention: "W_dkv", GatedDeltaNet: "W_qkvz"}.get(type(first), "W_qkv")
+        dtype = getattr(first, entry)(
+            like.new_empty(0, self.config.d_model)
+        ).dtype  # autocast has a say in it
         layers = [block.attention for block in self.config.layers]
         return make_cache(layers, batch, max_len, kind, dtype, like.device)
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tfcore.config import AttentionConfig, LatentAttentionConfig, PositionConfig
+from tfcore.config import AttentionConfig, DeltaNetConfig, LatentAttentionConfig, PositionConfig
 from tfcore.positions.absolute import look_up, sinusoids
 from tfcore.positions.alibi import alibi_slopes, distance_penalty
 from tfcore.positions.relative import shaw_rows, t5_relative_bucket
@@ -57,7 +57,10 @@ class Positions(nn.Module):
     """
 
     def __init__(
-        self, config: PositionConfig, attention: AttentionConfig | LatentAttentionConfig, causal: bool = True
+        self,
+        config: PositionConfig,
+        attention: AttentionConfig | LatentAttentionConfig | DeltaNetConfig,
+        causal: bool = True,
     ) -> None:
         super().__init__()
         self.config, self.causal, self.d_model = config, causal, attention.d_model
