@@ -8,7 +8,8 @@ recurrent networks      ``recurrent`` ``seq2seq``
 attention               ``attention`` (the seam and its backends) ``masks`` ``ring``
 without a softmax       ``linear_attention`` ``delta_rule``, on ``decay``
 parts and models        ``config`` ``rope_scaling`` ``positions`` ``layers`` ``moe`` ``models``
-other families          ``rwkv`` ``mamba``, on ``wkv`` ``selective_scan`` ``state_space_duality`` ``scan``
+other families          ``rwkv`` ``mamba`` ``mamba2``
+their recurrences       ``wkv`` ``selective_scan`` ``state_space_duality``, on ``scan`` and ``decay``
 running a model         ``cache`` ``state_cache`` ``generate`` ``quantize`` ``tokenizer`` ``io`` ``zoo``
 training one            ``data`` ``losses`` ``train`` ``checkpoint``
 looking at it           ``interventions`` ``costs`` ``viz`` ``testing``

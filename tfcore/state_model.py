@@ -1,4 +1,4 @@
-"""A language model that keeps a state of fixed size: what RWKV and Mamba share around their blocks."""
+"""A language model with a state of fixed size: what RWKV, Mamba and Mamba-2 have around their blocks."""
 
 from __future__ import annotations
 

@@ -142,4 +142,40 @@ ROWS = [
         "decay * state + drive",
         "decay * (state + drive)",
     ),
+    (
+        "Mamba-2's step sizes not limited",
+        "mamba2:Mixer.forward",
+        ".clamp(*config.step_limit)",
+        "",
+    ),
+    (
+        "Mamba-2's shortcut left out",
+        "mamba2:Mixer.forward",
+        "y = y + self.D.unsqueeze(-1) * u",
+        "pass",
+    ),
+    (
+        "Mamba-2's gate left out",
+        "mamba2:GatedNorm.forward",
+        "y.to(dtype) * F.silu(gate.to(dtype))",
+        "y.to(dtype)",
+    ),
+    (
+        "one mean for all groups",
+        "mamba2:GatedNorm.forward",
+        "(self.num_groups, -1)",
+        "(1, -1)",
+    ),
+    (
+        "heads read the keys of another group",
+        "mamba2:ssd_by_group",
+        "B.unbind(dim=2)",
+        "B.flip(2).unbind(dim=2)",
+    ),
+    (
+        "Mamba-2's window not handed on",
+        "mamba2:Mixer.forward",
+        "padded[..., T:].clone()",
+        "state.window",
+    ),
 ]

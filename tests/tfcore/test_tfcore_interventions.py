@@ -13,6 +13,7 @@ from tfcore.generate import generate
 from tfcore.interventions import ablate, attention_maps, direct_effect, logit_lens, patch, places, record
 from tfcore.layers import MultiHeadAttention, merge_heads, split_heads
 from tfcore.mamba import Mamba, MambaConfig
+from tfcore.mamba2 import Mamba2, Mamba2Config
 from tfcore.models import Decoder, Encoder, EncoderDecoder, MemoryDecoder
 from tfcore.models.presets import t5
 from tfcore.rwkv import RWKV, RWKVConfig
@@ -54,6 +55,7 @@ MODELS = {
     "both": lambda: (EncoderDecoder(t5(12, 3, 2, d_ff=32, d_head=4, vocab_size=VOCAB)), (text(1, 7), text())),
     "rwkv": lambda: (RWKV(RWKVConfig(VOCAB, D_MODEL, LAYERS)), (text(),)),
     "mamba": lambda: (Mamba(MambaConfig(VOCAB, D_MODEL, LAYERS)), (text(),)),
+    "mamba2": lambda: (Mamba2(Mamba2Config(VOCAB, D_MODEL, LAYERS, d_head=6)), (text(),)),
     "layer": lambda: (MultiHeadAttention(ATTENTION), (torch.randn(B, T, D_MODEL, dtype=torch.float64),)),
 }
 

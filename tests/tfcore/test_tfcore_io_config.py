@@ -32,7 +32,9 @@ WITHOUT_EFFECT = {
     "sparse_pred_ignore_index",
     # the same mathematics by another program
     "reorder_and_upcast_attn", "pretraining_tp", "slow_but_exact", "residual_in_fp32", "use_mambapy",
-    "use_associative_scan", "rescale_every", "context_length", "deterministic_flash_attn",
+    "use_associative_scan", "rescale_every", "context_length", "chunk_size", "deterministic_flash_attn",
+    # of Mamba alone, written by Mamba-2 as well
+    "time_step_rank",
     # follows from the class, or from other fields
     "is_decoder", "_sliding_window_pattern",
     # of further blocks that predict more tokens, which are not loaded
@@ -133,6 +135,10 @@ UNKNOWN = [
     ("stablelm", {"qk_layernorm": True}),
     ("roberta", {"pad_token_id": 3}),
     ("mamba", {"intermediate_size": 100}),
+    ("mamba2", {"num_heads": 5}),
+    ("mamba2", {"n_groups": 4}),
+    ("mamba2", {"hidden_act": "relu"}),
+    ("mamba2", {"time_step_limit": [0.3, 0.02]}),
 ]
 
 

@@ -139,6 +139,8 @@ for name in ("gpt2", "bert"):
     CHECKS[f"{name} = transformers, padded"] = functools.partial(parity, name, True)
 for name in ("gpt2", "mistral", "t5", "deepseek_v3", "qwen3_next"):
     CHECKS[f"{name} in chunks = transformers"] = functools.partial(parity, name, False, [5, 1, 4, 3])
+CHECKS["mamba2 = transformers"] = functools.partial(parity, "mamba2", False)
+CHECKS["mamba2 in chunks = transformers"] = functools.partial(parity, "mamba2", False, [5, 1, 4, 3])
 CHECKS["mistral, sliding cache = transformers"] = functools.partial(
     parity, "mistral", False, [1] * 9 + [4], "sliding"
 )

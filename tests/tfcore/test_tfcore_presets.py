@@ -11,6 +11,7 @@ from torch import nn
 from tfcore.config import EncoderDecoderConfig, ModelConfig
 from tfcore.io.family import family_of_model, spelled_out
 from tfcore.mamba import Mamba, MambaConfig
+from tfcore.mamba2 import Mamba2, Mamba2Config
 from tfcore.models import Decoder, Encoder, EncoderDecoder, MemoryDecoder
 from tfcore.models.presets import PRESETS, preset
 from tfcore.rwkv import RWKV, RWKVConfig
@@ -48,6 +49,7 @@ PUBLISHED = {  # parameters, and what is counted differently
     "rwkv-4-430m": 430_397_440,
     "mamba-130m": 129_135_360,
     "mamba-370m": 371_516_416,
+    "mamba2-130m": 128_989_632,
 }
 
 
@@ -59,6 +61,7 @@ def model_class(name):
         EncoderDecoderConfig: EncoderDecoder,
         RWKVConfig: RWKV,
         MambaConfig: Mamba,
+        Mamba2Config: Mamba2,
     }
     return alone.get(name.split("-")[0], of_config[type(preset(name))])
 

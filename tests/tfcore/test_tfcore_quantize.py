@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 
 from tfcore.generate import generate
 from tfcore.mamba import Mamba, MambaConfig
+from tfcore.mamba2 import Mamba2, Mamba2Config
 from tfcore.models import Decoder
 from tfcore.quantize import FEW, Int8Embedding, Int8Linear, Int8Matrix, quantize_absmax, quantize_weights
 from tfcore.recurrent import AdditiveAttention
@@ -171,7 +173,10 @@ def test_an_encoder_decoder_computes_with_the_rounded_weights():
     assert small.encoder.embedding.matrix is small.decoder.embedding.matrix is small.head.linear.matrix
 
 
-@pytest.mark.parametrize(("kind", "config"), [(Mamba, MambaConfig), (RWKV, RWKVConfig)])
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [(Mamba, MambaConfig), (Mamba2, functools.partial(Mamba2Config, d_head=6)), (RWKV, RWKVConfig)],
+)
 def test_recurrent_models_compute_with_the_rounded_weights(kind, config):
     model, tokens = raise_weights(kind(config(V, 12, 2))).double(), draw_tokens(B, T)
     small = quantize_weights(model)

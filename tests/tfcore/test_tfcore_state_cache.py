@@ -1,4 +1,4 @@
-"""What RWKV and Mamba have in common: one token after the other is the whole text, at a cost that stays."""
+"""What recurrent models have in common: one token after the other is the whole text, at a cost that stays."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import torch.nn.functional as F
 from linear_time_oracle import WriteCounter, elements_written
 
 import tfcore.selective_scan
+import tfcore.state_space_duality
 from tfcore.mamba import Mamba, MambaConfig
+from tfcore.mamba2 import Mamba2, Mamba2Config
 from tfcore.rwkv import RWKV, RWKVConfig
 from tfcore.testing import raise_weights
 
 V = 13
+CONFIGS = {RWKV: RWKVConfig, Mamba: MambaConfig, Mamba2: Mamba2Config}
 MODELS = {
     "rwkv": lambda: RWKV(RWKVConfig(vocab_size=V, d_model=6, num_layers=3, d_attention=5, d_ff=7)),
     "mamba": lambda: Mamba(
         MambaConfig(vocab_size=V, d_model=6, num_layers=2, d_state=4, d_conv=5, dt_rank=3)
     ),
     "mamba without window": lambda: Mamba(MambaConfig(vocab_size=V, d_model=6, num_layers=2, d_conv=1)),
+    "mamba2": lambda: Mamba2(
+        Mamba2Config(V, d_model=6, num_layers=2, d_head=3, d_state=5, num_groups=2, d_conv=3)
+    ),
 }
 
 
@@ -33,7 +39,7 @@ def model(request):
 def raised(name):
     model = raise_weights(MODELS[name]()).double().eval()
     for parameter_name, parameter in model.named_parameters():
-        if parameter_name.endswith("dt_proj.bias"):
+        if parameter_name.endswith(("dt_proj.bias", "dt_bias")):
             torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
     return model.requires_grad_(False)
 
@@ -108,7 +114,8 @@ def test_a_step_costs_the_same_at_every_position(model):
 @pytest.mark.slow
 def test_cost_of_a_text_grows_linearly_forward_and_backward(monkeypatch):
     monkeypatch.setattr(tfcore.selective_scan, "CHUNK", 16)
-    for name in ("rwkv", "mamba"):
+    monkeypatch.setattr(tfcore.state_space_duality.ssd_carry, "__defaults__", (None, 16))
+    for name in ("rwkv", "mamba", "mamba2"):
         model = MODELS[name]()
 
         def cost(T, model=model):
@@ -165,7 +172,7 @@ def test_bad_tokens_are_told_as_such_and_change_no_cache(model, tokens, message)
     assert cache.length == 14
 
 
-@pytest.mark.parametrize("config", [RWKVConfig, MambaConfig])
+@pytest.mark.parametrize("config", [RWKVConfig, MambaConfig, Mamba2Config])
 @pytest.mark.parametrize("name", ["vocab_size", "d_model", "num_layers"])
 @pytest.mark.parametrize("value", [0, 2.5])
 def test_bad_sizes_are_told_as_such(config, name, value):
@@ -174,7 +181,7 @@ def test_bad_sizes_are_told_as_such(config, name, value):
         config(**sizes)
 
 
-@pytest.mark.parametrize("name", ["rwkv", "mamba"])
+@pytest.mark.parametrize("name", ["rwkv", "mamba", "mamba2"])
 def test_half_precision_keeps_its_type_and_wide_sums(name):
     model = raise_weights(MODELS[name]()).eval().requires_grad_(False)
     tokens = draw_tokens()
@@ -188,19 +195,21 @@ def test_half_precision_keeps_its_type_and_wide_sums(name):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("model", [RWKV, Mamba])
+@pytest.mark.parametrize("model", [RWKV, Mamba, Mamba2])
 def test_a_tied_head_is_the_embedding_and_no_second_matrix(model, tied):
-    config = {RWKV: RWKVConfig, Mamba: MambaConfig}[model](V, 6, 1, tied=tied)
+    small = {"d_head": 4} if model is Mamba2 else {}
+    config = CONFIGS[model](V, 6, 1, tied=tied, **small)
     matrices = [name for name, x in model(config).state_dict().items() if tuple(x.shape) == (V, 6)]
     assert matrices == ["embedding.weight"] + ["head.weight"] * (not tied)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rwkv", "mamba"])
+@pytest.mark.parametrize("name", ["rwkv", "mamba", "mamba2"])
 def test_gradients_of_the_model(name):
     config = {
         "rwkv": lambda: RWKV(RWKVConfig(3, 4, 1, d_attention=3, d_ff=2)),
         "mamba": lambda: Mamba(MambaConfig(3, 4, 1, d_state=2, d_conv=2, expand=1, dt_rank=2)),
+        "mamba2": lambda: Mamba2(Mamba2Config(3, 4, 1, d_head=2, d_state=2, d_conv=2, expand=1)),
     }
     model = raise_weights(config[name]()).double()
     names = [n for n, _ in model.named_parameters()]
@@ -213,12 +222,12 @@ def test_gradients_of_the_model(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [RWKV, Mamba])
+@pytest.mark.parametrize("make", [RWKV, Mamba, Mamba2])
 def test_a_model_learns_to_repeat(make):
     """Each token is the one two before it."""
     torch.manual_seed(0)
-    config = {RWKV: RWKVConfig, Mamba: MambaConfig}[make]
-    model = make(config(vocab_size=V, d_model=24, num_layers=2))
+    small = {"d_head": 8, "d_state": 16} if make is Mamba2 else {}
+    model = make(CONFIGS[make](vocab_size=V, d_model=24, num_layers=2, **small))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     generator = torch.Generator().manual_seed(0)
     for _ in range(100):

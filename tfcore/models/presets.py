@@ -10,6 +10,7 @@ from typing import Any
 
 from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig, PositionConfig
 from tfcore.mamba import MambaConfig
+from tfcore.mamba2 import Mamba2Config
 from tfcore.rwkv import RWKVConfig
 
 
@@ -214,7 +215,7 @@ def rope_scaling(factor: float) -> dict[str, Any]:
     }
 
 
-Config = ModelConfig | EncoderDecoderConfig | RWKVConfig | MambaConfig
+Config = ModelConfig | EncoderDecoderConfig | RWKVConfig | MambaConfig | Mamba2Config
 LLAMA_3: dict[str, Any] = {"num_kv_heads": 8, "vocab_size": 128_256, "base": 500_000.0}
 TINY: dict[str, Any] = {"d_model": 64, "num_heads": 4, "num_layers": 2, "vocab_size": 256}
 
@@ -263,13 +264,15 @@ PRESETS: dict[str, Config] = {
     # MemoryDecoder
     "whisper-tiny-decoder": whisper(384, 6, 4),
     "whisper-small-decoder": whisper(768, 12, 12),
-    # RWKV and Mamba       vocabulary, d_model, layers
+    # RWKV, Mamba          vocabulary, d_model, layers
     "rwkv-4-169m": RWKVConfig(50_277, 768, 12),
     "rwkv-4-430m": RWKVConfig(50_277, 1024, 24),
     "rwkv-tiny": RWKVConfig(256, 64, 2),
     "mamba-130m": MambaConfig(50_280, 768, 24),
     "mamba-370m": MambaConfig(50_280, 1024, 48),
     "mamba-tiny": MambaConfig(256, 64, 2),
+    "mamba2-130m": Mamba2Config(50_288, 768, 24),
+    "mamba2-tiny": Mamba2Config(256, 64, 2, d_head=16, d_state=16),
 }
 
 
