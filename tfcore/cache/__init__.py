@@ -6,11 +6,13 @@ kind of cache.
 
 Read the files in this order: ``protocol.py`` (the methods of a cache), ``growing.py`` (the simplest),
 ``preallocated.py`` (the usual), ``sliding.py``, ``quantized.py``, ``model.py`` (the caches of all layers),
-``static.py`` (the usual one for a compiled step).
+``static.py`` (the usual one for a compiled step), ``paged.py`` (many texts in one room), ``state.py`` (a
+layer without keys).
 """
 
 from tfcore.cache.growing import GrowingCache
 from tfcore.cache.model import Cache, check_cache, make_cache
+from tfcore.cache.paged import PagedCache
 from tfcore.cache.preallocated import KVCache
 from tfcore.cache.protocol import KeysAndValues, LayerCache
 from tfcore.cache.quantized import QuantizedCache, dequantize_kv, quantize_kv
@@ -23,6 +25,7 @@ __all__ = [
     "KVCache",
     "KeysAndValues",
     "LayerCache",
+    "PagedCache",
     "QuantizedCache",
     "SlidingWindowCache",
     "StaticCache",

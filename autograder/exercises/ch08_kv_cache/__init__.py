@@ -5,6 +5,7 @@ ORDER = (
     "generate_cached",
     "kv_cache_bytes",
     "SlidingWindowCache",
+    "PagedCache",
     "quantize_kv",
     "dequantize_kv",
     "speculative_accept",
