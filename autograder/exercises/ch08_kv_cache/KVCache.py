@@ -41,6 +41,9 @@ COPIES = ("cat", "stack", "clone", "zeros", "empty")
 class KVCache(cache.KVCache):
     """The reference, which takes keys of any dtype from any device and keeps its own."""
 
+    def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
+        super().__init__(batch, num_kv_heads, max_len, d_head, dtype, device)
+
     def update(self, k, v):
         return super().update(k.to(self.keys), v.to(self.values))
 
