@@ -112,7 +112,7 @@ def forked(rng: np.random.Generator) -> Iterator[Case]:
     )
     yield case(rng, "the source is freed, another text comes", room(3, 2, 2, 3), "a+3 a>b a- c+2 c+1 b c")
     yield case(rng, "both are freed", room(2, 2, 1, 3), "a+4 a>b a- b- c+4 c")
-    yield case(rng, "a fork writes beyond its block", room(4, 2, 2, 3), "a+3 a>b b+3 a b")
+    yield case(rng, "a fork writes beyond its block", room(4, 2, 2, 3), "a+3 a>b b+3 c+1 a b")
     yield case(rng, "a copy takes a block", room(3, 2, 2, 3), "a+3 a>b b+1 c+1 a b")
     yield case(rng, "two forks, and all three write", room(4, 2, 2, 3), "a+3 a>b a>c b+1 a+1 c+1 a b c")
     yield case(rng, "a fork of three blocks", room(5, 2, 3, 4), "a+5 a>b b+1 a+1 a b")
