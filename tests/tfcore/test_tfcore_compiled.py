@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,14 @@ from decoding_models import EACH_POSITION, V, config, decoder, draw_tokens, left
 
 from tfcore.attention import attention
 from tfcore.cache import Cache, GrowingCache
+from tfcore.config import (
+    AttentionConfig,
+    BlockConfig,
+    LatentAttentionConfig,
+    ModelConfig,
+    PositionConfig,
+    QKNorm,
+)
 from tfcore.generate import CompiledDecoder, beam_search, generate
 from tfcore.generate.compiled import KEPT
 from tfcore.interventions import ablate, record
@@ -53,6 +62,37 @@ def test_each_step_gives_the_logits_of_the_model(position, padded, static):
         expected = model(tokens[:, begin:end], theirs, **beside)
         torch.testing.assert_close(compiled(tokens[:, begin:end], ours, **beside), expected)
         assert ours.length == end
+
+
+USUAL = BlockConfig(AttentionConfig(24, 6, num_kv_heads=3), d_ff=20, norm="rms")
+NEWER = {
+    "caps, sinks, norms of q and k, a gate": USUAL.with_attention(
+        softcap=1.5, sinks=True, qk_norm=QKNorm(), gated=True
+    ),
+    "sandwich": replace(USUAL, norm_place="sandwich", norm="rms_plus_one"),
+    "parallel": replace(USUAL, parallel="one norm"),
+    "latent": replace(
+        USUAL, attention=LatentAttentionConfig(24, 3, d_latent=10, d_nope=6, d_rope=4, d_value=7)
+    ),
+}
+
+
+@either_step
+@pytest.mark.parametrize("block", NEWER.values(), ids=NEWER)
+def test_newer_parts_are_compiled_too(block, static):
+    capped = ModelConfig(V, 2, block, PositionConfig("rope"), logit_softcap=4.0)
+    model, tokens = raise_weights(Decoder(capped)).eval(), draw_tokens(B, T + N)
+    compiled = traced(model, static)
+    ours, theirs = compiled.new_cache(B, T + N), model.new_cache(B, T + N)
+    for begin, end in [(0, T), *((t, t + 1) for t in range(T, T + N))]:
+        expected = model(tokens[:, begin:end], theirs)
+        torch.testing.assert_close(compiled(tokens[:, begin:end], ours), expected, atol=1e-4, rtol=1e-4)
+
+
+def mixed(**changes):
+    """A model whose second block differs from the first."""
+    alike = decoder().config
+    return Decoder(replace(alike, blocks=(alike.block, replace(alike.block, **changes))))
 
 
 def counting():
@@ -285,7 +325,12 @@ def test_gaps_are_refused_as_by_the_model(static):
             lambda c: traced(decoder(window=3), None).new_cache(B, 9),
             "window of at least 9.*preallocated and 3",
         ),
+        (
+            lambda c: traced(Decoder(decoder().config.with_windows([None, 3])), None).new_cache(B, 9),
+            "window of at least 9.*preallocated and 3",
+        ),
         (lambda c: traced(decoder(**EXPERTS), None), "the same for every token, got one with 5 experts"),
+        (lambda c: traced(mixed(**EXPERTS), None), "the same for every token, got one with 5 experts"),
         (lambda c: c(draw_tokens(B, 1) + V, c.new_cache(B, 9)), "expected token ids from 0 to 22"),
         (lambda c: c(draw_tokens(B, 1), Cache([GrowingCache()] * 2)), "a KVCache for each.*got GrowingCache"),
         (lambda c: generate(c, draw_tokens(B, 38), 4), "expected positions below 40"),

@@ -16,7 +16,7 @@ from tfcore.attention.explicit import explicit_attention, is_compiled_step
 from tfcore.attention.fused import fused_attention
 from tfcore.attention.pattern import Pattern
 from tfcore.attention.sinks import with_sinks
-from tfcore.attention.tiled import tiled_attention
+from tfcore.attention.tiled import no_branches, tiled_attention
 from tfcore.attention.triton import fastest, refusal, triton_attention
 from tfcore.masks import default_positions
 
@@ -45,7 +45,7 @@ class Backend:
 
 BACKENDS = {  # "auto" takes a backend that is the fastest for the call, else the first that serves it
     "fused": Backend(fused_attention, weights=False, lse=False),
-    "tiled": Backend(tiled_attention, weights=False, lse=True, softcap=True),
+    "tiled": Backend(tiled_attention, weights=False, lse=True, softcap=True, refusal=no_branches),
     "explicit": Backend(explicit_attention, weights=True, lse=True, softcap=True, fastest=is_compiled_step),
     "triton": Backend(triton_attention, weights=False, lse=True, refusal=refusal, fastest=fastest),
 }

@@ -60,6 +60,23 @@ def tiled_attention(
     return output, None, lse
 
 
+def no_branches(
+    q: Float[Tensor, "B H T_q d_k"],
+    k: Float[Tensor, "B H_kv T_k d_k"],
+    v: Float[Tensor, "B H_kv T_k d_v"],
+    pattern: Pattern,
+    bias: Tensor | None,
+) -> str | None:
+    """Say why tiles cannot serve a call: a compiled program cannot skip tiles by looking at a mask.
+
+    >>> pattern = Pattern(None, False, None, None, None, positions_given=False)
+    >>> print(no_branches(*(torch.zeros(2, 3, 1, 4),) * 3, pattern, bias=None))
+    None
+    """
+    looks = pattern.mask is not None and torch.compiler.is_compiling()
+    return "a mask in a program that is compiled" if looks else None
+
+
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -71,7 +71,7 @@ class CompiledDecoder:
                 f"expected a tfcore.models.Decoder, got {type(model).__name__}; "
                 "generate with the model itself"
             )
-        experts = model.config.block.num_experts
+        experts = next((block.num_experts for block in model.config.layers if block.num_experts), None)
         if experts is not None:
             raise ValueError(
                 f"expected a model that computes the same for every token, got one with {experts} experts; "
@@ -88,7 +88,7 @@ class CompiledDecoder:
         Raises:
             ValueError: attention that sees less than that, or another kind.
         """
-        window = self.model.config.block.attention.window
+        window = min((w for w in self.model.config.windows if w is not None), default=None)
         if kind != "preallocated" or (window is not None and window < max_len):
             raise ValueError(
                 f"expected a preallocated cache and a window of at least {max_len}, the tokens of the text, "
