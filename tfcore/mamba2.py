@@ -203,9 +203,7 @@ class Mixer(nn.Module):
         """
         T, config = x.shape[1], self.config
         widths = [config.d_inner, config.conv_width, config.num_heads]
-        gate, inputs, dt = self.in_proj(x).split(
-            widths, dim=-1
-        )  # (B, T, d_inner), (B, T, channels), (B, T, h)
+        gate, inputs, dt = self.in_proj(x).split(widths, dim=-1)  # (B, T, d_inner), (..., channels), (..., h)
         padded = torch.cat([state.window, inputs.mT], dim=-1)  # (B, channels, d_conv - 1 + T)
         window = padded[..., T:].clone()  # a view would keep all T
 

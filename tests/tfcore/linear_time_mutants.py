@@ -173,7 +173,7 @@ ROWS = [
         "B.flip(2).unbind(dim=2)",
     ),
     (
-        "Mamba-2's window not handed on",
+        "Mamba-2's window stays the same",
         "mamba2:Mixer.forward",
         "padded[..., T:].clone()",
         "state.window",
