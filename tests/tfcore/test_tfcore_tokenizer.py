@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,16 +13,11 @@ import tokenizers
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizer_texts import NASTY, SPECIAL, TEXT, TOKENIZER
 
-from tfcore.tokenizer import BPETokenizer, byte_to_unicode, split_words
+from tfcore.tokenizer import SPLITS, BPETokenizer, byte_to_unicode, learn_merges, merge_word, split_words
+from tfcore.tokenizer import merges as merges_module
 
-TEXT = (
-    "The cat sat on the mat, didn't it? The other cat's mat was 12 345 inches wide; they're they'd I'll.\n\n"
-    "Der Bär aß süße Äpfel. Кошка сидела на окне, кошка спала. 猫はマットの上に座った。猫は寝た。\t\t  \n"
-    "    def f(x):\n        return x ** 2  # naïve café 🙂🙂 👩‍👩‍👧 ½ ² ٣٤ a\u0301\u0301 \u00a0\u2003 end\r\n"
-) * 3
-SPECIAL = ("<|end|>", "<|end|><|end|>", "<|Benutzer mit Ä|>", "[x]")
-TOKENIZER = BPETokenizer.train(TEXT, vocab_size=420, special_tokens=SPECIAL)
 FAST = TOKENIZER.fast()
 
 # The library's table of letters is that of Unicode 14: leave out what is unassigned in this Python's.
@@ -61,7 +54,69 @@ def test_words_are_cut_as_the_library_cuts_them(text):
     assert "".join(split_words(text)) == text
 
 
+@pytest.mark.parametrize("split", SPLITS)
+def test_each_split_is_the_librarys(split):
+    pattern = tokenizers.pre_tokenizers.Split(tokenizers.Regex(SPLITS[split]), "isolated")
+
+    @given(TEXTS)
+    def same(text):
+        assert split_words(text, split) == [text[a:b] for _, (a, b) in pattern.pre_tokenize_str(text)]
+
+    for text in NASTY:
+        words = [text[a:b] for _, (a, b) in pattern.pre_tokenize_str(text)]
+        assert split_words(text, split) == words, text
+        assert "".join(words) == text
+    same()
+
+
+def test_the_splits_differ_where_they_should():
+    assert split_words("(x 12345", "gpt2") == ["(", "x", " 12345"]
+    assert split_words("(x 12345", "gpt4") == ["(x", " ", "123", "45"]
+    assert split_words("(x 12", "qwen2") == ["(x", " ", "1", "2"]
+    with pytest.raises(ValueError, match="expected a split out of gpt2, gpt4, qwen2, got 'gpt5'"):
+        split_words("a", "gpt5")
+
+
 # --- encode and decode
+
+
+def merged_slowly(word, rank):
+    """Look at every pair, join the best, and begin anew."""
+    tokens = [word[i : i + 1] for i in range(len(word))]
+    while known := [(rank[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in rank]:
+        _, i = min(known)
+        tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
+    return tokens
+
+
+@given(st.data())
+def test_a_word_is_merged_as_by_looking_at_every_pair(data):
+    rank = {pair: n for n, pair in enumerate(data.draw(merge_tables()))}
+    word = data.draw(st.text("ab ", max_size=40)).encode()
+    assert merge_word(word, rank) == merged_slowly(word, rank)
+
+
+def test_a_long_word_takes_few_steps(monkeypatch):
+    steps, pop = Counter(), merges_module.heappop
+    monkeypatch.setattr(merges_module, "heappop", lambda heap: steps.update(["pop"]) or pop(heap))
+    tokenizer = BPETokenizer.train("ab" * 600 + " abab ab", vocab_size=265)
+    steps.clear()
+    ids = tokenizer.encode("ab" * 2000)
+    assert tokenizer.decode(ids) == "ab" * 2000
+    assert steps["pop"] < 3 * 4000  # looking at every pair for every merge takes millions
+
+
+def test_a_word_that_is_known_is_not_merged_again(monkeypatch):
+    merged = []
+    monkeypatch.setattr("tfcore.tokenizer.bpe.merge_word", lambda word, rank: merged.append(word) or [b"a"])
+    tokenizer = BPETokenizer.from_merges([])
+    assert tokenizer.encode(" cat cat dog cat") == [64] * 4
+    assert merged == [b" cat", b" dog"]
+
+
+def test_pieces_of_a_stream_are_encoded_one_by_one():
+    ids = list(TOKENIZER.encode_each(TEXT.splitlines(keepends=True)))
+    assert ids == [i for line in TEXT.splitlines(keepends=True) for i in TOKENIZER.encode(line)]
 
 
 @pytest.mark.slow
@@ -192,6 +247,26 @@ def test_merges_are_those_of_counting():
     assert [(a.decode(), b.decode()) for a, b in merges] == expected
 
 
+@given(st.lists(st.text("abc", min_size=1, max_size=9), min_size=1, max_size=9), st.integers(1, 25))
+def test_counting_what_changed_is_counting_all(words, most):
+    counts = Counter(words)
+    alphabet = [" " if c == "Ġ" else c for c in byte_to_unicode().values()]
+    merges = learn_merges(counts, most, min_frequency=1)
+    expected = counted_merges(counts, alphabet, len(merges))
+    assert [(a.decode(), b.decode()) for a, b in merges] == expected
+
+
+def test_a_merge_counts_only_the_words_that_have_it(monkeypatch):
+    joined, join = [], merges_module.join
+    monkeypatch.setattr(
+        merges_module, "join", lambda tokens, pair: joined.append(tokens) or join(tokens, pair)
+    )
+    words = {f"{a}{b}" * 3: 2 for a in "abcdefghij" for b in "klmnopqrst"}
+    merges = learn_merges(words, most=50, min_frequency=2)
+    assert len(merges) == 50
+    assert len(joined) < 150  # 100 words at each of 50 merges would be 5,000
+
+
 @pytest.mark.slow
 def test_the_library_learns_the_same():
     for size, frequency in ((300, 2), (420, 2), (10_000, 2), (400, 7), (10_000, 1)):
@@ -221,53 +296,6 @@ def test_training_stops_when_no_pair_is_frequent_enough():
 def test_nothing_is_learned_across_or_inside_special_tokens(train):
     merges = train("xy<|end|>zw<|end|>xy<|end|>zw", 300, ["<|end|>"]).merges
     assert sorted(merges) == [(b"x", b"y"), (b"z", b"w")]
-
-
-# --- files, and GPT-2's tokenizer
-
-
-def test_a_file_comes_back(tmp_path):
-    TOKENIZER.save(tmp_path / "tokenizer.json")
-    again = BPETokenizer.load(tmp_path / "tokenizer.json")
-    for name in ("vocab", "merges", "special_tokens", "vocab_size"):
-        assert getattr(again, name) == getattr(TOKENIZER, name)
-    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert library.get_vocab_size() == TOKENIZER.vocab_size
-    library.save(str(tmp_path / "again.json"))
-    assert BPETokenizer.load(tmp_path / "again.json").merges == TOKENIZER.merges
-
-
-def test_a_file_that_the_library_trained_is_read(tmp_path):
-    library = tokenizers.ByteLevelBPETokenizer()
-    library.train_from_iterator([TEXT], vocab_size=400, special_tokens=["<s>", "</s>"], show_progress=False)
-    library.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = BPETokenizer.load(tmp_path / "tokenizer.json")
-    assert tokenizer.special_tokens == {"<s>": 0, "</s>": 1}
-    assert tokenizer.encode(TEXT + "</s>") == library.encode(TEXT + "</s>").ids
-
-
-@pytest.mark.slow
-def test_gpt2s_tokenizer_in_transformers_encodes_the_same(tmp_path):
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from transformers import GPT2Tokenizer, PreTrainedTokenizerFast
-
-    ours = BPETokenizer.train(TEXT, 400, ["<|endoftext|>"])
-    ours.save(tmp_path / "tokenizer.json")
-    model = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["model"]
-    (tmp_path / "gpt2").mkdir()
-    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps(model["vocab"]), encoding="utf-8")
-    merges = "\n".join(["#version: 0.2", *(f"{a} {b}" for a, b in model["merges"])])
-    (tmp_path / "gpt2" / "merges.txt").write_text(merges, encoding="utf-8")
-    theirs = GPT2Tokenizer.from_pretrained(tmp_path / "gpt2")
-    by_json = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-
-    @given(TEXTS, st.booleans())
-    def same(text, end):
-        text += "<|endoftext|>" * end
-        assert ours.encode(text) == theirs.encode(text) == by_json.encode(text)
-        assert theirs.decode(ours.encode(text), clean_up_tokenization_spaces=False) == text
-
-    same()
 
 
 # --- what is refused
@@ -317,48 +345,13 @@ def without(token: bytes) -> dict[bytes, int]:
         ((TOKENIZER.vocab, [], {"e": 1000}), "got 'e'"),
         ((TOKENIZER.vocab, [], {"Ġ": 1000}), "got 'Ġ'"),
         ((TOKENIZER.vocab, [], {"": 1000}), "got ''"),
+        ((TOKENIZER.vocab, [], {"<a>": 1000}, "gpt2", (["<b>"], [])), "around a text, got '<b>'"),
+        ((TOKENIZER.vocab, [], {}, "gpt5"), "expected a split out of .* got 'gpt5'"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         BPETokenizer(*arguments)
-
-
-def changed(**changes: object) -> str:
-    content = json.loads(TOKENIZER.fast().to_str())
-    for path, value in changes.items():
-        *folders, name = path.split("__")
-        place = content
-        for folder in folders:
-            place = place[int(folder) if folder.isdigit() else folder]
-        place[name] = value
-    return json.dumps(content)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "Expecting value"),
-        (changed()[:900], "JSONDecodeError"),
-        ("[]", "list indices"),
-        ("{}", "'model'"),
-        (changed(normalizer={"type": "NFC"}), "another kind of normalizer"),
-        (changed(pre_tokenizer=None), "another kind of pre_tokenizer"),
-        (changed(pre_tokenizer={"type": "Whitespace"}), "another kind of pre_tokenizer"),
-        (changed(pre_tokenizer__add_prefix_space=True), "another kind of pre_tokenizer"),
-        (changed(pre_tokenizer__use_regex=False), "another kind of pre_tokenizer"),
-        (changed(model__type="WordPiece"), "another kind of model"),
-        (changed(model__ignore_merges=True), "another kind of model"),
-        (changed(added_tokens__0__lstrip=True), "another kind of added_tokens"),
-        (changed(model__merges=["a b c"]), "too many values"),
-        (changed(model__merges=[["日", "本"]]), "'日'"),
-    ],
-)
-def test_files_of_another_kind_are_refused(tmp_path, content, message):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=f"{path}.*{message}"):
-        BPETokenizer.load(path)
 
 
 def test_no_torch_is_loaded():
