@@ -6,63 +6,42 @@ The names and layouts of GGUF are translated into those of a Hugging Face folder
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
-NAMES = {  # of a tensor in the file, without its ending: on the hub
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "blk.*.attn_norm": "model.layers.*.input_layernorm",
-    "blk.*.attn_q": "model.layers.*.self_attn.q_proj",
-    "blk.*.attn_k": "model.layers.*.self_attn.k_proj",
-    "blk.*.attn_v": "model.layers.*.self_attn.v_proj",
-    "blk.*.attn_output": "model.layers.*.self_attn.o_proj",
-    "blk.*.ffn_norm": "model.layers.*.post_attention_layernorm",
-    "blk.*.ffn_gate": "model.layers.*.mlp.gate_proj",
-    "blk.*.ffn_up": "model.layers.*.mlp.up_proj",
-    "blk.*.ffn_down": "model.layers.*.mlp.down_proj",
-}
-
-FIELDS = {  # behind "llama.": in config.json
-    "block_count": "num_hidden_layers",
-    "context_length": "max_position_embeddings",
-    "embedding_length": "hidden_size",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "rope.freq_base": "rope_theta",
-    "vocab_size": "vocab_size",
-}
-
-EXPECTED: dict[str, Callable[[dict[str, Any]], Any]] = {  # further fields: the value that tfcore computes
-    "rope.dimension_count": lambda json: json["head_dim"],
-    "attention.value_length": lambda json: json["head_dim"],
-    "rope.scaling.type": lambda json: "none",
-    "expert_count": lambda json: 0,
-    "expert_used_count": lambda json: 0,
-}
+from tfcore.io.gguf_architectures import ARCHITECTURES, EXPECTED, FIELDS, NAMES, Architecture
+from tfcore.tokenizer import SPLITS as PATTERNS
 
 BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def _by_pattern(name: str) -> pre_tokenizers.PreTokenizer:
+    by_pattern = pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated")
+    return pre_tokenizers.Sequence(
+        [by_pattern, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+
 SPLITS = {  # the file's name of a way to cut text into words: how the tokenizers library says it
     "gpt-2": BYTE_LEVEL,
     "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), BYTE_LEVEL]),
+    "llama-bpe": _by_pattern("gpt4"),
+    "qwen2": _by_pattern("qwen2"),
 }
+LINEAR = ("rope.scaling.type", "rope.scaling.factor")
 SPECIAL = 3
 """The type of a token that no text spells, such as the end of a message."""
 
 
 class GGUFFile:
-    """A language model of the llama architecture in a GGUF file; tensors are read on demand, as float32.
+    """A language model in a GGUF file, of an architecture that is declared; tensors are read as float32.
 
     Args:
         path: the file.
@@ -84,11 +63,12 @@ class GGUFFile:
                 f"expected a whole GGUF file, got {path}: {type(error).__name__}: {error}; "
                 "copy or download it again"
             ) from error
-        self.json = self._config_json()
-        self._names = {name_on_the_hub(name): name for name in self._tensors}
+        self.architecture = self._find_architecture()
+        self._names = {name_on_the_hub(name, self.architecture.names): name for name in self._tensors}
         self.shapes = {
             name: tuple(map(int, self._tensors[own].shape[::-1])) for name, own in self._names.items()
         }
+        self.json = self._config_json()
 
     def read(self, name: str) -> Tensor:
         r"""Read one tensor.
@@ -100,7 +80,8 @@ class GGUFFile:
             name: its name on the hub, such as ``model.norm.weight``.
 
         Returns:
-            The numbers in float32, queries and keys in the order that turns the two halves of a head.
+            The numbers in float32, in the layout of the hub: queries and keys in the order that turns the
+            two halves of a head, Gemma's norms without the 1 that is added to their weight.
 
         Raises:
             ValueError: a type of numbers that the ``gguf`` package does not read.
@@ -116,8 +97,11 @@ class GGUFFile:
                 f"{tensor.name} in {self.folder}; quantize the model to Q8_0 or Q4_1"
             ) from error
         x = torch.from_numpy(np.array(numbers, dtype=np.float32)).reshape(self.shapes[name])
-        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
-        return in_halves(x, self.json[heads]) if heads else x
+        part = name.split(".")[-2]
+        if self.architecture.one_added and part.endswith("norm"):
+            return x - 1
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(part)
+        return in_halves(x, self.json[heads]) if heads and self.architecture.in_pairs else x
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -143,42 +127,56 @@ class GGUFFile:
         tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
         return tokenizer
 
+    def _find_architecture(self) -> Architecture:
+        """Find what is declared of the file's architecture, or say which ones are."""
+        name = self._fields.get("general.architecture")
+        if name not in ARCHITECTURES:
+            known = ", ".join(ARCHITECTURES)
+            raise ValueError(f"expected an architecture out of {known} in {self.folder}, got {name}")
+        return ARCHITECTURES[name]
+
     def _config_json(self) -> dict[str, Any]:
         """Return the fields as ``config.json`` has them, or name those that tfcore does not compute."""
-        architecture = self._fields.get("general.architecture")
-        if architecture != "llama":
-            raise ValueError(f"expected the architecture llama in {self.folder}, got {architecture}")
+        prefix = f"{self._fields['general.architecture']}."
         own = {
-            name.removeprefix("llama."): plain(value)
+            name.removeprefix(prefix): plain(value)
             for name, value in self._fields.items()
-            if name.startswith("llama.")
+            if name.startswith(prefix)
         }
-        json = {theirs: own[name] for name, theirs in FIELDS.items() if name in own}
+        fields = FIELDS | dict(self.architecture.fields)
+        json = {theirs: own[name] for name, theirs in fields.items() if name in own}
         missing = [name for name in ("embedding_length", "attention.head_count") if name not in own]
         if not missing:
             json.setdefault("head_dim", json["hidden_size"] // json["num_attention_heads"])
             json.setdefault("num_key_value_heads", json["num_attention_heads"])
+            json |= self.architecture.more(json)
+        if "model.embed_tokens.weight" in self.shapes:
+            json.setdefault("vocab_size", self.shapes["model.embed_tokens.weight"][0])
+        rope = {name: own.pop(name) for name in list(own) if name.startswith("rope.scaling.")}
+        if rope.get("rope.scaling.type") == "linear" and set(rope) == {*LINEAR}:
+            json["rope_scaling"] = {"rope_type": "linear", "factor": rope["rope.scaling.factor"]}
+        elif rope.get("rope.scaling.type", "none") != "none":
+            own |= rope
         unknown = [
             f"{name} is {value!r}"
             for name, value in own.items()
-            if name not in FIELDS and (name not in EXPECTED or missing or value != EXPECTED[name](json))
+            if name not in fields and (name not in EXPECTED or missing or value != EXPECTED[name](json))
         ]
         if missing or unknown:
             what = "; ".join([*unknown, *(f"{name} is missing" for name in missing)])
             raise ValueError(
-                f"expected a llama that tfcore computes in {self.folder}, got one where {what}; "
+                f"expected a {prefix[:-1]} that tfcore computes in {self.folder}, got one where {what}; "
                 "it would come out wrong: use llama.cpp for it"
             )
-        json |= {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-        json |= {
+        return json | {
+            "architectures": [self.architecture.family],
             "attention_bias": any(name.endswith("attn_q.bias") for name in self._tensors),
             "mlp_bias": any(name.endswith("ffn_up.bias") for name in self._tensors),
             "tie_word_embeddings": "output.weight" not in self._tensors,
         }
-        return json
 
 
-def name_on_the_hub(name: str) -> str:
+def name_on_the_hub(name: str, names: Mapping[str, str] = NAMES) -> str:
     """Translate a tensor's name; a name that is not known stays as it is.
 
     >>> name_on_the_hub("blk.7.attn_q.weight"), name_on_the_hub("rope_freqs.weight")
@@ -186,7 +184,7 @@ def name_on_the_hub(name: str) -> str:
     """
     stem, _, ending = name.rpartition(".")
     layer = re.search(r"\d+", stem)
-    theirs = NAMES.get(re.sub(r"\d+", "*", stem, count=1))
+    theirs = names.get(re.sub(r"\d+", "*", stem, count=1))
     return f"{theirs.replace('*', layer[0] if layer else '')}.{ending}" if theirs else name
 
 
