@@ -1,4 +1,4 @@
-"""GGUF of other architectures than Llama's: what a file says is what transformers computes with its numbers."""
+"""GGUF of architectures besides Llama's: a file says what transformers computes with the same numbers."""
 
 from __future__ import annotations
 
