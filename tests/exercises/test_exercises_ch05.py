@@ -97,6 +97,18 @@ def t5(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     return T5Attention._relative_position_bucket(relative_position, bidirectional, num_buckets, max_distance)
 
 
+def yarn(d, base, factor, original_max_len, beta_fast=32, beta_slow=1):
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    if d % 2:
+        raise ValueError("an odd number of channels")
+    scaling = {"rope_type": "yarn", "factor": factor, "beta_fast": beta_fast, "beta_slow": beta_slow}
+    scaling |= {"original_max_position_embeddings": original_max_len, "truncate": False, "rope_theta": base}
+    config = LlamaConfig(head_dim=d, max_position_embeddings=original_max_len, rope_parameters=scaling)
+    return ROPE_INIT_FUNCTIONS["yarn"](config, "cpu")
+
+
 HERE = {
     table_of_angles: "sinusoidal_encoding",
     buffer_of_a_module: "sinusoidal_encoding",
@@ -104,7 +116,7 @@ HERE = {
     cached_cosines: "apply_rope",
     through_neighbours: "apply_rope",
 }
-IN_A_LIBRARY = {llama: "apply_rope", bloom: "alibi_bias", t5: "t5_relative_bucket"}
+IN_A_LIBRARY = {llama: "apply_rope", bloom: "alibi_bias", t5: "t5_relative_bucket", yarn: "yarn_frequencies"}
 
 
 @pytest.mark.parametrize("seed", [PUBLIC_SEED, 7])
