@@ -19,6 +19,7 @@ from scipy import stats
 from tfcore.generate import (
     filter_logits,
     generate,
+    min_p_filter,
     token_probabilities,
 )
 from tfcore.testing import AllocationMeter
@@ -177,3 +178,21 @@ def test_sampling_filters_are_those_of_transformers():
         assert torch.equal(filter_logits(z, top_k=k), warpers.TopKLogitsWarper(k)(None, z))
     for p in (0.01, 0.3, 0.9):
         assert torch.equal(filter_logits(z, top_p=p), warpers.TopPLogitsWarper(p)(None, z))
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 1.0))
+def test_min_p_is_transformers(seed, share):
+    from transformers import MinPLogitsWarper
+
+    logits = 2 * torch.randn(3, 9, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    expected = MinPLogitsWarper(share)(None, logits)
+    got = min_p_filter(logits, share)
+    near = ((logits - logits.amax(-1, keepdim=True)).exp() / share - 1).abs() < 1e-9  # rounding decides
+    assert torch.equal(torch.where(near, 0.0, got), torch.where(near, 0.0, expected))
+    assert (got > -math.inf).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, math.nan])
+def test_a_share_that_cannot_be_is_refused(share):
+    with pytest.raises(ValueError, match="expected a min_p above 0 and at most 1"):
+        min_p_filter(torch.zeros(3), share)

@@ -8,7 +8,7 @@ tokens per call), ``compiled.py`` (a step as one program), ``translate.py`` (fro
 from tfcore.generate.beam import beam_search
 from tfcore.generate.compiled import CompiledDecoder
 from tfcore.generate.loop import generate
-from tfcore.generate.sampling import filter_logits, token_probabilities
+from tfcore.generate.sampling import filter_logits, min_p_filter, token_probabilities
 from tfcore.generate.speculative import speculative_accept, speculative_generate
 from tfcore.generate.translate import Conditioned, translate
 
@@ -18,6 +18,7 @@ __all__ = [
     "beam_search",
     "filter_logits",
     "generate",
+    "min_p_filter",
     "speculative_accept",
     "speculative_generate",
     "token_probabilities",

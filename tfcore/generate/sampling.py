@@ -51,6 +51,32 @@ def filter_logits(
     return logits
 
 
+def min_p_filter(logits: Float[Tensor, "*batch V"], min_p: float) -> Float[Tensor, "*batch V"]:
+    r"""Rule out the tokens whose probability is below a share of the largest.
+
+    $p_i \ge m \max_j p_j$, which is $z_i \ge \max_j z_j + \ln m$: no softmax is needed.
+
+    Args:
+        logits: z, (..., V).
+        min_p: m, above 0, at most 1.
+
+    Returns:
+        The logits, with $-\infty$ for tokens that are ruled out; the likeliest stays.
+
+    Raises:
+        ValueError: a min_p outside (0, 1].
+
+    From: Nguyen et al. (2024), *Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs*.
+
+    >>> print(min_p_filter(torch.tensor([0.5, 0.1, 0.4]).log(), min_p=0.3).exp())
+    tensor([0.5000, 0.0000, 0.4000])
+    """
+    if not 0 < min_p <= 1:
+        raise ValueError(f"expected a min_p above 0 and at most 1, got {min_p}; leave the filter out")
+    threshold = _wide(logits).amax(dim=-1, keepdim=True) + math.log(min_p)
+    return logits.masked_fill(logits < threshold, -math.inf)
+
+
 def token_probabilities(
     logits: Float[Tensor, "*batch V"],
     temperature: float = 1.0,

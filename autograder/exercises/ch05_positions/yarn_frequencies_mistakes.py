@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from autograder.checking.declaration import Gravity
 from autograder.checking.edits import wrong
 from autograder.exercises.ch05_positions.yarn_frequencies import EXERCISE
 from autograder.exercises.ch05_positions.yarn_frequencies_styles import step_by_step
@@ -83,7 +84,7 @@ BLENDS = {
 }
 
 for name, (hint, blend) in BLENDS.items():
-    slip = "slip" if name in ("half_precision", "turns_per_position", "degrees") else "fault"
+    slip: Gravity = "slip" if name in ("half_precision", "turns_per_position", "degrees") else "fault"
     wrong(EXERCISE, step_by_step, name, hint, {BLEND: blend}, gravity=slip)
 
 RAMPS = {
