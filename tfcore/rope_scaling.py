@@ -60,7 +60,7 @@ class Linear(Scaling):
     r"""Divide all frequencies: $\omega_i / s$, as if positions lay closer together.
 
     Args:
-        factor: s.
+        factor: how many times longer the texts may be, s.
 
     From: Chen et al. (2023), *Extending Context Window of Large Language Models via Positional
     Interpolation*.
@@ -86,7 +86,7 @@ class Dynamic(Scaling):
     $n_0$ tokens comes.
 
     Args:
-        factor: s.
+        factor: how many times longer the texts may be, s.
         original_max_position_embeddings: $n_0$, the length that the model was trained for.
 
     From: bloc97 and emozilla (2023), on Reddit; Peng et al. (2023), *YaRN: Efficient Context Window Extension
@@ -123,7 +123,7 @@ class Yarn(Scaling):
     it is linear in the number of turns.
 
     Args:
-        factor: s.
+        factor: how many times longer the texts may be, s.
         original_max_position_embeddings: the length that the model was trained for.
         attention_factor: the temperature; $0.1 \ln s + 1$ when None.
         beta_fast: pairs with more turns than this keep their frequency.
@@ -266,7 +266,7 @@ class Llama3(Scaling):
     f rises from 0 to 1 and is linear in the number of turns that a pair makes in the original length.
 
     Args:
-        factor: s.
+        factor: how many times longer the texts may be, s.
         low_freq_factor: pairs with fewer turns than this are divided by s.
         high_freq_factor: pairs with more turns than this keep their frequency.
         original_max_position_embeddings: the length that the model was trained for.

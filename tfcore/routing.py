@@ -101,7 +101,7 @@ class Router(nn.Linear):
 
     Args:
         d_model: width of the tokens.
-        num_experts: E.
+        num_experts: experts, E.
         top_k: how many experts a token visits.
         config: how they are chosen and weighed.
 

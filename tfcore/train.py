@@ -104,7 +104,7 @@ def warmup_cosine(
     Args:
         step: t, counted from 0.
         peak_lr: the highest learning rate.
-        total_steps: T.
+        total_steps: steps in all, T.
         warmup_steps: w, 0 for none.
         min_lr: the last learning rate.
 

@@ -13,7 +13,7 @@ class LatentAttentionConfig:
 
     Args:
         d_model: width of the residual stream.
-        num_heads: h.
+        num_heads: heads, h.
         d_latent: width of the vector c that keys and values are made from.
         d_nope: channels of a head's query and key that are not rotated.
         d_rope: channels that are; the rotated part of the key is shared by all heads.

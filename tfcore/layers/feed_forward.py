@@ -86,7 +86,7 @@ def swiglu_hidden_size(d_model: int, multiple_of: int = 1) -> int:
     $3 \, d \, d_{ff} = 2 \, d \cdot 4d$ gives $d_{ff} = \lfloor 8d / 3 \rfloor$, then up to a multiple.
 
     Args:
-        d_model: d.
+        d_model: width, d.
         multiple_of: what the width must be a multiple of.
 
     Returns:

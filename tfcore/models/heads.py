@@ -15,7 +15,7 @@ class Classifier(nn.Module):
 
     Args:
         encoder: the model that reads the text.
-        num_classes: C.
+        num_classes: classes, C.
 
     From: Devlin et al. (2019), *BERT*, section 3.2.
 
@@ -49,7 +49,7 @@ class Tagger(nn.Module):
 
     Args:
         encoder: the model that reads the text.
-        num_tags: C.
+        num_tags: tags, C.
 
     From: Devlin et al. (2019), *BERT*, section 5.3.
 
