@@ -176,7 +176,7 @@ class GGUFFile:
         }
 
 
-def name_on_the_hub(name: str, names: Mapping[str, str] = NAMES) -> str:
+def name_on_the_hub(name: str, names: Mapping[str, str] | None = None) -> str:
     """Translate a tensor's name; a name that is not known stays as it is.
 
     >>> name_on_the_hub("blk.7.attn_q.weight"), name_on_the_hub("rope_freqs.weight")
@@ -184,7 +184,7 @@ def name_on_the_hub(name: str, names: Mapping[str, str] = NAMES) -> str:
     """
     stem, _, ending = name.rpartition(".")
     layer = re.search(r"\d+", stem)
-    theirs = names.get(re.sub(r"\d+", "*", stem, count=1))
+    theirs = (NAMES if names is None else names).get(re.sub(r"\d+", "*", stem, count=1))
     return f"{theirs.replace('*', layer[0] if layer else '')}.{ending}" if theirs else name
 
 
