@@ -48,9 +48,9 @@ ANSWER = '''def sharpen(weights, power=2.0):
 
 def a_chapter(copy: Path) -> None:
     lay(copy, "chapter")
-    contents = "      - file: book/10_capstone\n"
+    contents = "      - file: book/11_capstone\n"
     write(copy, "book/_toc.yml", contents, contents + "      - file: book/11_sharpening\n")
-    contents = "      - file: book/notebook_10_capstone\n"
+    contents = "      - file: book/notebook_11_capstone\n"
     write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_11_sharpening\n")
     row = "| **11** | [Sharpening](11_sharpening.md) | How sharp? | [Practice](notebook_11_sharpening.md) |\n"
     end = "\nEach notebook says what its exercises are worth"

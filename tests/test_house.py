@@ -183,7 +183,7 @@ LONGER_FILES = {
     "autograder/exercises/ch04_multi_head/MultiHeadAttention_mistakes.py": (
         "one class in which people make more mistakes than in any other exercise, each with its hint"
     ),
-    "autograder/exercises/ch09_variants/ring_attention_mistakes.py": (
+    "autograder/exercises/ch09_cheaper_attention/ring_attention_mistakes.py": (
         "whole functions, since no accepted style leads to them by a few short edits"
     ),
 }

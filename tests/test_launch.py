@@ -163,11 +163,11 @@ def cell_for(url: str, branch: str = "main", models: tuple[str, ...] = ()) -> st
 
 
 def test_each_released_notebook_begins_with_the_cell() -> None:
-    loading = {"ch10_capstone": ("smollm2-135m",)}
+    loading = {"ch11_capstone": ("smollm2-135m",)}
     for path in sorted((ROOT / "notebooks").glob("*/*.ipynb")):
         models = loading.get(path.stem, ())
         assert first_code(json.loads(path.read_bytes())) == cell_for(PUBLISHED, models=models), path.name
-    for name in loading["ch10_capstone"]:
+    for name in loading["ch11_capstone"]:
         assert f" {zoo.MODELS[name].package}\n" in cell_for(PUBLISHED, models=(name,))
 
 

@@ -1,7 +1,7 @@
 """Make a student's language model, set its parameters, train it, and return its raw numbers.
 
 This code runs in the student's process, where any result can be forged, so it judges nothing. The grader
-interprets the numbers; see `autograder.exercises.ch10_capstone.facts`.
+interprets the numbers; see `autograder.exercises.ch11_capstone.facts`.
 """
 
 from __future__ import annotations

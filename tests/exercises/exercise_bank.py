@@ -22,7 +22,7 @@ NAMES = exercises.names()
 
 LONG = (
     "ch03_scaling/dot_product_stats",
-    *(f"ch10_capstone/{name}" for name in ("TinyGPT", "find_coreference_head", "TinyLlama")),
+    *(f"ch11_capstone/{name}" for name in ("TinyGPT", "find_coreference_head", "TinyLlama")),
 )
 """Exercises whose answers take long to examine: thousands of draws, whole models."""
 
@@ -31,6 +31,12 @@ SAMPLE = {name.split("/")[0]: name for name in reversed(NAMES) if name not in LO
 
 EACH = [pytest.param(name, marks=pytest.mark.slow if name not in SAMPLE else ()) for name in NAMES]
 """All exercises: for tests that examine answers of the bank, which `make test-fast` does with the sample."""
+
+
+def named(function: str) -> str:
+    """Return the full name of the exercise that asks for this function."""
+    (name,) = (name for name in NAMES if name.endswith(f"/{function}"))
+    return name
 
 
 def answers(exercise: Exercise) -> list[Answer]:

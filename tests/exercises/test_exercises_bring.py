@@ -47,7 +47,7 @@ def notebook(folder, assignment, *cells):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The folder of chapter 10's notebook, beside which the others are made."""
-    folder = tmp_path / "ch10_capstone"
+    folder = tmp_path / "ch11_capstone"
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
@@ -163,7 +163,7 @@ def test_a_second_call_says_so(here, tmp_path, written, capsys):
 
 def test_a_saved_cell_is_found_by_a_new_kernel(here, tmp_path, written, capsys):
     bring("repeat_kv")
-    notebook(tmp_path, "ch10_capstone", written[0]).rename(here / "mine.ipynb")
+    notebook(tmp_path, "ch11_capstone", written[0]).rename(here / "mine.ipynb")
     bring("repeat_kv")
     assert "They are here already" in capsys.readouterr().out
     assert len(written) == 1
@@ -211,12 +211,12 @@ def test_a_student_with_half_of_the_work(tmp_path):
     """Run the cells of chapter 10 as Jupyter does, put in the cell that `bring` writes, and run it again."""
     solved = ("split_heads", "merge_heads", "apply_rope", "rms_norm", "causal_mask", "KVCache")
     as_student(tmp_path, solved)
-    whole = nbformat.read(ROOT / "solutions/ch10_capstone/ch10_capstone.ipynb", 4)
+    whole = nbformat.read(ROOT / "solutions/ch11_capstone/ch11_capstone.ipynb", 4)
     ids = ("bring", "llama-block", "TinyLlama-answer", "tinyllama-answer", "TinyLlama-check")
     cells = [c for c in whole.cells if c.id in ids or c.source.startswith("import matplotlib")]
     book = nbformat.v4.new_notebook(cells=cells, metadata=whole.metadata)
     place = next(i for i, c in enumerate(cells) if c.id == "bring")
-    home = tmp_path / "ch10_capstone"
+    home = tmp_path / "ch11_capstone"
     home.mkdir()
     payloads = []
     client = NotebookClient(
@@ -231,7 +231,7 @@ def test_a_student_with_half_of_the_work(tmp_path):
     assert "'text/plain': '4.0'" in str(cells[-1].outputs)
     (payload,) = [p for p in payloads if p["source"] == "set_next_input"]
     book.cells.insert(place + 1, nbformat.v4.new_code_cell(payload["text"]))
-    nbformat.write(book, home / "ch10_capstone.ipynb")
+    nbformat.write(book, home / "ch11_capstone.ipynb")
     payloads.clear()
     NotebookClient(book, resources={"metadata": {"path": str(home)}}).execute()
     assert "They are here already" in book.cells[place].outputs[0]["text"]

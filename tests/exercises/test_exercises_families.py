@@ -140,7 +140,7 @@ def test_attention(way):
         q, k, v = (torch.tensor(x).reshape(1, -1, *x.shape[-2:]) for x in (query, key, value))
         return way(q, k, v, False).numpy(), query
 
-    assert report_on("ch09_variants/tiled_attention", tiled_attention).status == "forbidden"
+    assert report_on("ch09_cheaper_attention/tiled_attention", tiled_attention).status == "forbidden"
     name = "ch02_qkv/scaled_dot_product_attention"
     assert report_on(name, scaled_dot_product_attention).status == "forbidden"
 

@@ -335,7 +335,7 @@ def test_a_cost_that_is_paid_in_another_way_names_no_mistake():
         torch.ones(q.shape[-2], q.shape[-2], dtype=q.dtype).tril()
         return right(q, k, v, causal)
 
-    report = report_on("ch09_variants/linear_attention", linear_attention)
+    report = report_on("ch10_beyond_attention/linear_attention", linear_attention)
     (failure,) = report.failures
     assert failure.misconception is None
     assert "largest" in failure.fault or "tensor" in failure.fault

@@ -382,7 +382,7 @@ def swiglu_hidden_size(d_model, multiple_of=1):
 
 NESTED = Habit(
     "nested functions, enumerations, generators",
-    "ch09_variants",
+    "ch09_cheaper_attention",
     first="""
 from enum import Enum
 from itertools import count, islice
@@ -413,7 +413,7 @@ def route_top_k(logits, k):
 
 CAPSTONE = Habit(
     "a configuration for the model, the written answer in comments",
-    "ch10_capstone",
+    "ch11_capstone",
     first="""
 from dataclasses import dataclass
 

@@ -97,7 +97,7 @@ def test_the_command_says_what_it_made(course):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("assignment", [ASSIGNMENT, "ch10_capstone"])
+@pytest.mark.parametrize("assignment", [ASSIGNMENT, "ch11_capstone"])
 def test_every_accident_and_every_attack_becomes_a_file(template, assignment):
     ((name, released),) = notebooks(Course.at(template), assignment).items()
     sheet = Sheet(name, json.loads(released), exercises.of_assignment(assignment), Random(1))

@@ -26,7 +26,7 @@ print(*[module.__file__ for module in ours if module.__file__])
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["ch02_qkv/softmax", "ch08_kv_cache/generate_cached", "ch10_capstone/TinyGPT"]
+    "name", ["ch02_qkv/softmax", "ch08_kv_cache/generate_cached", "ch11_capstone/TinyGPT"]
 )
 def test_all_that_an_exercise_imports_is_in_its_version(name):
     code = ALL_THAT_RUNS.format(root=str(ROOT), name=name)

@@ -14,6 +14,7 @@ def book_prose() -> dict[str, str]:
 
     Returns:
         The paragraphs of each chapter by its name, such as ``"05_positions"``, with a blank line between two.
+        The names are those of that month: ``"09_variants"`` has since become chapters 9 and 10.
 
     >>> print(len(book_prose()), book_prose()["02_qkv"][:29])
     10 Attention is a way to look so

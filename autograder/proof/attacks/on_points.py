@@ -74,7 +74,7 @@ def claiming(name: str, cost: str) -> Attack:
     return forged(
         f"claims {name}",
         "the grader refuses a cost that no meter can count",
-        "ch09_variants/linear_attention",
+        "ch10_beyond_attention/linear_attention",
         f"""
         import contextlib, sys
         @contextlib.contextmanager
@@ -91,7 +91,7 @@ FORGED = (
     forged(
         "tells facts about a model that it has not",
         "the grader computes the facts outside, from logits",
-        "ch10_capstone/TinyGPT",
+        "ch11_capstone/TinyGPT",
         """
         import sys, torch
         facts = {"logits": "logits", "repeats": "the same", "sees": "itself and the past", "order": "matters",
@@ -106,7 +106,7 @@ FORGED = (
     forged(
         "says what is likely without having learned",
         "each lesson numbers the words differently",
-        "ch10_capstone/TinyGPT",
+        "ch11_capstone/TinyGPT",
         """
         import sys, torch
         def trained(made, init, batches, lr, examiner):
@@ -122,7 +122,7 @@ FORGED = (
     forged(
         "claims a good loss to the examiner",
         "the examiner computes the loss himself, word by word",
-        "ch10_capstone/TinyGPT",
+        "ch11_capstone/TinyGPT",
         """
         import sys
         def trained(made, init, batches, lr, examiner):

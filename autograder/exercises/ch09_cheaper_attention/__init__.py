@@ -1,0 +1,8 @@
+"""Chapter 9: cheaper attention. Exercises in the order of the notebook."""
+
+ORDER = (
+    "sliding_window_mask",
+    "tiled_attention",
+    "ring_attention",
+    "route_top_k",
+)

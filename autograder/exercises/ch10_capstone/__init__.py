@@ -1,3 +1,0 @@
-"""Chapter 10: the capstone. Exercises in the order of the notebook."""
-
-ORDER = ("TinyGPT", "find_coreference_head", "TinyLlama")
