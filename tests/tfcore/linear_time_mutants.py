@@ -178,4 +178,24 @@ ROWS = [
         "padded[..., T:].clone()",
         "state.window",
     ),
+    ("RWKV-7 removes nothing", "wkv7:wkv7_step", "found * (a * kappa)", "0 * (a * kappa)"),
+    ("RWKV-7's rates left out", "wkv7:wkv7_step", "found * (a * kappa)", "found * kappa"),
+    (
+        "RWKV-7 looks up in the memory after the decay",
+        "wkv7:wkv7_step",
+        "found = state @",
+        "found = (g.exp().unsqueeze(-2) * state) @",
+    ),
+    (
+        "RWKV-7 decays values, not keys",
+        "wkv7:wkv7_step",
+        "g.exp().unsqueeze(-2) * state",
+        "g.exp().unsqueeze(-1) * state",
+    ),
+    (
+        "RWKV-7 writes under the key that it removes",
+        "wkv7:wkv7_step",
+        "* k.unsqueeze(-2)",
+        "* kappa.unsqueeze(-2)",
+    ),
 ]
