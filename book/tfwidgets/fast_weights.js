@@ -17,8 +17,8 @@ const FORMULAS = {
 const TURN = 5; // degrees in a step of the angle; with Shift 1
 const UNIT = 20; // of the drawing, for a length of 1
 const RIM = 8; // a key has length 1 and is drawn at this length
-const [LEFT, RIGHT, TOP, BOTTOM] = [-9.6, 22.4, 12, -1.4]; // what the drawing shows
-const [LEAST, MOST] = [-8, 22]; // what the bars show
+const [LEFT, RIGHT, TOP, BOTTOM] = [-10.2, 22.2, 11.2, -1.9]; // what the drawing shows
+const [LEAST, MOST] = [-7, 21]; // the bars: no answer is below or above
 
 const STYLE = `
 .tfw-fast { --ink: var(--pst-color-text-base, var(--jp-content-font-color1, #333));
@@ -30,11 +30,12 @@ const STYLE = `
 .tfw-fast .cards li.written { border: 1px solid var(--of); color: var(--ink); }
 .tfw-fast .cards li.last { box-shadow: inset 0 0 0 1px var(--of); font-weight: 600; }
 .tfw-fast svg { width: 100%; height: auto; display: block; overflow: visible; }
-.tfw-fast text { font: italic 15px/1 Georgia, serif; fill: var(--ink); }
+.tfw-fast text { font: italic 16px/1 Georgia, serif; fill: var(--ink); text-anchor: middle; dominant-baseline: central;
+  paint-order: stroke; stroke: var(--tf-card, var(--jp-layout-color0, #fff)); stroke-width: 4; stroke-linejoin: round; }
 .tfw-fast .rim { fill: none; stroke: var(--faint); stroke-width: 1; opacity: 0.6; }
 .tfw-fast .axis { stroke: var(--faint); stroke-width: 1; opacity: 0.6; }
 .tfw-fast .foot { stroke-width: 1.3; stroke-dasharray: 3 4; }
-.tfw-fast .before { stroke: var(--faint); stroke-width: 1.6; stroke-dasharray: 6 4; }
+.tfw-fast .step { stroke: ${PINK}; stroke-width: 8; stroke-linecap: round; opacity: 0.3; }
 .tfw-fast .goal { fill: none; stroke-width: 2; }
 .tfw-fast .handle { cursor: grab; outline: none; }
 .tfw-fast .handle .ring { fill: none; stroke: none; }
@@ -42,7 +43,7 @@ const STYLE = `
 .tfw-fast .handle:active { cursor: grabbing; }
 .tfw-fast .legend { margin: 0.3rem 0 0; color: var(--faint); font-size: 0.85rem; }
 .tfw-fast table { width: 100%; border-collapse: collapse; margin: 0.6rem 0; font-variant-numeric: tabular-nums; }
-.tfw-fast :is(th, td) { padding: 0.15rem 0.6rem 0.15rem 0; text-align: right; font-weight: 400; border: 0;
+.tfw-fast :is(th, td) { padding: 0.15rem 0.6rem 0.15rem 0; text-align: right; vertical-align: middle; font-weight: 400; border: 0;
   background: none; color: inherit; }
 .tfw-fast :is(th:first-child, .bars) { text-align: left; }
 .tfw-fast thead th { color: var(--faint); font-size: 0.85rem; }
@@ -55,7 +56,7 @@ const STYLE = `
 .tfw-fast .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr));
   gap: 0.1rem 1.5rem; }
 .tfw-fast label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; }
-.tfw-fast label span { min-width: 8.3em; }
+.tfw-fast label span { min-width: 6.7em; }
 .tfw-fast input { flex: 1; min-width: 5rem; accent-color: color-mix(in srgb, var(--of, ${PINK}), white var(--tf-lift, 0%)); }
 .tfw-fast output { min-width: 3em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-fast .rules { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; margin: 0.4rem 0; }
@@ -73,7 +74,8 @@ const STYLE = `
 @media (max-width: 600px) {
   .tfw-fast text { font-size: 27px; }
   .tfw-fast .goal, .tfw-fast .foot { stroke-width: 3; }
-  .tfw-fast td.bars { width: 45%; }
+  .tfw-fast td.bars { width: 50%; }
+  .tfw-fast .formula { flex-basis: 100%; }
   .tfw-fast dl { grid-template-columns: 1fr 1fr; }
 }
 @media (prefers-reduced-motion: no-preference) { .tfw-fast .track span { transition: left 90ms linear, width 90ms linear; } }
@@ -141,11 +143,9 @@ function arrow(tip, colour, width) {
 function drawing({ keys, states, wanted, answers }, seen) {
   const memory = states.at(-1);
   const key = (name) => keys[NAMES.indexOf(name)];
-  const ofKey = (name) => {
-    const [x, y] = place(times(key(name), RIM + 1.1));
-    const width = seen.includes(name) ? 3 : 1.5;
-    return [...arrow(times(key(name), RIM), COLOURS[name], width), make("text", { x: x - 4, y: y + 5 }, [name])];
-  };
+  const ofKey = (name) => arrow(times(key(name), RIM), COLOURS[name], seen.includes(name) ? 3 : 1.5);
+  const beside = keys[1][0] > 0.92; // y is so close to z that its letter goes further out
+  const letters = { x: [RIM - 0.4, -1.2], y: times(key("y"), RIM + (beside ? 3 : 1.5)), z: times(key("z"), RIM + 1.5) };
   const feet = seen.flatMap((name, i) => {
     const stroke = COLOURS[name];
     const [foot, goal] = [times(key(name), answers[i]), times(key(name), wanted[i])];
@@ -156,13 +156,15 @@ function drawing({ keys, states, wanted, answers }, seen) {
       make("rect", { class: "goal", x: x - 8, y: y - 8, width: 16, height: 16, stroke }),
     ];
   });
-  const [x, y] = place(memory);
   return [
     ...NAMES.flatMap(ofKey),
-    ...(states.length > 1 ? [segment(states.at(-2), memory, { class: "before" })] : []),
+    ...(states.length > 1 ? [segment(states.at(-2), memory, { class: "step" })] : []),
     ...feet,
     ...arrow(memory, PINK, 4.5),
-    make("text", { x: x + 10, y: y - 8 }, ["S"]),
+    ...Object.entries({ ...letters, S: [memory[0] + 0.8, memory[1] + 0.8] }).map(([letter, at]) => {
+      const [x, y] = place(at);
+      return make("text", { x, y }, [letter]);
+    }),
   ];
 }
 
@@ -227,8 +229,8 @@ function render({ model, el }) {
   const sliders = [
     slide("written", "Cards written", "Cards written", { min: 0, max: CARDS.length, step: 1 }),
     slide("angle", "Angle of y", "Angle of y to x, in degrees", { min: 0, max: 180, step: TURN, style: `--of: ${COLOURS.y}` }),
-    slide("alpha", "\u03b1, kept by fade", "Alpha, the share of the state that fade keeps", part),
-    slide("beta", "\u03b2, replaced", "Beta, the share of the old answer that is replaced", part),
+    slide("alpha", "\u03b1 of fade", "\u03b1 of fade: the share of the state that is kept", part),
+    slide("beta", "\u03b2 of replace", "\u03b2 of replace: the share of the old answer that is replaced", part),
   ];
   const buttons = RULES.map((rule) => {
     const button = make("button", { type: "button", "aria-pressed": "false" }, [rule]);
@@ -244,7 +246,7 @@ function render({ model, el }) {
       make("ul", { class: "cards", "aria-label": "The cards: key and value" }, cards),
       svg,
       make("p", { class: "legend" }, [
-        `Keys have length 1 and are drawn ${RIM} times as long. Dot: the answer S k. Square: the value wanted. Dashes: the last step of S.`,
+        `Keys have length 1 and are drawn ${RIM} times as long. Dot: the answer S k. Square: the value wanted. Pale line: the last step of S.`,
       ]),
       table,
       make("div", { class: "rules", role: "group", "aria-label": "Rule by which a card is written" }, [...buttons, formula]),

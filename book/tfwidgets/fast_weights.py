@@ -103,22 +103,25 @@ def picture(state: dict[str, Any]) -> Figure:
             )
     _arrow(plane, memory, viz.PINK, 2.2)
     plane.annotate("$S$", memory, (6, 0), textcoords="offset points", color=viz.PINK)
-    plane.set(aspect="equal", xticks=[], yticks=[], xlim=(-9, 17), ylim=(-1, 11))
-    plane.set_title(f"rule: {state['rule']}, {state['written']} of {len(CARDS)} cards")
+    right = max(RIM + 2, float(memory[0]) + 2)
+    plane.set(aspect="equal", xticks=[], yticks=[], xlim=(-RIM - 1, right), ylim=(-1, 11))
+    written = f"{state['written']} of {len(CARDS)} cards, rule: {state['rule']}"
+    plane.set_title(f"{written}\ndots: answers, squares: values wanted")
     plane.spines[:].set_visible(False)
 
     drawn = bars.barh(
         list(answers), list(answers.values()), color=[COLOURS[name] for name in answers], height=0.5
     )
     bars.barh(list(answers), numbers["wanted"], facecolor="none", edgecolor=viz.INK, height=0.7)
-    bars.bar_label(drawn, [f" {answer:.2f}" for answer in numbers["answers"]], padding=3, color=viz.INK)
+    words = [f"{answers[name]:.2f}, wanted {last[name]}" for name in answers]
+    bars.bar_label(drawn, words, padding=3, color=viz.INK)
     bars.invert_yaxis()
-    bars.margins(x=0.15)
+    bars.margins(x=0.3)
+    error = numbers["errors"][RULES.index(state["rule"])]
     bars.set(title="answers, and as outlines the values wanted", xticks=[])
+    bars.set_xlabel(f"sum of squared errors: {error:.2f}", loc="left")
     bars.spines[["bottom", "left"]].set_visible(False)
     bars.tick_params(length=0)
-    error = numbers["errors"][RULES.index(state["rule"])]
-    figure.text(0.02, -0.02, f"sum of squared errors: {error:.2f}", va="top")
     return figure
 
 

@@ -272,6 +272,35 @@ def test_soft_lookup_is_the_soft_lookup_of_tfcore(changes: dict[str, Any]) -> No
     np.testing.assert_allclose(widget.compute(state)["output"], expected)
 
 
+@pytest.mark.parametrize("rule", ["add", "fade", "replace", "fade and replace"])
+@pytest.mark.parametrize("angle", [90, 35])
+def test_fast_weights_follow_the_recurrence_as_it_is_written(rule: str, angle: int) -> None:
+    widget = widgets.load("fast_weights", FOLDER)
+    found = widget.compute(widget.state({"written": 5, "rule": rule, "angle": angle}))
+    keys = dict(zip("xyz", np.array(found["keys"]), strict=True))
+    kept = 0.8 if "fade" in rule else 1.0
+    memory = np.zeros(2)
+    for name, value in (("x", 3), ("y", 5), ("x", 7), ("z", 2), ("y", 4)):
+        k = keys[name]
+        if "replace" in rule:
+            memory = kept * memory @ (np.eye(2) - 0.8 * np.outer(k, k)) + 0.8 * value * k
+        else:
+            memory = kept * memory + value * k
+    np.testing.assert_allclose(found["states"][-1], memory)
+    np.testing.assert_allclose(found["answers"], [memory @ keys[name] for name in "xyz"])
+    assert found["wanted"] == [7, 4, 2]
+    np.testing.assert_allclose(np.degrees(np.arccos(keys["x"] @ keys["y"])), angle)
+
+
+def test_fast_weights_replace_what_they_add_to() -> None:
+    widget = widgets.load("fast_weights", FOLDER)
+    added = widget.compute(widget.state({"beta": 1}))
+    replaced = widget.compute(widget.state({"rule": "replace", "beta": 1}))
+    np.testing.assert_allclose(added["answers"], [3 + 7, 5])
+    np.testing.assert_allclose(replaced["answers"], replaced["wanted"])
+    assert widget.compute(widget.state({"written": 0}))["answers"] == []
+
+
 @pytest.mark.parametrize(
     ("seed", "first"),
     [
