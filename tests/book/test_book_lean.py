@@ -112,7 +112,7 @@ def test_code_is_measured_for_the_keyboard_when_it_comes_into_sight(html: Path, 
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["03_scaling", "09_variants"])
+@pytest.mark.parametrize("name", ["03_scaling", "09_cheaper_attention"])
 def test_a_link_to_a_section_leads_there_on_a_phone(name: str, html: Path, browser: Any) -> None:
     address = (html / "book" / f"{name}.html").as_uri()
     page = browser.new_context(viewport=PHONE).new_page()
