@@ -2,6 +2,7 @@
 
 ORDER = (
     "linear_attention",
+    "delta_rule",
     "wkv",
     "selective_scan",
 )
