@@ -41,7 +41,61 @@ def naive_chunks(query, key, value, beta, C=4):
     return torch.cat(outputs, dim=2)[:, :, :T].to(dtype)
 
 
-PUBLISHED = {naive_recurrence: "delta_rule", naive_chunks: "delta_rule"}
+def of_qwen3_next(function, **sizes):
+    """transformers' gated delta rule, which scales the queries and has time before the heads."""
+
+    def gated(query, key, value, beta, log_decay, chunk_size):
+        inputs = (query * query.shape[-1] ** 0.5, key, value, log_decay, beta)
+        turned = [x.transpose(1, 2) for x in inputs]
+        return function(*turned, **({"chunk_size": chunk_size} if sizes else {}))[0].transpose(1, 2)
+
+    return gated
+
+
+def qwen3_next_recurrent(*inputs):
+    from transformers.models.qwen3_next.modeling_qwen3_next import torch_recurrent_gated_delta_rule
+
+    return of_qwen3_next(torch_recurrent_gated_delta_rule)(*inputs)
+
+
+def qwen3_next_chunks(*inputs):
+    from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
+
+    return of_qwen3_next(torch_chunk_gated_delta_rule, chunk_size=True)(*inputs)
+
+
+def naive_gated_chunks(query, key, value, beta, log_decay, chunk_size):
+    """As in flash-linear-attention's naive gated form: decays in tril, exp, tril; the inverse row by row."""
+    T, C, dtype = key.shape[2], chunk_size, query.dtype
+    padded = [
+        F.pad(x.float(), (0, 0, 0, -T % C))
+        for x in (query, key, value, beta[..., None], log_decay[..., None])
+    ]
+    q, k, v, beta, g = (x.unflatten(2, (-1, C)) for x in padded)
+    total = g[..., 0].cumsum(-1)
+    L = (total[..., :, None] - total[..., None, :]).tril().exp().tril()
+    A = -((beta * k) @ k.mT * L).tril(-1)
+    rows = [A[..., 0, :]]
+    for i in range(1, C):
+        rows.append(A[..., i, :] + sum(A[..., i, j, None] * rows[j] for j in range(i)))
+    inverse = torch.stack(rows, dim=-2) + torch.eye(C, device=q.device)
+    u, w = inverse @ (beta * v), inverse @ (beta * k * total.exp()[..., None])
+    S, outputs = torch.zeros_like(k[:, :, 0].mT @ v[:, :, 0]), []
+    for n in range(q.shape[2]):
+        written = u[:, :, n] - w[:, :, n] @ S
+        end, start = total[:, :, n, -1, None, None], total[:, :, n, :, None]
+        outputs.append((q[:, :, n] * start.exp()) @ S + (q[:, :, n] @ k[:, :, n].mT * L[:, :, n]) @ written)
+        S = end.exp() * S + (k[:, :, n] * (end - start).exp()).mT @ written
+    return torch.cat(outputs, dim=2)[:, :, :T].to(dtype)
+
+
+PUBLISHED = {
+    naive_recurrence: "delta_rule",
+    naive_chunks: "delta_rule",
+    naive_gated_chunks: "gated_delta_rule",
+    qwen3_next_recurrent: "gated_delta_rule",
+    qwen3_next_chunks: "gated_delta_rule",
+}
 
 
 @pytest.mark.slow
@@ -58,6 +112,16 @@ def replacing(query, key, value, beta, change=lambda b, v, old: b * (v - old)):
         k, b = key[:, :, t], beta[:, :, t, None]
         old = (S @ k[..., None])[..., 0]
         S = S + change(b, value[:, :, t], old)[..., None] * k[..., None, :]
+        outputs.append((S @ query[:, :, t, :, None])[..., 0])
+    return torch.stack(outputs, dim=2)
+
+
+def gated(query, key, value, beta, log_decay, chunk_size, kept=torch.exp, fades=None):
+    S, outputs = torch.zeros_like(value[:, :, 0, :, None] * key[:, :, 0, None]), []
+    for t in range(query.shape[2]):
+        k, b = key[:, :, t], beta[:, :, t, None]
+        S = S * kept(log_decay[:, :, t])[..., None, None] if fades is None or fades(t, chunk_size) else S
+        S = S + (b * (value[:, :, t] - (S @ k[..., None])[..., 0]))[..., None] * k[..., None, :]
         outputs.append((S @ query[:, :, t, :, None])[..., 0])
     return torch.stack(outputs, dim=2)
 
@@ -106,6 +170,21 @@ WRONG = {
         lambda query, key, value, beta: replacing(query, key, value + value.mean(-1, keepdim=True), beta),
         "with values in channel 0 alone there is an output",
     ),
+    "gated: half of the decay": (
+        "gated_delta_rule",
+        lambda *inputs: gated(*inputs, kept=lambda g: (g / 2).exp()),
+        "a token later; each later token multiplies the memory by exp(log_decay), then replaces",
+    ),
+    "gated: the gate shut at the first token of a chunk": (
+        "gated_delta_rule",
+        lambda *inputs: gated(*inputs, fades=lambda t, chunk_size: t % chunk_size),
+        "in one chunk your output is right; with chunk_size =",
+    ),
+    "gated: the key before": (
+        "gated_delta_rule",
+        lambda query, key, *rest: gated(query, key.roll(1, 2), *rest),
+        "with beta = 1, and the query of token 0 equal to its key, your output is",
+    ),
 }
 
 
@@ -133,6 +212,27 @@ NAMED = {
         "delta_rule",
         lambda query, key, value, beta: replacing(query, key, value, 1 / (1 + (-beta).exp())),
         "sigmoid_of_beta",
+    ),
+    "gated, without a gate": (
+        "gated_delta_rule",
+        lambda query, key, value, beta, log_decay, chunk_size: replacing(query, key, value, beta),
+        "no_decay",
+    ),
+    "gated, the logarithm for the decay": (
+        "gated_delta_rule",
+        lambda *inputs: gated(*inputs, kept=lambda g: g),
+        "exponential_forgotten",
+    ),
+    "gated, each chunk by itself": (
+        "gated_delta_rule",
+        lambda *inputs: torch.cat(
+            [
+                gated(*parts, chunk_size=0)
+                for parts in zip(*(x.split(inputs[-1], dim=2) for x in inputs[:-1]), strict=True)
+            ],
+            dim=2,
+        ),
+        "memory_not_carried",
     ),
 }
 

@@ -3,6 +3,7 @@
 ORDER = (
     "linear_attention",
     "delta_rule",
+    "gated_delta_rule",
     "wkv",
     "selective_scan",
 )

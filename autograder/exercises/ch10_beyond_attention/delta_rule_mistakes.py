@@ -27,7 +27,7 @@ edited(
 
 edited(
     "read_before_write",
-    "Your tokens do not read what they write themselves. Update S first, then take S q. If you compute "
+    "Your tokens do not read their own writing. Update S first, then take S q. If you compute "
     "all tokens at once, keep the diagonal: (Q K^T).tril().",
     {
         "        S = S + (": "        before, S = S, S + (",
@@ -90,8 +90,8 @@ edited(
 
 edited(
     "all_keys_fade",
-    "Your whole memory loses the share beta, under every key. Take out only what is under this key: subtract "
-    "beta (S k) k^T, which is S times beta k k^T.",
+    "Your whole memory loses the share beta, under every key. Take out only the value under this key: "
+    "subtract beta (S k) k^T, which is S times beta k k^T.",
     {
         "        old = (S @ k[..., None]).squeeze(-1)\n": "",
         "S = S + (b[..., None] * (v - old))": "S = (1 - b[..., None, None]) * S + (b[..., None] * v)",
@@ -100,8 +100,8 @@ edited(
 
 at_once(
     "looked_up_among_the_values",
-    "Your tokens look up the values of earlier tokens, not what those have written. A token writes only the "
-    "difference to what it found, so go token by token, or solve the triangular system.",
+    "Your tokens look up the values of earlier tokens, not the differences that those have written. Go "
+    "token by token, or solve the triangular system: each writing depends on all writings before it.",
     {
         "system = (overlap.tril(-1) + torch": "system = (torch",
         "(beta[..., None] * value).double()": "(beta[..., None] * value - overlap.tril(-1) @ value).double()",
@@ -111,7 +111,7 @@ at_once(
 at_once(
     "diagonal_in_the_system",
     "Your system has beta k . k on its diagonal beside the 1: a token looks up its own writing. It looks up "
-    "the memory before it. Use only what is below the diagonal: tril(-1).",
+    "the memory before it. Use only the part below the diagonal: tril(-1).",
     {"overlap.tril(-1)": "overlap.tril()"},
 )
 

@@ -18,7 +18,7 @@ from autograder.cage.tensors import is_tensor, numbers
 from autograder.checking.comparison import differs
 from autograder.checking.declaration import Case, Property, Test, Trial
 from autograder.exercises.draw import tensor
-from autograder.exercises.laws import index
+from autograder.exercises.laws import CLOSE, index, near
 from autograder.exercises.weighing import IN_FLOAT32, nothing_from_the_future, slack, weights_by_channel
 
 NAMES = ("query", "key", "value", "beta", "log_decay")
@@ -58,8 +58,8 @@ def keys_have_length_1(case: Case) -> bool:
 def along_the_sphere(trial: Trial) -> str | None:
     """Compare gradients; of the keys' gradient only the part along the sphere counts.
 
-    A key has length 1, so nobody asks what a longer key would change. Code that normalises keys once more
-    gives another gradient in that direction, and is right.
+    A key has length 1, and the exercise does not say what a longer key would change. Code that normalises
+    keys once more gives another gradient in that direction, and is right.
     """
     key = trial.case.args[KEY].double()
 
@@ -183,6 +183,35 @@ def properties(reference: Callable[..., Any], at_once: str, later: str) -> tuple
         Property("heads and sequences stay apart", heads_stay_apart),
         Property("channels of the values stay apart", channels_stay_apart),
         Property("beta = 0 writes nothing", beta_0_writes_nothing),
-        Property("a token reads what it has just written", reads_what_it_wrote),
+        Property("a token reads the value that it has just written", reads_what_it_wrote),
         Property("one value, followed through time", one_value_followed(reference, at_once, later)),
     )
+
+
+def from_chunk_to_chunk(reference: Callable[..., Any], axis: int) -> Property:
+    """Return the law that the size of the chunks does not show, for calls that are right in one chunk.
+
+    Args:
+        reference: the right answer; its last argument is the size of the chunks.
+        axis: the axis of time of the first argument.
+    """
+
+    def broken(trial: Trial) -> str | None:
+        *given, chunk_size = trial.case.args
+        T = given[0].shape[axis]
+        whole = replace(trial.case, args=(*given, T))
+        right = numbers(reference(*whole.args))
+        if chunk_size >= T or not near(numbers(trial.call(whole).value), right):
+            return None
+        got = numbers(trial.value)
+        wrong = ~np.isclose(got, right, rtol=CLOSE, atol=CLOSE)
+        if not wrong.any():
+            return None
+        return (
+            f"with all {T} tokens in one chunk your output is right; with chunk_size = {chunk_size} it is "
+            f"{got[wrong][0]:.4g}{index(wrong)} and must be {right[wrong][0]:.4g}. The mistake is in the "
+            f"step "
+            "from one chunk to the next"
+        )
+
+    return Property("the size of a chunk does not show", broken)
