@@ -10,11 +10,11 @@ import torch
 from tfcore.cache import make_cache
 from tfcore.config import BlockConfig, LatentAttentionConfig, ModelConfig, PositionConfig
 from tfcore.generate import generate
-from tfcore.layers import DecoderBlock, LatentAttention
+from tfcore.layers import DecoderBlock, LatentAttention, absorbed_scores
 from tfcore.models import Decoder
 from tfcore.positions import Order
 from tfcore.positions.rotary import Rotation, inverse_frequencies
-from tfcore.testing import OperationCounter, raise_weights
+from tfcore.testing import AllocationMeter, OperationCounter, raise_weights
 
 B, T, D_MODEL = 2, 9, 24
 CONFIG = LatentAttentionConfig(
@@ -121,6 +121,46 @@ def test_absorbed_steps_never_make_the_keys():
     assert per_token[True] == 2 * c.num_heads * (c.d_latent + c.d_rope + c.d_latent)
     make_keys = 2 * c.num_heads * (c.d_nope + c.d_value) * c.d_latent
     assert per_token[False] == make_keys + 2 * c.num_heads * (c.width + c.d_value)
+
+
+def scores_of(T_q, T_k, h=3, d_nope=6, d_rope=4, d_latent=10):
+    """Draw the arguments of absorbed_scores."""
+    return (
+        draw(B, h, T_q, d_nope),
+        draw(B, h, T_q, d_rope, seed=1),
+        draw(B, T_k, d_latent, seed=2),
+        draw(B, T_k, d_rope, seed=3),
+        draw(h, d_nope, d_latent, seed=4),
+    )
+
+
+@pytest.mark.parametrize("widths", [(6, 4, 10), (5, 8, 3), (7, 2, 7), (1, 1, 1)], ids=str)
+def test_absorbed_scores_are_those_of_the_keys(widths):
+    q_nope, q_rope, c_kv, k_rope, W_uk = given = scores_of(5, 9, 3, *widths)
+    keys = torch.einsum("hdc,btc->bhtd", W_uk, c_kv)
+    whole = torch.cat([keys, k_rope[:, None].expand(-1, 3, -1, -1)], dim=-1)
+    expected = torch.cat([q_nope, q_rope], dim=-1) @ whole.mT / (widths[0] + widths[1]) ** 0.5
+    torch.testing.assert_close(absorbed_scores(*given), expected)
+
+
+def test_absorbed_scores_are_those_of_the_layer():
+    layer, x = make(dataclasses.replace(CONFIG, d_query=None, bias=False)), draw(B, T, D_MODEL)
+    c = layer.config
+    q_nope, q_rope = layer.W_uq(x).unflatten(-1, (c.num_heads, c.width)).transpose(1, 2).split([6, 4], dim=-1)
+    latent, k_rope = layer.W_dkv(x).split([c.d_latent, c.d_rope], dim=-1)
+    W_uk, W_uv = layer.W_ukv.weight.unflatten(0, (c.num_heads, -1)).split([c.d_nope, c.d_value], dim=1)
+    latent = layer.norm_kv(latent)
+    weights = absorbed_scores(q_nope, q_rope, latent, k_rope, W_uk).softmax(dim=-1)
+    heads = torch.einsum("bhqt,btc,hdc->bqhd", weights, latent, W_uv)
+    torch.testing.assert_close(layer.W_o(heads.flatten(2)), layer(x))
+
+
+def test_absorbed_scores_make_no_keys():
+    T_k, h, d_nope = 500, 3, 6
+    with AllocationMeter() as meter, OperationCounter() as counter:
+        absorbed_scores(*scores_of(1, T_k))
+    assert meter.largest_elements == B * T_k * (10 + 4), "cache and rotated keys, side by side"
+    assert counter.products == 2 * B * h * (d_nope * 10 + T_k * (10 + 4))
 
 
 def test_a_decoder_generates_with_it():

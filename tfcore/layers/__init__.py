@@ -4,7 +4,7 @@ from tfcore.layers.block import DecoderBlock, TransformerBlock
 from tfcore.layers.delta_net import GatedDeltaNet
 from tfcore.layers.feed_forward import FeedForward, swiglu, swiglu_hidden_size
 from tfcore.layers.heads import merge_heads, repeat_kv, split_heads
-from tfcore.layers.latent import LatentAttention
+from tfcore.layers.latent import LatentAttention, absorbed_scores
 from tfcore.layers.multi_head import MultiHeadAttention
 from tfcore.layers.norms import layer_norm, make_norm, rms_norm
 
@@ -15,6 +15,7 @@ __all__ = [
     "LatentAttention",
     "MultiHeadAttention",
     "TransformerBlock",
+    "absorbed_scores",
     "layer_norm",
     "make_norm",
     "merge_heads",

@@ -124,3 +124,41 @@ class LatentAttention(nn.Module):
         k = torch.cat([latent, k_rope], dim=-1)  # (B, 1, T_k, d_latent + d_rope)
         seen = attention(q, k, latent, mask=mask, causal=causal, scale=self.scale)  # (B, H, T_q, d_latent)
         return seen @ W_uv.mT  # W_uv is (H, d_value, d_latent)
+
+
+def absorbed_scores(
+    q_nope: Float[Tensor, "B h T_q d_nope"],
+    q_rope: Float[Tensor, "B h T_q d_rope"],
+    c_kv: Float[Tensor, "B T_k d_latent"],
+    k_rope: Float[Tensor, "B T_k d_rope"],
+    W_uk: Float[Tensor, "h d_nope d_latent"],
+) -> Float[Tensor, "B h T_q T_k"]:
+    r"""Score the tokens of a cache of latent attention without making their keys.
+
+    Head i scores a token by the key $[W_i c; \; k^R]$: the score is $(q^\top W_i c + q^{R\top} k^R)$, divided
+    by $\sqrt{d_{nope} + d_{rope}}$. Since $q^\top W_i c = (W_i^\top q)^\top c$, it is enough to bring the few
+    queries to the width of c.
+
+    Args:
+        q_nope: the part of the queries that is not rotated, (B, h, T_q, d_nope).
+        q_rope: the rotated part, (B, h, T_q, d_rope).
+        c_kv: the vectors that the keys are made from, (B, T_k, d_latent).
+        k_rope: the rotated part of the keys, which all heads share, (B, T_k, d_rope).
+        W_uk: what makes the keys of each head from ``c_kv``, (h, d_nope, d_latent).
+
+    Returns:
+        The scaled scores, (B, h, T_q, T_k).
+
+    From: DeepSeek-AI (2024), *DeepSeek-V2*, section 2.1.
+
+    >>> q_nope, q_rope, c_kv, k_rope = torch.ones(4, 1, 1, 1, 2).unbind()
+    >>> W_uk = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # the key is [3, 7, 1, 1]
+    >>> print(absorbed_scores(q_nope, q_rope, c_kv[0], k_rope[0], W_uk))
+    tensor([[[[6.]]]])
+    """
+    width = q_nope.shape[-1] + q_rope.shape[-1]
+    queries = torch.cat([q_nope @ W_uk, q_rope], dim=-1)  # (B, h, T_q, d_latent + d_rope)
+    cache = torch.cat([c_kv, k_rope], dim=-1)  # (B, T_k, d_latent + d_rope)
+    # The heads are rows of one product: broadcasting over heads would copy the cache for each of them.
+    scores = queries.flatten(1, 2) @ cache.mT / width**0.5  # (B, h * T_q, T_k)
+    return scores.unflatten(1, q_nope.shape[1:3])

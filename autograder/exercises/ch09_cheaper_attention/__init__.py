@@ -4,5 +4,6 @@ ORDER = (
     "sliding_window_mask",
     "tiled_attention",
     "ring_attention",
+    "absorbed_scores",
     "route_top_k",
 )
