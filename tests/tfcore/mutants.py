@@ -446,7 +446,25 @@ ROWS = [
         "num_accepted = int(",
         "stands[-1] = True; num_accepted = int(",
     ),
-    ("residual not clamped", "generate.speculative:speculative_accept", ".clamp(min=0)", ".abs()"),
+    ("residual not clamped", "generate.speculative:residual", ".clamp(min=0)", ".abs()"),
+    (
+        "a sibling judged as if none had been rejected before it",
+        "generate.tree:accept_tree",
+        "t = residual(t, p_draft[node])",
+        "t = p_target[0]",
+    ),
+    (
+        "the node's own row in place of the row after it",
+        "generate.tree:accept_tree",
+        "here, t = node, p_target[node + 1]",
+        "here, t = node, p_target[node]",
+    ),
+    (
+        "all nodes of a tree are judged, also those of a rejected parent",
+        "generate.tree:accept_tree",
+        "if parent != here:",
+        "if parent < here:",
+    ),
     # training
     (
         "loss without a shift",

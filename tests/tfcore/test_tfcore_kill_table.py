@@ -21,7 +21,13 @@ from tfcore.attention import attention
 from tfcore.cache import dequantize_kv, quantize_kv
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
 from tfcore.delta_rule import gated_delta_rule, gated_delta_rule_step
-from tfcore.generate import CompiledDecoder, filter_logits, speculative_accept, speculative_generate
+from tfcore.generate import (
+    CompiledDecoder,
+    accept_tree,
+    filter_logits,
+    speculative_accept,
+    speculative_generate,
+)
 from tfcore.io import from_pretrained
 from tfcore.layers import repeat_kv
 from tfcore.linear_attention import linear_attention
@@ -212,6 +218,21 @@ def acceptance() -> None:
             drawn = torch.eye(3)[token] if accepted else after
             first += q[0, token] * mass * drawn
     assert torch.allclose(first, p[0], atol=1e-6)
+
+
+@check("a tree of guesses: the residual of a residual, by hand")
+def tree_by_hand() -> None:
+    p = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.2, 0.6], [0.9, 0.1, 0.0], [0.1, 0.3, 0.6]])
+    q = torch.tensor([[0.8, 0.1, 0.1], [0.8, 0.1, 0.1], [0.5, 0.25, 0.25]])
+    tokens, parents = torch.tensor([0, 0, 1]), torch.tensor([-1, -1, 0])  # node 2 is behind node 0
+    for u, expected, after in [
+        ((0.60, 0.00, 0.70), [0, 2], p[3]),  # 0.5 / 0.8 and 0.2 / 0.25 are above u
+        ((0.60, 0.00, 0.90), [0], torch.tensor([0.0, 0.0, 1.0])),
+        ((0.65, 0.01, 0.00), [], torch.tensor([0.0, 1.0, 0.0])),  # nothing is left of token 0
+    ]:
+        path, following = accept_tree(p, q, tokens, parents, torch.tensor(u))
+        assert path == expected
+        assert torch.allclose(following, after)
 
 
 @check("greedy speculative text = greedy text of the target")

@@ -63,10 +63,30 @@ def speculative_accept(
     num_accepted = int(stands.long().cumprod(dim=0).sum())
     if num_accepted == n:
         return n, p_target[n]
-    rest = (p_target[num_accepted] - p_draft[num_accepted]).clamp(min=0)
-    total = rest.sum()
-    # Equal distributions reject nothing; rounding may, and then leaves no rest to draw from.
-    return num_accepted, torch.where(total > 0, rest / total, p_target[num_accepted])
+    return num_accepted, residual(p_target[num_accepted], p_draft[num_accepted])
+
+
+def residual(p: Float[Tensor, " V"], q: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+    r"""Return the distribution of the token that replaces a rejected guess.
+
+    $\max(p - q, 0)$, divided by its sum.
+
+    Args:
+        p: the distribution that the token must have, (V,).
+        q: the distribution that the guess was drawn from, (V,).
+
+    Returns:
+        A distribution, (V,); p itself where nothing remains. Equal distributions reject nothing, but their
+        rounded values may.
+
+    From: Leviathan, Kalman and Matias (2023), section 2.3; Chen et al. (2023), section 2.2.
+
+    >>> print(residual(torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1])))
+    tensor([0., 1.])
+    """
+    remaining = (p - q).clamp(min=0)
+    total = remaining.sum()
+    return torch.where(total > 0, remaining / total, p)
 
 
 def speculative_generate(
