@@ -66,13 +66,7 @@ def accept_tree(
     >>> print(accept_tree(p, q, tokens, parents, u=torch.tensor([0.7, 0.9])))
     ([1], tensor([0.9000, 0.1000, 0.0000]))
     """
-    n = len(tokens)
-    shapes = [tuple(x.shape) for x in (p_target, p_draft, parents, u)]
-    if shapes != [(n + 1, p_target.shape[-1]), (n, p_target.shape[-1]), (n,), (n,)]:
-        raise ValueError(
-            f"expected p_target (n + 1, V), p_draft (n, V), parents (n,) and u (n,) for n = {n} nodes, got "
-            f"{', '.join(map(str, shapes))}; row 0 of p_target is for the text, row i + 1 for node i"
-        )
+    _check_shapes(len(tokens), p_target, p_draft, parents, u)
     path: list[int] = []
     here, t = -1, p_target[0]
     for node, parent in enumerate(_checked(parents)):
@@ -114,6 +108,15 @@ def tree_mask(parents: Int[Tensor, " n"]) -> Bool[Tensor, "n n"]:
         if parent >= 0:
             mask[node] |= mask[parent]
     return mask
+
+
+def _check_shapes(n: int, p_target: Tensor, p_draft: Tensor, parents: Tensor, u: Tensor) -> None:
+    shapes = [tuple(x.shape) for x in (p_target, p_draft, parents, u)]
+    if shapes != [(n + 1, p_target.shape[-1]), (n, p_target.shape[-1]), (n,), (n,)]:
+        raise ValueError(
+            f"expected p_target (n + 1, V), p_draft (n, V), parents (n,) and u (n,) for n = {n} nodes, got "
+            f"{', '.join(map(str, shapes))}; row 0 of p_target is for the text, row i + 1 for node i"
+        )
 
 
 def _checked(parents: Int[Tensor, " n"]) -> list[int]:
