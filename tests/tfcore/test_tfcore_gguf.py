@@ -76,7 +76,7 @@ def in_pairs(x, heads):
     ]
 
 
-def written(model, path, kind="F32", tokenizer=None, leave_out=(), **fields):
+def written(model, path, kind="F32", tokenizer=None, template=None, leave_out=(), **fields):
     """Writes the model as llama.cpp does, with matrices of that kind, and puts the numbers it wrote back."""
     config, number = model.config, gguf.GGMLQuantizationType[kind]
     writer = gguf.GGUFWriter(path, "llama")
@@ -112,6 +112,8 @@ def written(model, path, kind="F32", tokenizer=None, leave_out=(), **fields):
         parameter.data.copy_(numbers)
     for name, value in (tokenizer or {}).items():
         (writer.add_array if isinstance(value, list) else writer.add_string)(f"tokenizer.ggml.{name}", value)
+    if template is not None:
+        writer.add_chat_template(template)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -220,6 +222,12 @@ def test_another_tokenizer_is_refused(tmp_path):
         path = written(llama(), tmp_path / "m.gguf", tokenizer=tokenizer_fields(trained()) | change)
         with pytest.raises(ValueError, match=r"expected a byte-level BPE .* got (llama|gpt2) with"):
             _ = GGUFFile(path).tokenizer
+
+
+def test_the_template_of_a_dialogue_is_read_where_there_is_one(tmp_path):
+    template = "{% for message in messages %}{{ message['content'] }}<|end|>{% endfor %}"
+    assert GGUFFile(written(llama(), tmp_path / "chat.gguf", template=template)).chat_template == template
+    assert GGUFFile(written(llama(), tmp_path / "base.gguf")).chat_template is None
 
 
 # --- what cannot be used

@@ -127,6 +127,11 @@ class GGUFFile:
         tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
         return tokenizer
 
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja template that makes one text of a dialogue's messages; None if the file has none."""
+        return self._fields.get("tokenizer.chat_template")
+
     def _find_architecture(self) -> Architecture:
         """Find what is declared of the file's architecture, or say which ones are."""
         name = self._fields.get("general.architecture")
