@@ -1,5 +1,10 @@
 """Memories that replace: published forms get full marks, unknown mistakes meet a law, hints name slips."""
 
+import json
+import math
+import re
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,7 +13,10 @@ from exercise_bank import named, report_on
 from autograder import exercises
 from autograder.checking.candidate import local
 from autograder.checking.examination import examine
+from autograder.course.variants import apply_variant
 from autograder.student import PUBLIC_SEED
+from tfcore.delta_rule import gated_delta_rule
+from tfcore.state_space_duality import ssd_chunked
 
 
 def naive_recurrence(query, key, value, beta):
@@ -89,12 +97,20 @@ def naive_gated_chunks(query, key, value, beta, log_decay, chunk_size):
     return torch.cat(outputs, dim=2)[:, :, :T].to(dtype)
 
 
+def mamba2(x, delta, A, B, C, chunk_size):
+    """transformers' Mamba-2, whose B and C have groups of heads."""
+    from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
+
+    return mamba2_chunk_scan(x, delta, A, B.unsqueeze(2), C.unsqueeze(2), chunk_size).to(x.dtype)
+
+
 PUBLISHED = {
     naive_recurrence: "delta_rule",
     naive_chunks: "delta_rule",
     naive_gated_chunks: "gated_delta_rule",
     qwen3_next_recurrent: "gated_delta_rule",
     qwen3_next_chunks: "gated_delta_rule",
+    mamba2: "ssd_chunked",
 }
 
 
@@ -124,6 +140,15 @@ def gated(query, key, value, beta, log_decay, chunk_size, kept=torch.exp, fades=
         S = S + (b * (value[:, :, t] - (S @ k[..., None])[..., 0]))[..., None] * k[..., None, :]
         outputs.append((S @ query[:, :, t, :, None])[..., 0])
     return torch.stack(outputs, dim=2)
+
+
+def scanned(x, delta, A, B, C, chunk_size, kept=lambda a, t, chunk_size: a.exp(), write=lambda d, x: d * x):
+    H, ys = 0, []
+    for t in range(x.shape[1]):
+        drive = write(delta[:, t, :, None], x[:, t])[..., None] * B[:, t, None, None]
+        H = kept(delta[:, t] * A, t, chunk_size)[..., None, None] * H + drive
+        ys.append((H * C[:, t, None, None]).sum(-1))
+    return torch.stack(ys, 1)
 
 
 WRONG = {
@@ -185,6 +210,43 @@ WRONG = {
         lambda query, key, *rest: gated(query, key.roll(1, 2), *rest),
         "with beta = 1, and the query of token 0 equal to its key, your output is",
     ),
+    "ssd: delta squared": (
+        "ssd_chunked",
+        lambda *inputs: scanned(*inputs, write=lambda d, x: d * d * x),
+        "at that token; delta (C . B) is",
+    ),
+    "ssd: half of the decay": (
+        "ssd_chunked",
+        lambda *inputs: scanned(*inputs, kept=lambda a, *_: (a / 2).exp()),
+        "a token later; the write delta x B^T, times exp(delta A) of each later token, read by C, is",
+    ),
+    "ssd: a constant": ("ssd_chunked", lambda *inputs: scanned(*inputs) + 1, "with x = 0 your output is 1"),
+    "ssd: heads mixed": (
+        "ssd_chunked",
+        lambda x, *rest: scanned(x + x.mean(2, keepdim=True), *rest),
+        "with an input in head 0 alone there is an output",
+    ),
+    "ssd: no decay at the first token of a chunk": (
+        "ssd_chunked",
+        lambda *inputs: scanned(*inputs, kept=lambda a, t, size: a.exp() if t % size else a.exp() ** 0),
+        "in one chunk your output is right; with chunk_size =",
+    ),
+    "ssd: the future": (
+        "ssd_chunked",
+        lambda x, *rest: scanned(x + x.roll(-1, 1), *rest),
+        "already shows at token 0; the past cannot know it",
+    ),
+    "ssd: each token reads its past again": (
+        "ssd_chunked",
+        lambda x, delta, A, B, C, chunk_size: torch.cat(
+            [
+                scanned(*(y[:, : t + 1] for y in (x, delta)), A, B[:, : t + 1], C[:, : t + 1], 1)[:, -1:]
+                for t in range(x.shape[1])
+            ],
+            dim=1,
+        ),
+        "the cost grows with T^2",
+    ),
 }
 
 
@@ -195,6 +257,19 @@ def test_an_unknown_mistake_is_told_by_a_law(name):
     report = report_on(named(exercise), function, shrinking=True)
     assert not report.passed
     assert says in str(report), report
+
+
+def naive_ssd(x, delta, A, B, C, chunk_size):
+    H, outputs = 0 * x[:, 0, :, :, None] * B[:, 0, None, None], []
+    for u, d, k, q in zip(*(y.split(chunk_size, dim=1) for y in (x, delta, B, C)), strict=True):
+        total = (d * A).cumsum(1)
+        gap = (total[:, :, None] - total[:, None]).transpose(1, 3)  # (B, h, j, i)
+        L = gap.masked_fill(torch.ones_like(gap[0, 0]).tril(-1).bool(), -torch.inf).exp()
+        y = torch.einsum("bijh,bjhp->bihp", (q @ k.mT)[..., None] * L.permute(0, 3, 2, 1), d[..., None] * u)
+        outputs.append(y + total.exp()[..., None] * torch.einsum("bin,bhpn->bihp", q, H))
+        left = L[..., -1].transpose(1, 2)[..., None] * d[..., None] * u
+        H = total[:, -1].exp()[..., None, None] * H + torch.einsum("bjhp,bjn->bhpn", left, k)
+    return torch.cat(outputs, dim=1)
 
 
 NAMED = {
@@ -234,6 +309,12 @@ NAMED = {
         ),
         "memory_not_carried",
     ),
+    "ssd, token by token": ("ssd_chunked", scanned, "token_by_token"),
+    "ssd, B for C": (
+        "ssd_chunked",
+        lambda x, delta, A, B, C, chunk_size: naive_ssd(x, delta, A, C, B, chunk_size),
+        "B_and_C_exchanged",
+    ),
 }
 
 
@@ -253,3 +334,73 @@ def test_of_the_keys_gradient_only_the_part_along_the_sphere_counts():
     ).passed
     report = report_on(exercise, lambda query, key, value, beta: replacing(query, key.detach(), value, beta))
     assert "no gradient reaches `key`" in str(report)
+
+
+SOLUTION = Path(__file__).parents[2] / "solutions/ch10_beyond_attention/ch10_beyond_attention.ipynb"
+
+
+def cell(name):
+    cells = json.loads(SOLUTION.read_text("utf8"))["cells"]
+    return "".join(next(cell["source"] for cell in cells if cell["id"] == name))
+
+
+def by_hand(values, log_decay):
+    """The queries are the keys of the notebook's example; what each token reads."""
+    key = torch.tensor([[[[1.0, 0.0], [0.6, 0.8], [1.0, 0.0]]]])
+    decay = torch.full((1, 1, 3), log_decay)
+    return gated_delta_rule(key, key, values.view(1, 1, 3, 1), torch.tensor([[[1, 1, 0.5]]]), decay)
+
+
+def memory_by_hand(inputs):
+    ones = torch.ones(1, 4, 1)
+    return ssd_chunked(inputs.view(1, 4, 1, 1), ones, -torch.tensor([2.0]).log(), ones, ones)
+
+
+EXAMPLES = {
+    "delta-idea": ("o", lambda values: by_hand(values, 0.0)),
+    "gated-idea": ("o", lambda values: by_hand(values, -math.log(2))),
+    "ssd-idea": ("y", memory_by_hand),
+}
+
+
+@pytest.mark.parametrize("variant", [None, *"abcdef"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_by_hand_are_right_in_every_variant(name, variant):
+    letter, computed = EXAMPLES[name]
+    text = apply_variant(cell(name), f"ch10 {name}", variant)
+    (given,) = re.findall(r"the (?:values|inputs) (?:are )?((?:\d+,? (?:and )?)+\d+)", text, re.IGNORECASE)
+    values = torch.tensor([float(number) for number in re.findall(r"\d+", given)])
+    shown = [re.search(rf"{letter}_{t} = (?:[^$]* = )?(\d+)\$", text)[1] for t in range(len(values))]
+    torch.testing.assert_close(torch.tensor([float(number) for number in shown]), computed(values).flatten())
+    plain = re.sub(r"\\tfrac(\d)(\d)", r"\1/\2", text).replace(r"\cdot", "*")
+    sums = re.findall(r"\$(?:[a-z]_\d = )?([\d\s()*/+-]+) = (-?\d+)\$", plain)
+    assert len(sums) >= 3
+    for sum_, total in sums:
+        assert eval(sum_) == int(total), sum_
+
+
+@pytest.mark.slow
+def test_the_picture_shows_what_the_question_asks_about(monkeypatch):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(plt, "show", lambda: None)
+    namespace = {}
+    for name in ("imports", "linear-attention-answer", "delta-answer", "picture"):
+        exec(compile(cell(name), name, "exec"), namespace)
+    plt.close("all")
+    once, twice = namespace["once"], namespace["twice"]
+    linear, delta, softmax = "your linear attention", "your delta rule", "softmax"
+    assert once[linear][1] > 0.2 > 10 * max(once[softmax])
+    assert max(twice[softmax]) < 0.6
+    for name in (linear, softmax):
+        assert twice[name][0] == pytest.approx(0.5, abs=0.1)
+    assert twice[delta][0] == pytest.approx(0, abs=1e-9)
+    assert delta_wins(twice, 8)
+    assert not delta_wins(twice, 64)
+
+
+def delta_wins(errors, n):
+    place = [1, 2, 4, 8, 16, 32, 64].index(n)
+    return errors["your delta rule"][place] < min(
+        errors["softmax"][place], errors["your linear attention"][place]
+    )

@@ -6,4 +6,5 @@ ORDER = (
     "gated_delta_rule",
     "wkv",
     "selective_scan",
+    "ssd_chunked",
 )
