@@ -28,10 +28,9 @@ def accept_tree(
     residual: $t \leftarrow \max(t - q, 0)$, normalised. When no child is left, the next token has the
     distribution t.
 
-    Each judgement is that of :func:`speculative_accept`: its token or the draw that replaces it has
-    distribution t. The draw from the residual is left to the next sibling, so every token of the text has
-    distribution p. A chain of guesses, ``parents = [-1, 0, 1, ...]``, gives what :func:`speculative_accept`
-    gives.
+    Each child is judged as in :func:`speculative_accept`: the child, or the draw that replaces it, has
+    distribution t. Here the next sibling stands in for that draw, so every token of the text has distribution
+    p. A chain of guesses, ``parents = [-1, 0, 1, ...]``, has the same result in both functions.
 
     The rule needs q as the distribution that a guess was really drawn from, given the siblings before it:
 
