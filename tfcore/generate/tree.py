@@ -29,8 +29,8 @@ def accept_tree(
     distribution t.
 
     Each child is judged as in :func:`speculative_accept`: the child, or the draw that replaces it, has
-    distribution t. Here the next sibling stands in for that draw, so every token of the text has distribution
-    p. A chain of guesses, ``parents = [-1, 0, 1, ...]``, has the same result in both functions.
+    distribution t. Here the next sibling takes the place of that draw, so every token of the text has
+    distribution p. For a chain, ``parents = [-1, 0, 1, ...]``, both functions have the same result.
 
     The rule needs q as the distribution that a guess was really drawn from, given the siblings before it:
 
@@ -53,9 +53,8 @@ def accept_tree(
     Raises:
         ValueError: shapes that do not fit, or a parent that does not come before its child.
 
-    From: Miao et al. (2024), *SpecInfer* (trees, verified by residuals of residuals); Yang et al. (2024),
-    *Multi-Candidate Speculative Decoding*, and Jeon et al. (2024), *Recursive Speculative Decoding* (siblings
-    with and without replacement).
+    From: Miao et al. (2024), *SpecInfer* (trees); Yang et al. (2024), *Multi-Candidate Speculative Decoding*,
+    and Jeon et al. (2024), *Recursive Speculative Decoding* (siblings with and without replacement).
 
     >>> p = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.2, 0.6], [0.9, 0.1, 0.0]])
     >>> q = torch.tensor([[0.8, 0.1, 0.1], [0.0, 0.5, 0.5]])
