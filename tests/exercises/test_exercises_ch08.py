@@ -255,6 +255,23 @@ def accepted(stands=lambda p, q, u: u < p / q, rest=lambda p, q: (p - q).clamp(m
     return speculative_accept
 
 
+def tree(stands=lambda t, q, u: u < t / q, rest=lambda t, q: (t - q).clamp(min=0)):
+    """An accept_tree with another test or another residual."""
+
+    def accept_tree(p_target, p_draft, tokens, parents, u):
+        path, here, t = [], -1, p_target[0]
+        for i, x in enumerate(tokens):
+            if parents[i] == here and stands(t[x], p_draft[i, x], u[i]):
+                path.append(i)
+                here, t = i, p_target[i + 1]
+            elif parents[i] == here:
+                t = rest(t, p_draft[i])
+                t = t / t.sum()
+        return path, t
+
+    return accept_tree
+
+
 def greedy(choose=lambda logits: logits[:, -1].argmax(-1, keepdim=True)):
     """A generate_cached that chooses another token."""
 
@@ -310,6 +327,16 @@ WRONG = {
         "speculative_accept",
         accepted(rest=lambda p, q: (p - q).clamp(min=0) ** 2),
         "divided by their sum over all tokens",
+    ),
+    "accept_tree: half the ratio": (
+        "accept_tree",
+        tree(stands=lambda t, q, u: u < 0.5 * t / q),
+        "so it is accepted",
+    ),
+    "accept_tree: squares": (
+        "accept_tree",
+        tree(rest=lambda t, q: (t - q).clamp(min=0) ** 2),
+        "with t as node 0 left it",
     ),
     "generate_cached: the second best": (
         "generate_cached",

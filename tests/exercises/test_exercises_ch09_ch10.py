@@ -205,6 +205,17 @@ def scanned(u, delta, A, B, C, D, drive=None, straight=None):
     return torch.stack(ys, 1)
 
 
+def absorbed(scale=lambda width: width**-0.5, matrices=lambda W_uk: W_uk, rotary=lambda scores: scores):
+    """An absorbed_scores with another scale, other matrices or another rotary part."""
+
+    def absorbed_scores(q_nope, q_rope, c_kv, k_rope, W_uk):
+        scores = torch.einsum("bhqc,btc->bhqt", q_nope @ matrices(W_uk), c_kv)
+        scores = scores + rotary(torch.einsum("bhqr,btr->bhqt", q_rope, k_rope))
+        return scores * scale(q_nope.shape[-1] + q_rope.shape[-1])
+
+    return absorbed_scores
+
+
 WRONG = {
     "window: half of it": (
         "sliding_window_mask",
@@ -305,6 +316,26 @@ WRONG = {
             u, delta, A, B, C, D, drive=lambda t: (delta[:, t] ** 2 * u[:, t])[..., None]
         ),
         "at that step; C . (delta B) is",
+    ),
+    "absorbed: the scale of a cube root": (
+        "absorbed_scores",
+        absorbed(scale=lambda width: width ** (-1 / 3)),
+        "your scores are q_nope . W_uk c times 0.63; the factor is 1/sqrt(d_nope + d_rope) = 0.5",
+    ),
+    "absorbed: the matrices of other heads": (
+        "absorbed_scores",
+        absorbed(matrices=lambda W_uk: W_uk.roll(1, dims=0)),
+        "heads do not depend on each other",
+    ),
+    "absorbed: the rotary part twice": (
+        "absorbed_scores",
+        absorbed(rotary=lambda scores: 2 * scores),
+        "with q_nope = 0 your scores are q_rope . k_rope times 1; the factor is",
+    ),
+    "absorbed: the mean over the tokens taken off": (
+        "absorbed_scores",
+        absorbed(rotary=lambda scores: scores - scores.mean(-1, keepdim=True)),
+        "tokens do not depend on each other",
     ),
     "route: the largest in size": (
         "route_top_k",

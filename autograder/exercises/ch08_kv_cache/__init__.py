@@ -9,4 +9,5 @@ ORDER = (
     "quantize_kv",
     "dequantize_kv",
     "speculative_accept",
+    "accept_tree",
 )

@@ -69,7 +69,6 @@ def every_width(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("d_latent = 1", drawn(rng, 2, 4, 3, 5, 6, 7, 1))
     yield Case("a single head", drawn(rng, 2, 1, 4, 5, 6, 3, 7))
     yield Case("a single token in the cache", drawn(rng, 3, 2, 4, 1, 5, 6, 7))
-    yield Case("scores of 1,000 and more", tuple(30 * x for x in drawn(rng, 2, 3, 4, 5, 6, 7, 8)))
 
 
 def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
@@ -196,7 +195,7 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("both parts of the score, scaled by the root of both widths", 1.5, plain),
         Criterion("the keys are never made: memory and operations", 1, long, "cost", without_keys),
-        Criterion("any widths, one head, one token, large scores", 0.5, every_width),
+        Criterion("any widths, a single head, a single token in the cache", 0.5, every_width),
         Criterion(
             "float64 and half precision come back as they went in", 0.25, wide_and_narrow, tolerance=ROUGH
         ),
