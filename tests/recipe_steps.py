@@ -30,7 +30,7 @@ def append(copy: Path, path: str, text: str) -> None:
         file.write(text)
 
 
-PAGE = "book/11_sharpening.md"
+PAGE = "book/12_sharpening.md"
 EXERCISE = "autograder/exercises/ch03_scaling/sharpen.py"
 MISTAKES = EXERCISE.replace(".py", "_mistakes.py")
 STYLES = EXERCISE.replace(".py", "_styles.py")
@@ -49,10 +49,10 @@ ANSWER = '''def sharpen(weights, power=2.0):
 def a_chapter(copy: Path) -> None:
     lay(copy, "chapter")
     contents = "      - file: book/11_capstone\n"
-    write(copy, "book/_toc.yml", contents, contents + "      - file: book/11_sharpening\n")
+    write(copy, "book/_toc.yml", contents, contents + "      - file: book/12_sharpening\n")
     contents = "      - file: book/notebook_11_capstone\n"
-    write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_11_sharpening\n")
-    row = "| **11** | [Sharpening](11_sharpening.md) | How sharp? | [Practice](notebook_11_sharpening.md) |\n"
+    write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_12_sharpening\n")
+    row = "| **12** | [Sharpening](12_sharpening.md) | How sharp? | [Practice](notebook_12_sharpening.md) |\n"
     end = "\nEach notebook says what its exercises are worth"
     write(copy, "book/index.md", end, row + end)
 
@@ -112,7 +112,7 @@ def a_widget(copy: Path) -> None:
     lay(copy, "widget")
     shown = "```{anywidget} sharpness\n:alt: Four bars, the first of them above one half.\n```\n"
     write(copy, PAGE, "## Check yourself\n", f"## Try it\n\n{shown}\n## Check yourself\n")
-    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
+    path = copy / "solutions" / "ch12_sharpening" / "ch12_sharpening.ipynb"
     notebook = json.loads(path.read_text("utf8"))
     source = 'from tfwidgets import show\n\nshow("sharpness")'
     cell = {"cell_type": "code", "id": "widget-11", "metadata": {}, "source": source}
@@ -146,7 +146,7 @@ def a_claim(copy: Path) -> None:
 ```{claim}
 claim: Squared weights attend to one key only.
 verdict: does not hold
-found: The largest of four weights becomes {number}`11_sharpening.largest_squared:.3f`.
+found: The largest of four weights becomes {number}`12_sharpening.largest_squared:.3f`.
 tested: "{numref}`fig-sharpened`"
 said: "folklore"
 ```
@@ -196,7 +196,7 @@ def changed_in_place(weights, power=2.0):
 
 
 def a_variation(copy: Path) -> None:
-    path = copy / "solutions" / "ch11_sharpening" / "ch11_sharpening.ipynb"
+    path = copy / "solutions" / "ch12_sharpening" / "ch12_sharpening.ipynb"
     notebook = json.loads(path.read_text("utf8"))
     source = "By hand: 0.75 and 0.25 are squared.\n\n<!-- varies squares\n0.75 and 0.25 | 0.8 and 0.2\n-->"
     notebook["cells"].append({"cell_type": "markdown", "id": "by-hand", "metadata": {}, "source": source})
@@ -253,7 +253,7 @@ STEPS = (
 
 def small(copy: Path) -> None:
     """Leaves of the book the new pages, and what they need."""
-    kept = {"book/11_sharpening", "book/notebook_11_sharpening", "book/claims", "book/bibliography"}
+    kept = {"book/12_sharpening", "book/notebook_12_sharpening", "book/claims", "book/bibliography"}
     toc = copy / "book" / "_toc.yml"
     contents = yaml.safe_load(toc.read_text("utf8"))
     for part in contents["parts"]:
@@ -261,8 +261,8 @@ def small(copy: Path) -> None:
     contents["parts"] = [part for part in contents["parts"] if part["chapters"]]
     toc.write_text(yaml.safe_dump(contents, sort_keys=False), "utf8")
     index = copy / "book" / "index.md"
-    rows = re.findall(r"^(?:\| No|\|--|.*11_sharpening).*\n", index.read_text("utf8"), re.M)
+    rows = re.findall(r"^(?:\| No|\|--|.*12_sharpening).*\n", index.read_text("utf8"), re.M)
     index.write_text("".join(["# The course\n\n", *rows]), "utf8")
     claims = copy / "book" / "claims.md"
-    of_others = r"^```\{claim\}\n(?:(?!11_sharpening).)*?^```\n"
+    of_others = r"^```\{claim\}\n(?:(?!12_sharpening).)*?^```\n"
     claims.write_text(re.sub(of_others, "", claims.read_text("utf8"), flags=re.M | re.S), "utf8")

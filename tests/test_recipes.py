@@ -96,7 +96,7 @@ def outcomes(copy: Path, *arguments: str) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def released(grown: Path) -> Path:
     """The copy with the new notebooks as students get them."""
-    done = command(grown, "release", "ch03_scaling", "ch11_sharpening")
+    done = command(grown, "release", "ch03_scaling", "ch12_sharpening")
     assert done.returncode == 0, done.stdout + done.stderr
     return grown
 
@@ -147,24 +147,24 @@ def test_the_copy_runs_its_own_code(grown: Path) -> None:
 
 
 def test_a_chapter(built: Path) -> None:
-    chapter = page(built, "11_sharpening")
+    chapter = page(built, "12_sharpening")
     assert chapter.select_one("article h1").get_text().startswith("11. Sharpening")
     assert chapter.find("figure", id="fig-sharpened").img["alt"].startswith("A curve that rises")
     assert chapter.select_one("a.reference[href='#fig-sharpened']").get_text() == "Figure 11.1"
     assert chapter.find(class_="pasted-text").get_text() == "0.533"
-    assert "ch11_sharpening.ipynb" in str(chapter.find(class_="tf-launch"))
+    assert "ch12_sharpening.ipynb" in str(chapter.find(class_="tf-launch"))
     assert "Vaswani" in page(built, "bibliography").get_text()
     for linking in (page(built, "claims").find(class_="bd-sidebar-primary"), page(built, "index").table):
         links = {link["href"] for link in linking.find_all("a")}
-        assert {"11_sharpening.html", "notebook_11_sharpening.html"} <= links
+        assert {"12_sharpening.html", "notebook_12_sharpening.html"} <= links
 
 
 def test_a_fork(released: Path, built: Path) -> None:
-    notebook = (released / "notebooks/ch11_sharpening/ch11_sharpening.ipynb").read_text("utf8")
+    notebook = (released / "notebooks/ch12_sharpening/ch12_sharpening.ipynb").read_text("utf8")
     assert "git+https://github.com/ada/attention@main" in notebook
-    links = [link["href"] for link in page(built, "11_sharpening").find(class_="tf-launch").find_all("a")]
+    links = [link["href"] for link in page(built, "12_sharpening").find(class_="tf-launch").find_all("a")]
     assert any(
-        "colab" in link and "ada/attention/blob/main/notebooks/ch11_sharpening" in link for link in links
+        "colab" in link and "ada/attention/blob/main/notebooks/ch12_sharpening" in link for link in links
     )
     assert "your_name" not in notebook + " ".join(links)
 
@@ -226,9 +226,9 @@ def test_the_kill_matrix(released: Path, proof: dict[str, Any]) -> None:
 
 
 def test_a_variation(released: Path) -> None:
-    done = command(released, "release", "ch11_sharpening", "--variant", "spring")
+    done = command(released, "release", "ch12_sharpening", "--variant", "spring")
     assert done.returncode == 0, done.stdout + done.stderr
-    name = "ch11_sharpening/ch11_sharpening.ipynb"
+    name = "ch12_sharpening/ch12_sharpening.ipynb"
     plain, other = (
         (released / folder / name).read_text("utf8") for folder in ("notebooks", "variants/spring")
     )
@@ -238,7 +238,7 @@ def test_a_variation(released: Path) -> None:
 
 
 def test_a_quiz_question(built: Path) -> None:
-    quiz = page(built, "11_sharpening").find(class_="tf-quiz")
+    quiz = page(built, "12_sharpening").find(class_="tf-quiz")
     assert "What does a power of 0 make" in quiz.get_text()
     options = quiz.find_all("details")
     assert ["tf-right" in option["class"] for option in options] == [True, False]
@@ -256,15 +256,15 @@ def test_a_claim(built: Path) -> None:
 
 @pytest.mark.browser
 def test_a_widget(built: Path, do_without: Callable[[str, str], None]) -> None:
-    mounted = page(built, "11_sharpening").find(attrs={"data-widget": "sharpness"})
+    mounted = page(built, "12_sharpening").find(attrs={"data-widget": "sharpness"})
     assert json.loads(mounted["data-initial"])["power"] == 2
     files = ["tests/book/test_book_widgets.py", "tests/book/test_book_tfwidgets.py"]
-    found = outcomes(built, *files, "-k", "sharpness or ch11_sharpening")
+    found = outcomes(built, *files, "-k", "sharpness or ch12_sharpening")
     if found["SKIPPED"]:
         do_without("browser", found["said"][0])
     assert (found["FAILED"], found["ERROR"]) == ([], []), found["said"][0]
     driven = {"test_by_mouse[sharpness]", "test_by_keyboard[sharpness]", "test_by_finger[sharpness]"}
-    assert driven | {"test_a_notebook_shows_the_widget_of_its_chapter[ch11_sharpening]"} <= {*found["PASSED"]}
+    assert driven | {"test_a_notebook_shows_the_widget_of_its_chapter[ch12_sharpening]"} <= {*found["PASSED"]}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="walls are made of Linux's parts")
@@ -353,13 +353,13 @@ def test_what_is_wrong_in_a_page_is_told(spoilt: Path) -> None:
         "'What does a power of 0 make of the weights?' has no right option",
         "sharpness.py does not define picture",
         "a claim has the entries claim, verdict, found, tested, said",
-        "11_sharpening keeps no number 'largest_cubed'",
+        "12_sharpening keeps no number 'largest_cubed'",
     ):
         assert told in done.stdout, done.stdout + done.stderr
 
 
 def test_a_chapter_that_is_not_there_is_told(spoilt: Path) -> None:
-    write(spoilt, "book/_toc.yml", "book/11_sharpening", "book/11_sharpning")
+    write(spoilt, "book/_toc.yml", "book/12_sharpening", "book/11_sharpning")
     done = run(spoilt, "book/build.py")
     assert done.returncode == 1
     assert "11_sharpning.md is in book/_toc.yml and does not exist" in done.stderr

@@ -1,3 +1,0 @@
-"""Chapter 11: sharpening. Exercises in the order of the notebook."""
-
-ORDER = ()
