@@ -10,7 +10,7 @@ from book_paths import ROOT
 
 SHARED = [  # notebook, the chapter's name of the number, how the notebook writes it
     ("ch01_rnn_bottleneck", "hand_left", ".3f"),
-    ("ch09_cheaper_attention", "keep_linear", ",.0f"),
+    ("ch10_beyond_attention", "keep_linear", ",.0f"),
     ("ch11_capstone", "num_sentences", ",.0f"),
     ("ch11_capstone", "floor", ".3f"),
     ("ch11_capstone", "floor_held", ".3f"),
