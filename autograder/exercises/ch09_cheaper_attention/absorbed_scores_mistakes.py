@@ -134,7 +134,7 @@ def rotary_part_left_out(q_nope, q_rope, c_kv, k_rope, W_uk):
 
 
 @EXERCISE.misconception(
-    "The part from c_kv is missing: your scores are those of the rotary part alone. Add "
+    "The part from c_kv is missing: your scores come from the rotary part alone. Add "
     "(q_nope @ W_uk) . c_kv before you divide.",
     gravity="useless",
 )
@@ -170,8 +170,8 @@ in_einsums(
 
 edited(
     "parts_in_another_order",
-    "The parts of the queries are in another order than those of the cache, so that q_rope meets c_kv. Put "
-    "q_nope @ W_uk beside c_kv, and q_rope beside k_rope.",
+    "Your queries have their two parts in another order than the cache, so that q_rope meets c_kv. Let "
+    "q_nope @ W_uk meet c_kv, and q_rope meet k_rope.",
     {"[q_nope @ W_uk, q_rope]": "[q_rope, q_nope @ W_uk]"},
     gravity="useless",
 )
