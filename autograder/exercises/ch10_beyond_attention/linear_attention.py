@@ -139,7 +139,7 @@ EXERCISE = Exercise(
         Criterion("the weighted mean over all tokens, causal=False", 0.875, without_order),
         Criterion("causal: over the token itself and those before it", 0.875, causal),
         Criterion("a cost that is linear in T, nothing of size T x T", 0.25, long, "cost", linear_in_time),
-        Criterion("queries and keys of 1,000", 0.25, large),
+        Criterion("queries and keys of 1,000", 0.25, large, tolerance=1e-4),  # a wrong scale is off by 3e-4
         Criterion("float64 and bfloat16 come back as they went in", 0.25, wide_and_narrow, tolerance=ROUGH),
         Criterion("gradients reach q, k and v", 0.25, differentiated(soft_and_large), tolerance=IN_FLOAT32),
         Criterion("works on any device", 0.125, elsewhere(soft), test=on_any_device),
