@@ -148,7 +148,7 @@ def test_the_copy_runs_its_own_code(grown: Path) -> None:
 
 def test_a_chapter(built: Path) -> None:
     chapter = page(built, "12_sharpening")
-    assert chapter.select_one("article h1").get_text().startswith("11. Sharpening")
+    assert chapter.select_one("article h1").get_text().startswith("12. Sharpening")
     assert chapter.find("figure", id="fig-sharpened").img["alt"].startswith("A curve that rises")
     assert chapter.select_one("a.reference[href='#fig-sharpened']").get_text() == "Figure 11.1"
     assert chapter.find(class_="pasted-text").get_text() == "0.533"
