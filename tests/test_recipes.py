@@ -150,7 +150,7 @@ def test_a_chapter(built: Path) -> None:
     chapter = page(built, "12_sharpening")
     assert chapter.select_one("article h1").get_text().startswith("12. Sharpening")
     assert chapter.find("figure", id="fig-sharpened").img["alt"].startswith("A curve that rises")
-    assert chapter.select_one("a.reference[href='#fig-sharpened']").get_text() == "Figure 11.1"
+    assert chapter.select_one("a.reference[href='#fig-sharpened']").get_text() == "Figure 12.1"
     assert chapter.find(class_="pasted-text").get_text() == "0.533"
     assert "ch12_sharpening.ipynb" in str(chapter.find(class_="tf-launch"))
     assert "Vaswani" in page(built, "bibliography").get_text()
@@ -359,10 +359,10 @@ def test_what_is_wrong_in_a_page_is_told(spoilt: Path) -> None:
 
 
 def test_a_chapter_that_is_not_there_is_told(spoilt: Path) -> None:
-    write(spoilt, "book/_toc.yml", "book/12_sharpening", "book/11_sharpning")
+    write(spoilt, "book/_toc.yml", "book/12_sharpening", "book/12_sharpning")
     done = run(spoilt, "book/build.py")
     assert done.returncode == 1
-    assert "11_sharpning.md is in book/_toc.yml and does not exist" in done.stderr
+    assert "12_sharpning.md is in book/_toc.yml and does not exist" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="walls are made of Linux's parts")
