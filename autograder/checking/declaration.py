@@ -245,6 +245,8 @@ class Exercise:
         given: the module with the code that the notebook gives in a cell; answers may use its names.
         brings: right answers to exercises of earlier notebooks, by name, that answers may use: the notebook
             brings them by `bring`, and the grader defines them before a submission runs.
+        drawn_as: the name that seeds the cases, where it is not ``name``: an exercise whose chapter gets
+            another number keeps the cases that it was tried with.
     """
 
     name: str
@@ -258,6 +260,7 @@ class Exercise:
     domain: Callable[[Case], bool] | None = None
     given: ModuleType | None = None
     brings: Mapping[str, Answer] = field(default_factory=dict)
+    drawn_as: str | None = None
     section: str = ""
     minutes: int = 15
     difficulty: Literal["easy", "medium", "hard"] = "medium"
@@ -311,7 +314,7 @@ class Exercise:
         before: dict[tuple[Any, ...], Case] = {}
         measured: dict[Any, list[Case]] = {}
         for index, criterion in enumerate(self.criteria):
-            rng = np.random.default_rng([seed, index, *self.name.encode()])
+            rng = np.random.default_rng([seed, index, *(self.drawn_as or self.name).encode()])
             cases = list(criterion.cases(rng))
             if criterion.measure:
                 cases = measured.setdefault(criterion.cases, cases)

@@ -222,6 +222,7 @@ def told(says: str, points: float, *facts: str, of: Cases = two_models, test: Te
 
 EXERCISE = Exercise(
     name="ch11_capstone/TinyGPT",
+    drawn_as="ch10_capstone/TinyGPT",
     signature="TinyGPT(vocab_size, d_model, num_heads, num_layers, max_len)",
     goal="Write a language model: logits (B, T, vocab_size) for tokens (B, T), with a tied embedding.",
     section="The model in six lines",

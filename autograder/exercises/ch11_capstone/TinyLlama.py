@@ -318,6 +318,7 @@ def learns_everywhere(trial: Trial) -> str | None:
 
 EXERCISE = Exercise(
     name="ch11_capstone/TinyLlama",
+    drawn_as="ch10_capstone/TinyLlama",
     signature=(
         "TinyLlama(vocab_size, d_model, num_layers, num_heads, num_kv_heads, d_ff, base=10000.0, eps=1e-05)"
     ),

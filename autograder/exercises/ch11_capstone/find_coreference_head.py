@@ -294,6 +294,7 @@ def costs_most(trial: Trial) -> str | None:
 
 EXERCISE = Exercise(
     name="ch11_capstone/find_coreference_head",
+    drawn_as="ch10_capstone/find_coreference_head",
     signature="find_coreference_head(model, sentences)",
     goal='Find the head without which the model knows least what "it" means: (layer, head).',
     section="Look, cut, patch",
