@@ -32,8 +32,8 @@ def yarn_frequencies(
     """Compute the reference answer: `tfcore`'s, with a ramp whose ends are not rounded.
 
     >>> frequencies, temperature = yarn_frequencies(8, 10_000.0, 4.0, 4096)
-    >>> print(f"{frequencies[2]:.5f} {temperature:.3f}")
-    0.00655 1.139
+    >>> print(f"{frequencies[2]:.4f} {temperature:.3f}")
+    0.0066 1.139
     """
     scaling = Yarn(factor, original_max_len, beta_fast=beta_fast, beta_slow=beta_slow, truncate=False)
     return scaling.frequencies(d, base), scaling.temperature()
