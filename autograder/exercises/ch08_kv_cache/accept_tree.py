@@ -239,7 +239,7 @@ def clear_cut(case: Case) -> bool:
 
 
 def as_path(value: Any) -> Array | None:
-    """Return a path, a list or tuple of numbers or a tensor, as an array; None if it is no path."""
+    """Return a path, a list or tuple of numbers or a tensor, as an array; None if it is not a path."""
     items = numbers(value).tolist() if is_array(value) and value.ndim == 1 else value
     if not isinstance(items, list | tuple):
         return None
