@@ -114,7 +114,7 @@ EXERCISE = Exercise(
     signature="shift_matrix(k, d_model)",
     goal="Return the one matrix M with M @ PE[pos] = PE[pos + k] for every position.",
     section="Sinusoids: one matrix for a step",
-    minutes=20,
+    minutes=15,
     difficulty="medium",
     reference=sinusoids.shift_matrix,
     criteria=(

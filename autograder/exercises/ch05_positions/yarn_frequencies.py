@@ -210,7 +210,7 @@ EXERCISE = Exercise(
     signature="yarn_frequencies(d, base, factor, original_max_len, beta_fast=32, beta_slow=1)",
     goal="Divide the slow frequencies of RoPE by the factor, leave the fast ones; return YaRN's temperature.",
     section="Stretching RoPE",
-    minutes=20,
+    minutes=15,
     difficulty="medium",
     reference=yarn_frequencies,
     criteria=(
