@@ -370,6 +370,20 @@ ROWS = [
         "order.rotation(q_rope), order.rotation(k_rope)",
         "order.rotation(q_rope), k_rope",
     ),
+    # the indexer
+    ("an indexer without a ReLU", "layers.indexer:Indexer.forward", "F.relu(q @ k.mT)", "q @ k.mT"),
+    (
+        "an indexer whose heads count alike",
+        "layers.indexer:Indexer.forward",
+        "self.W_w(x).mT",
+        "1 + 0 * self.W_w(x).mT",
+    ),
+    (
+        "an indexer whose keys are not normed",
+        "layers.indexer:Indexer.forward",
+        "self.norm_k(self.W_k(x))",
+        "self.W_k(x)",
+    ),
     # delta rules in a model
     (
         "queries and keys of any length",

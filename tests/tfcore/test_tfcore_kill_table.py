@@ -29,7 +29,7 @@ from tfcore.generate import (
     speculative_generate,
 )
 from tfcore.io import from_pretrained
-from tfcore.layers import repeat_kv
+from tfcore.layers import Indexer, repeat_kv
 from tfcore.linear_attention import linear_attention
 from tfcore.losses import next_token_loss, summed_cross_entropy
 from tfcore.models import Decoder
@@ -358,6 +358,17 @@ def wkv7_by_matrices() -> None:
         S = S + v[:, :, t, :, None] @ k[:, :, t, None]
         expected.append((S @ q[:, :, t, :, None]).squeeze(-1))
     assert torch.allclose(wkv7(q, log_decay, k, v, kappa, rate), torch.stack(expected, 2))
+
+
+@check("the indexer's scores = their definition")
+def indexer_by_definition() -> None:
+    indexer, x = raise_weights(Indexer(8, 3, 4)).double(), draw(1, 5, 8)
+    W_q, W_k, W_w = (layer.weight.detach().T for layer in (indexer.W_q, indexer.W_k, indexer.W_w))
+    q, k, w = (x[0] @ W_q).view(5, 3, 4), F.layer_norm(x[0] @ W_k, (4,), eps=1e-6), x[0] @ W_w
+    k = k * indexer.norm_k.weight + indexer.norm_k.bias
+    expected = [[(w[t] * (q[t] @ k[s]).clamp(min=0)).sum() / 12**0.5 for s in range(5)] for t in range(5)]
+    same_place = torch.zeros(5, dtype=torch.long)
+    assert torch.allclose(indexer(x, same_place)[0], torch.tensor(expected, dtype=torch.float64))
 
 
 @check("Mamba-2's recurrence = loops", ssd_recurrent)

@@ -4,6 +4,7 @@ from tfcore.layers.block import DecoderBlock, TransformerBlock
 from tfcore.layers.delta_net import GatedDeltaNet
 from tfcore.layers.feed_forward import FeedForward, swiglu, swiglu_hidden_size
 from tfcore.layers.heads import merge_heads, repeat_kv, split_heads
+from tfcore.layers.indexer import Indexer, indexer_loss, top_keys_mask
 from tfcore.layers.latent import LatentAttention, absorbed_scores
 from tfcore.layers.multi_head import MultiHeadAttention
 from tfcore.layers.norms import layer_norm, make_norm, rms_norm
@@ -12,10 +13,12 @@ __all__ = [
     "DecoderBlock",
     "FeedForward",
     "GatedDeltaNet",
+    "Indexer",
     "LatentAttention",
     "MultiHeadAttention",
     "TransformerBlock",
     "absorbed_scores",
+    "indexer_loss",
     "layer_norm",
     "make_norm",
     "merge_heads",
@@ -24,4 +27,5 @@ __all__ = [
     "split_heads",
     "swiglu",
     "swiglu_hidden_size",
+    "top_keys_mask",
 ]
