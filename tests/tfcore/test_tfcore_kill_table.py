@@ -362,8 +362,8 @@ def wkv7_by_matrices() -> None:
 
 @check("the indexer's scores = their definition")
 def indexer_by_definition() -> None:
-    indexer, x = raise_weights(Indexer(8, 3, 4)).double(), draw(1, 5, 8)
-    W_q, W_k, W_w = (layer.weight.detach().T for layer in (indexer.W_q, indexer.W_k, indexer.W_w))
+    indexer, x = raise_weights(Indexer(8, 3, 4)).double().requires_grad_(False), draw(1, 5, 8)
+    W_q, W_k, W_w = (layer.weight.T for layer in (indexer.W_q, indexer.W_k, indexer.W_w))
     q, k, w = (x[0] @ W_q).view(5, 3, 4), F.layer_norm(x[0] @ W_k, (4,), eps=1e-6), x[0] @ W_w
     k = k * indexer.norm_k.weight + indexer.norm_k.bias
     expected = [[(w[t] * (q[t] @ k[s]).clamp(min=0)).sum() / 12**0.5 for s in range(5)] for t in range(5)]
