@@ -36,7 +36,7 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 
 test: $(SETUP) release ## every test
 	@$(MAKE) --no-print-directory -j2 lint book
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
 
 test-fast: $(SETUP) ## the tests that take no longer than a quarter of a second and need no built book or graded course
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
