@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import out, print_json, say
+from autograder.commands.console import out, plural, print_json, say
 from autograder.commands.options import (
     BAD_INPUT,
     CourseFolder,
@@ -20,6 +20,7 @@ from autograder.course.layout import Course
 EPILOG = examples(
     "autograder collect ch02_qkv submissions.zip",
     "autograder collect ch02_qkv ~/Downloads/attention-classroom --from github",
+    "autograder collect ch02_qkv drive.zip --names who.csv",
 )
 
 
@@ -32,8 +33,23 @@ def collect(
         str | None,
         typer.Option(
             "--from",
-            help="canvas, moodle, gradescope, github, exchange (of nbgrader) or folder.",
+            help="blackboard, brightspace, canvas, exchange (of nbgrader), folder, github, google, "
+            "gradescope, ilias, moodle or teams.",
             show_default="recognised",
+        ),
+    ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV table with the columns file and student, for files that do not name their student.",
+            show_default=False,
+        ),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="The time zone of the archive's times that name none, such as Europe/Berlin.",
+            show_default="this computer's",
         ),
     ] = None,
     submissions: Annotated[
@@ -44,20 +60,24 @@ def collect(
 ) -> None:
     """Copy submissions from a platform's archive into the folder that `grade` reads.
 
-    Keep each notebook that a newer one replaces in .autograder/replaced/. Exit with status 2 if a submission
-    could not be taken.
+    Account for every file of the archive. Keep each notebook that a newer one replaces in
+    .autograder/replaced/. Exit with status 2 if a student handed in no usable notebook, or if it is not clear
+    which notebook counts.
     """
+    from autograder.platforms.account import OUTCOMES
     from autograder.platforms.collect import collect as collect_submissions
 
     here = Course.at(course)
     (assignment,) = here.chosen([assignment])
-    done = collect_submissions(here, assignment, source, submissions, platform)
+    done = collect_submissions(here, assignment, source, submissions, platform, names, timezone)
     if as_json:
         print_json(done.as_dict())
     else:
         counts = (("new", done.written), ("replaced", done.replaced), ("unchanged", done.unchanged))
         counted = ", ".join(f"{len(students)} {status}" for status, students in counts)
         out.print(f"{counted}, from {done.platform}, in {escape(str(submissions))}/", soft_wrap=True)
+        files = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in done.counts.items())
+        out.print(f"{plural(len(done.entries), 'file')}: {files}", soft_wrap=True)
         for remark in done.remarks:
             say(f"[yellow]look:[/] {escape(remark)}")
         for problem in done.problems:

@@ -1,0 +1,61 @@
+"""Account for every entry of an archive: what became of it, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+OUTCOMES = {
+    "taken": "taken",
+    "unchanged": "unchanged",
+    "older": "older or without work",
+    "no_notebook": "no notebooks",
+    "own": "of the platform or of other programs",
+    "undecided": "not decided",
+}
+"""What may become of an entry, with the words for a person. Of several outcomes of one entry the last counts,
+but a file that was taken for one student of a group is taken."""
+_WEIGHT = ("own", "no_notebook", "older", "unchanged", "taken", "undecided")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What became of one entry of an archive."""
+
+    path: str
+    outcome: str
+    reason: str = ""
+    student: str = ""
+
+
+@dataclass
+class Collected:
+    """The result of collecting an archive: the students by outcome, all entries, remarks and problems."""
+
+    platform: str
+    written: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def record(self, path: str, outcome: str, reason: str = "", student: str = "") -> None:
+        """Record what became of an entry, unless something graver is recorded already."""
+        before = self.entries.get(path)
+        if before is None or _WEIGHT.index(before.outcome) <= _WEIGHT.index(outcome):
+            self.entries[path] = Entry(path, outcome, reason, student)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of entries by outcome."""
+        counted = Counter(entry.outcome for entry in self.entries.values())
+        return {outcome: counted[outcome] for outcome in OUTCOMES if counted[outcome]}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON data."""
+        return asdict(self) | {
+            "entries": [asdict(entry) for entry in self.entries.values()],
+            "counts": self.counts,
+        }

@@ -1,0 +1,83 @@
+"""Remember which version of a notebook was collected, so that an older archive replaces no newer version.
+
+Where an archive states the times of submissions, ``timestamp.txt`` is enough. Other archives give a number
+that grows with each upload, or the time of the download. Both are kept in ``.autograder/collected/``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from autograder.course.files import read_if_there, write_atomically
+from autograder.course.layout import Course
+
+
+@dataclass(frozen=True)
+class Version:
+    """What is known of when a version was handed in.
+
+    Args:
+        platform: the platform of the archive; numbers and times of different platforms do not compare.
+        time: when it was handed in.
+        order: the number of the upload, or 0.
+        archive: the time at which the archive was made, or an empty text.
+    """
+
+    platform: str = ""
+    time: datetime | None = None
+    order: int = 0
+    archive: str = ""
+
+    def is_before(self, other: Version) -> bool:
+        """Return whether this version is known to be older than the other."""
+        if self.time and other.time:
+            return self.time < other.time
+        if self.platform != other.platform:
+            return False
+        if self.order and other.order and self.order != other.order:
+            return self.order < other.order
+        return bool(self.archive and other.archive and self.archive < other.archive)
+
+
+class History:
+    """The versions that were collected for one assignment, by student."""
+
+    def __init__(self, course: Course, assignment: str) -> None:
+        self.course, self.assignment = course, assignment
+        self.file = course.state / "collected" / f"{assignment}.json"
+        try:
+            self.known = dict(json.loads(read_if_there(self.file) or b"{}"))
+        except ValueError:
+            self.known = {}
+
+    def version(self, student: str, time: datetime | None) -> Version:
+        """Return what is known of the present version, whose time is in ``timestamp.txt``."""
+        about = self.known.get(student)
+        if not isinstance(about, dict):
+            return Version(time=time)
+        platform, archive = str(about.get("platform", "")), str(about.get("archive", ""))
+        order = about.get("order", 0)
+        return Version(platform, time, order if isinstance(order, int) else 0, archive)
+
+    def remember(self, student: str, version: Version) -> None:
+        """Remember the version that was collected."""
+        about = asdict(version)
+        del about["time"]
+        self.known[student] = about
+
+    def save(self) -> None:
+        """Write what is remembered."""
+        self.course.make_private()
+        write_atomically(self.file, json.dumps(self.known, indent=0, sort_keys=True).encode())
+
+    def replaced_folder(self, student: str) -> Path:
+        """Return the folder with the versions that others replaced."""
+        return self.course.state / "replaced" / self.assignment / student
+
+    def was_replaced(self, student: str, data: bytes) -> bool:
+        """Return whether a notebook is one that another replaced before."""
+        folder = self.replaced_folder(student)
+        return folder.is_dir() and any(read_if_there(path) == data for path in folder.iterdir())

@@ -1,0 +1,327 @@
+"""Find out whose file each entry of an archive is, and when it was handed in."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path, PurePosixPath
+
+from autograder.course import student_ids
+from autograder.course.errors import BadInputError
+from autograder.platforms.archives import File
+from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
+from autograder.platforms.metadata import Metadata, time_beside
+
+NO_NAME = "the name does not identify a student"
+BY_HAND = "copy the file by hand, or say whose it is with --names"
+DOWNLOAD = timedelta(hours=1)
+"""Times of entries that lie closer together are those of the download."""
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """A file that a student handed in.
+
+    Args:
+        student: the student's id.
+        file: the file.
+        name: the name that the student gave to the file.
+        time: when it was handed in, in UTC, if the archive says it.
+        order: the place among a student's files, if the archive gives one: the greater is the later.
+        late: whether the platform marks it as late.
+        instead: what it is if it is no file: ``a link`` or ``a pasted text``.
+        draft: whether it was not handed in.
+    """
+
+    student: str
+    file: File
+    name: str
+    time: datetime | None = None
+    order: int = 0
+    late: bool = False
+    instead: str = ""
+    draft: bool = False
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+
+@dataclass
+class Sorted:
+    """The files of an archive by the platform that named them, and by student."""
+
+    platform: str
+    by_student: dict[str, list[HandedIn]] = field(default_factory=lambda: defaultdict(list))
+    own: list[File] = field(default_factory=list)
+    """The platform's own files."""
+    nobodys: list[tuple[File, str]] = field(default_factory=list)
+    """Files that belong to nobody known, each with the reason."""
+    others: list[HandedIn] = field(default_factory=list)
+    """Files of students for whom a table names another file."""
+    remarks: list[str] = field(default_factory=list)
+
+
+def sort(
+    files: list[File],
+    wanted: list[str],
+    assignment: str,
+    platform: str | None = None,
+    names: Path | None = None,
+    zone: tzinfo | None = None,
+) -> Sorted:
+    """Return the files of an archive by student.
+
+    Args:
+        files: the readable files.
+        wanted: the names of the assignment's notebooks.
+        assignment: the name of the assignment.
+        platform: a name in `FORMATS`; by default the paths determine it.
+        names: a table of files and students, for files whose paths do not name the student.
+        zone: the time zone of times that name none; by default that of this computer.
+
+    Raises:
+        BadInputError: the layout is unknown, or the table cannot be used.
+    """
+    listed = read_names(names, files) if names else {}
+    rest = [file for file in files if str(file.path) not in listed]
+    found = _recognise(rest, wanted, assignment, platform, bool(names))
+    result = Sorted("names" if found is None else found[0].name)
+    if found is None:
+        result.nobodys = [(file, NO_NAME) for file in rest]
+    else:
+        _by_path(result, *found, wanted, zone)
+    for students in listed.values():
+        for student in students:
+            result.others += result.by_student.pop(student, [])
+    for file in files:
+        for student in listed.get(str(file.path), ()):
+            result.by_student[student].append(HandedIn(student, file, file.path.name))
+    return result
+
+
+def read_names(table: Path, files: list[File]) -> dict[str, list[str]]:
+    """Return the students of each listed file, by its path in the archive.
+
+    Raises:
+        BadInputError: the table has no columns `file` and `student`, or names a file that is not there once.
+    """
+    try:
+        text = table.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{table} cannot be read as text in UTF-8 ({error}).") from error
+    head = text.partition("\n")[0]
+    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
+    columns = {name.strip().casefold(): name for name in reader.fieldnames or ()}
+    if not {"file", "student"} <= columns.keys():
+        raise BadInputError(
+            f"{table} must begin with a line that names the columns file and student, with a line for each "
+            f"file below it; it begins with {head!r}."
+        )
+    paths = defaultdict(list)
+    for file in files:
+        path = _composed(str(file.path))
+        for end in {path, path.rpartition("/")[2]}:
+            paths[end].append(str(file.path))
+    listed: dict[str, list[str]] = defaultdict(list)
+    for number, line in enumerate(reader, 2):
+        name, student = (_composed(line[columns[key]] or "").strip() for key in ("file", "student"))
+        if not name and not student:
+            continue
+        if len(paths[name]) != 1:
+            there = "is not in the archive" if not paths[name] else f"could be {' or '.join(paths[name])}"
+            raise BadInputError(f"{table}, line {number}: {name!r} {there}. Write its path in the archive.")
+        if not student_ids.is_valid(student):
+            raise BadInputError(
+                f"{table}, line {number}: {student!r} is no student's id: {student_ids.RULE}."
+            )
+        listed[paths[name][0]].append(student)
+    return listed
+
+
+def _composed(text: str) -> str:
+    """Return the text with composed letters: macOS writes ü as u and two dots."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _recognise(
+    files: list[File], wanted: list[str], assignment: str, platform: str | None, has_names: bool
+) -> tuple[Format, list[File]] | None:
+    """Return the format and the files below the folders that all share; None if only a table can tell.
+
+    Of several levels, that counts at which the most students are found, then the highest.
+    """
+    levels = list(_levels(files))
+    best: tuple[int, int, Format, list[File]] | None = None
+    for depth, level in enumerate(levels):
+        for row in FORMATS.values():
+            if (platform == row.name or (platform is None and row.specific)) and (
+                students := _fits(row, level, wanted)
+            ):
+                if best is None or (students, -depth) > best[:2]:
+                    best = students, -depth, row, level
+                break
+    if best:
+        return best[2:]
+    if platform:
+        return FORMATS[platform], levels[0]
+    notebooks = [file for file in files if file.is_notebook]
+    if notebooks and (found := _guess(levels, wanted, assignment, has_names)):
+        return found
+    if has_names:
+        return None
+    if not notebooks:
+        raise BadInputError("the archive holds no notebook. Name the archive from the platform.")
+    raise flat([str(file.path) for file in notebooks])
+
+
+def _guess(
+    levels: list[list[File]], wanted: list[str], assignment: str, has_names: bool
+) -> tuple[Format, list[File]] | None:
+    """Return a format whose pattern would also fit other layouts, with the files."""
+    students_folders, *below = _levels_of_folders(levels, assignment)
+    tops = _tops(students_folders)
+    if len(tops) > 1 and _common_prefix(tops) and _fits(FORMATS["github"], students_folders, wanted):
+        return FORMATS["github"], students_folders
+    for level in (students_folders, *below):
+        if _fits(FORMATS["google"], level, wanted):
+            return FORMATS["google"], level
+    is_one_folder = has_names and len(tops) < 2
+    if not is_one_folder and _fits(FORMATS["folder"], students_folders, wanted):
+        return FORMATS["folder"], students_folders
+    return None
+
+
+def flat(paths: list[str]) -> BadInputError:
+    """Return the error for a folder in which several people's notebooks lie side by side."""
+    return BadInputError(
+        f"it is not clear whose notebooks these are: {', '.join(paths[:3])}{', ...' * (len(paths) > 3)}. "
+        "One folder holds the notebooks of several people. Say who is who with --names FILE, a CSV table "
+        "with the columns file and student and a line for each notebook; or name the platform with --from "
+        f"({', '.join(FORMATS)}); or put the notebooks into <student>/ folders."
+    )
+
+
+def _levels(files: list[File]) -> Iterable[list[File]]:
+    """Yield the files, then without the first folder as long as all share it."""
+    while files:
+        yield files
+        if len({file.path.parts[0] for file in files}) > 1 or any(len(f.path.parts) < 2 for f in files):
+            return
+        files = [replace(file, path=PurePosixPath(*file.path.parts[1:])) for file in files]
+
+
+def _levels_of_folders(levels: list[list[File]], assignment: str) -> Iterable[list[File]]:
+    """Yield the lowest level at which the first folder may be a student's, and the level below it."""
+    for number, level in enumerate(levels):
+        notebooks = [file.path.parts for file in level if file.is_notebook]
+        last = number == len(levels) - 1
+        if last or any(len(parts) < 3 or parts[1] == assignment for parts in notebooks):
+            yield level
+            yield from levels[number + 1 : number + 2]
+            return
+
+
+def _tops(files: list[File]) -> set[str]:
+    return {file.path.parts[0] for file in files if file.is_notebook and len(file.path.parts) > 1}
+
+
+def _fits(row: Format, files: list[File], wanted: list[str]) -> int:
+    """Return the number of students whose files have such paths, if more than half of the notebooks have.
+
+    Of an archive without notebooks all files count.
+    """
+    files = [file for file in files if not row.own_files.fullmatch(str(file.path))]
+    evidence = [file for file in files if file.is_notebook] or files
+    pattern = row.matcher(wanted)
+    matches = [match for file in evidence if (match := pattern.fullmatch(str(file.path)))]
+    parts = [found for match in matches if (found := parts_of(match)).get(row.sign) or _is_instead(found)]
+    if 2 * len(parts) <= len(evidence) or (row.name == "gradescope" and not row.metadata(files).read):
+        return 0
+    return len({row.student(found) for found in parts})
+
+
+def _is_instead(parts: Parts) -> bool:
+    return "text" in parts or "link" in parts
+
+
+def _common_prefix(names: set[str]) -> str:
+    """Return the common prefix of repositories: ``attention-`` of ``attention-ada`` and ``attention-bob``."""
+    first, last = min(names), max(names)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[: first.rfind("-", 0, same) + 1]
+
+
+def _by_path(result: Sorted, row: Format, files: list[File], wanted: list[str], zone: tzinfo | None) -> None:
+    """Add the files to their students."""
+    pattern, found = row.matcher(wanted), row.metadata(files)
+    prefix = _common_prefix(_tops(files)) if row.name == "github" and _tops(files) else ""
+    entry_times = row.entry_times and _spread(files)
+    assumed = False
+    for file in files:
+        path = str(file.path)
+        match = pattern.fullmatch(path)
+        is_own = path in found.read - found.texts or row.own_files.fullmatch(path)
+        if is_own or not match:
+            (result.own.append(file) if is_own else result.nobodys.append((file, NO_NAME)))
+        if not match:
+            continue
+        parts = parts_of(match)
+        parts["name"] = parts.get("name", "").removeprefix(prefix)
+        time = row.time(parts.get("time", "")) or found.times.get(parts.get("id", ""))
+        time = time or time_beside(found, file.path) or (file.changed if entry_times else None)
+        if time and not time.tzinfo:
+            assumed, time = zone is None, time.replace(tzinfo=zone) if zone else time.astimezone()
+        handed_in = HandedIn(
+            "",
+            file,
+            parts["file"] or file.path.name,
+            time and time.astimezone(UTC),
+            int(parts.get("order") or (_copy_number(parts["file"]) if row.copies_ascend else 0)),
+            "late" in parts,
+            "a link" if "link" in parts else "a pasted text" if "text" in parts else "",
+            row.sign not in parts and not _is_instead(parts),
+        )
+        for student in _students(result, row, parts, found, file):
+            handed = result.by_student[student]  # also of a student with nothing but the platform's own file
+            if not is_own:
+                handed.append(replace(handed_in, student=student))
+    if assumed:
+        here = datetime.now().astimezone().tzname()
+        result.remarks.append(
+            f"the archive's times have no time zone and were read in that of this computer ({here}); "
+            "--timezone names another"
+        )
+
+
+def _students(result: Sorted, row: Format, parts: Parts, found: Metadata, file: File) -> list[str]:
+    """Return the students of a file, or none with the reason in `result`."""
+    students = [row.student(parts)]
+    if found.people is not None:
+        students = found.people.get(parts.get("id") or parts["name"], [])
+        if not students:
+            result.nobodys.append((file, f"{row.name}'s own list does not identify a student"))
+    valid = []
+    for student in map(_composed, students):
+        if student_ids.is_valid(student):
+            valid.append(student)
+        else:
+            result.nobodys.append((file, f"{student!r} cannot be a student's id: {student_ids.RULE}"))
+    return valid
+
+
+def _spread(files: list[File]) -> bool:
+    """Return whether the entries' times differ by more than a download takes."""
+    times = [file.changed for file in files if file.changed]
+    return bool(times) and max(times) - min(times) > DOWNLOAD
+
+
+def _copy_number(name: str) -> int:
+    match = re.search(r" ?\((\d+)\)(?=\.[^.]*$|$)", name)
+    return int(match[1]) if match else 1
