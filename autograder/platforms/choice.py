@@ -91,6 +91,15 @@ class Candidate:
         return not self.content.error and not release.has_work(self.content.sources)
 
 
+def has_work(release: Release, data: bytes) -> bool:
+    """Return whether a notebook is not just the released one."""
+    try:
+        cells = read_notebook(data)["cells"]
+    except UnreadableError:
+        return True
+    return release.has_work(cell["source"].strip() for cell in cells)
+
+
 @dataclass
 class Choice:
     """What was chosen for a notebook of the assignment, and why the others were not.

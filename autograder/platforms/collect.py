@@ -17,7 +17,7 @@ from autograder.course.visible import one_line
 from autograder.platforms import senders
 from autograder.platforms.account import Collected
 from autograder.platforms.archives import UNREADABLE, Archive, File, read
-from autograder.platforms.choice import Candidate, Choice, Release, choose, is_another
+from autograder.platforms.choice import Candidate, Choice, Release, choose, has_work, is_another
 from autograder.platforms.formats import FORMATS
 from autograder.platforms.history import History, Version
 from autograder.platforms.metadata import written_time
@@ -83,8 +83,7 @@ def collect(
             _record_choices(done, student, choices, handed[student])
             for release, choice in choices:
                 if choice.chosen:
-                    folder = into / student / assignment
-                    _write_notebook(done, history, folder, f"{release.name}.ipynb", choice.chosen, made)
+                    _write_notebook(done, history, into / student / assignment, release, choice, made)
         if history.known:
             history.save()
     return done
@@ -136,7 +135,7 @@ def _notebooks(done: Collected, student: str, handed: list[HandedIn]) -> list[Ca
         done.record(item.file.entry, outcome, what, student)
         instead.append(what)
     if not notebooks:
-        what = ", ".join(sorted(set(instead))) or "nothing"
+        what = ", ".join(sorted(set(instead))) or "no file"
         done.problems.append(f"{student}: handed in no usable notebook, but {what}")
     return [Candidate(item) for item in notebooks]
 
@@ -201,9 +200,11 @@ def _record_choices(
 
 
 def _write_notebook(
-    done: Collected, history: History, folder: Path, name: str, item: Candidate, made: str
+    done: Collected, history: History, folder: Path, release: Release, choice: Choice, made: str
 ) -> None:
     """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
+    item, name = choice.chosen, f"{release.name}.ipynb"
+    assert item is not None
     student, entry, data = item.file.student, item.file.file.entry, item.content.data
     assert data is not None
     path, stamp = folder / name, folder / "timestamp.txt"
@@ -220,7 +221,10 @@ def _write_notebook(
         if not version.is_before(present):
             history.remember(student, version)
         return
-    if written is not None and (why := _is_older(history, student, present, version, data)):
+    why = _is_older(history, student, present, version, data)
+    if choice.blank and written is not None and has_work(release, written):
+        why = "since the new one is the released notebook without any work"
+    if written is not None and why:
         done.remarks.append(f"{student}: kept the present notebook, {why}{f' ({before})' if before else ''}")
         done.record(entry, "older", f"the present notebook is kept, {why}", student)
         return

@@ -156,7 +156,7 @@ FORMATS = {
         Format(
             "ilias",
             "ILIAS, Modules/Exercise/classes/class.ilExSubmission.php",
-            r"(?!Feedback_files/)(?:[^/]+/)??(?:(?P<team>[^/]+ \d+)/)?(?P<name>[^/\d_]+_[^/\d]+_[^/]+_\d+)/"
+            r"(?!Feedback_files/)(?:[^/]+/)??(?:(?P<team>[^/]+ \d+)/)?(?P<name>[^/\d_]*_[^/\d]*_[^/]+_\d+)/"
             r"(?:(?P<late>(?:Late Submission|Versp(?:ä|ae?)tete Abgabe)) - )?(?P<file>[^/]+)",
             _ilias_student,
             own=r"Feedback_files/.*|[^/]+\.(?:xlsx?|csv|xml)",

@@ -242,7 +242,8 @@ def _fits(row: Format, files: list[File], wanted: list[str]) -> int:
     pattern = row.matcher(wanted)
     matches = [match for file in evidence if (match := pattern.fullmatch(str(file.path)))]
     parts = [found for match in matches if (found := parts_of(match)).get(row.sign) or _is_instead(found)]
-    if 2 * len(parts) <= len(evidence) or (row.name == "gradescope" and not row.metadata(files).read):
+    few = 2 * len(matches) <= len(evidence) or 4 * len(parts) < len(evidence)
+    if few or (row.name == "gradescope" and not row.metadata(files).read):
         return 0
     return len({row.student(found) for found in parts})
 

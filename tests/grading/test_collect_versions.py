@@ -1,0 +1,249 @@
+"""Which of several files is a student's work, who is who in one folder, and what an older archive may do."""
+
+import json
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import platform_archives as made
+import pytest
+from platform_archives import Person, Upload
+from scratch import ASSIGNMENT, in_process
+from test_collect import NAME, collected, laid_out, zipped
+
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.platforms.collect import collect
+from autograder.release.publish import notebooks
+
+DUE = datetime(2026, 3, 8, 23, 59, tzinfo=UTC)
+ADA, BOB = Person("Ada", "Lovelace", "ada", 101), Person("Bob", "Müller", "bob", 102)
+
+
+@pytest.fixture
+def released(course):
+    """The released notebook as text."""
+    (data,) = notebooks(Course.at(course), ASSIGNMENT).values()
+    return data.decode()
+
+
+def worked(released, text="x"):
+    """The released notebook with work in its first answer."""
+    notebook = json.loads(released)
+    marks = [(cell, cell["metadata"].get("nbgrader", {})) for cell in notebook["cells"]]
+    next(cell for cell, mark in marks if mark.get("solution"))["source"] += f"\n    return {text!r}"
+    return json.dumps(notebook)
+
+
+def saved_elsewhere(released):
+    """The released notebook as an editor without nbgrader saves it: the same sources."""
+    cells = [{**cell, "metadata": {}, "execution_count": 3} for cell in json.loads(released)["cells"]]
+    return json.dumps({"cells": cells, "nbformat": 4})
+
+
+NAMES = [
+    f"{ASSIGNMENT}{end}.ipynb" for end in (" (1)", "(2)", "-Copy1", "_final", "-2", " - Kopie", "-1-final")
+]
+NAMES += [f"Copy of {NAME}", f"ada_{NAME}", "meine Lösung.ipynb"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("save", [str, pytest.param(saved_elsewhere, marks=pytest.mark.slow)])
+def test_the_released_notebook_never_wins_over_work(course, tmp_path, released, name, save):
+    work = worked(released)
+    members = {f"ada/{NAME}": save(released), f"ada/{name}": work, f"bob/{name}": released}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert done.problems == []
+    assert collected(tmp_path / "s") == {"ada": work, "bob": released}
+    assert {path: entry.outcome for path, entry in done.entries.items()} == {
+        f"ada/{NAME}": "older",
+        f"ada/{name}": "taken",
+        f"bob/{name}": "taken",
+    }
+    assert "bob: handed in the released notebook without any work" in done.remarks
+
+
+def test_a_blank_notebook_that_is_handed_in_later_does_not_replace_work(course, tmp_path, released):
+    here, work = Course.at(course), worked(released)
+    uploads = [Upload(ADA, NAME, work, DUE), Upload(ADA, NAME, released, DUE + timedelta(days=1))]
+    archive = made.brightspace(uploads).write(tmp_path / "both.zip")
+    collect(here, ASSIGNMENT, archive, tmp_path / "s")
+    assert collected(tmp_path / "s") == {"Ada Lovelace_101": work}
+    later = made.brightspace(uploads[1:]).write(tmp_path / "later.zip")
+    done = collect(here, ASSIGNMENT, later, tmp_path / "s")
+    assert collected(tmp_path / "s") == {"Ada Lovelace_101": work}
+    assert "without any work" in " ".join(done.remarks)
+
+
+def test_two_notebooks_with_different_work_are_named(course, tmp_path, released):
+    members = {
+        f"ada/{NAME}": worked(released, "1"),
+        f"ada/{ASSIGNMENT}-Copy1.ipynb": worked(released, "2"),
+        f"bob/{NAME}": worked(released, "3"),
+        f"bob/{ASSIGNMENT}-Copy1.ipynb": saved_elsewhere(worked(released, "3")),
+    }
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert collected(tmp_path / "s") == {"bob": worked(released, "3")}
+    assert done.problems == [
+        f"ada: several notebooks for {NAME}, none is known to be the latest: "
+        f"ada/{ASSIGNMENT}-Copy1.ipynb, ada/{NAME}"
+    ]
+    table = tmp_path / "names.csv"
+    table.write_text(f"file,student\nada/{NAME},ada\n")
+    done = collect(Course.at(course), ASSIGNMENT, tmp_path / "a.zip", tmp_path / "s", names=table)
+    assert (done.problems, done.unchanged) == ([], ["bob"])
+    assert collected(tmp_path / "s")["ada"] == worked(released, "1")
+
+
+def test_another_notebook_beside_the_work_is_not_taken(course, tmp_path, released):
+    members = {
+        f"ada/{NAME}": worked(released),
+        "ada/scratch.ipynb": json.dumps(
+            {"cells": [{"cell_type": "code", "source": "1 + 1", "metadata": {}}]}
+        ),
+        f"bob/{NAME}": released,
+        "bob/ch03_scaling.ipynb": worked(released),
+    }
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {"ada": worked(released), "bob": released})
+    assert done.counts == {"taken": 2, "older": 2}
+
+
+@pytest.mark.parametrize("folder", ["", "Chapter 2/", "Drive/Chapter 2/"])
+@pytest.mark.parametrize("pack", [zipped, laid_out])
+def test_one_folder_of_several_people_is_not_one_student(course, tmp_path, released, folder, pack):
+    members = {f"{folder}{ASSIGNMENT}{end}.ipynb": worked(released, end) for end in ("", " (1)", " (2)")}
+    archive = pack(tmp_path / "drive", members)
+    with pytest.raises(BadInputError, match="--names FILE, a CSV table with the columns file and student"):
+        collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    table = tmp_path / "names.csv"
+    table.write_text(f"\ufeffStudent;File\njürgen;{NAME}\nada;{ASSIGNMENT} (1).ipynb\n", "utf8")
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s", names=table)
+    assert collected(tmp_path / "s") == {"jürgen": worked(released, ""), "ada": worked(released, " (1)")}
+    (problem,) = done.problems
+    assert problem.startswith(f"{folder}{ASSIGNMENT} (2).ipynb: the name does not identify a student")
+    assert done.counts == {"taken": 2, "undecided": 1}
+
+
+def test_a_folder_with_one_students_versions_is_taken(course, tmp_path, released):
+    members = {f"ada/{NAME}": released, f"ada/{ASSIGNMENT} (1).ipynb": worked(released)}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {"ada": worked(released)})
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("name,path\nada,x.ipynb\n", "must begin with a line that names the columns file and student"),
+        ("file,student\nz.ipynb,ada\n", "line 2: 'z.ipynb' is not in the archive"),
+        ("file,student\nx.ipynb,ada\n", "line 2: 'x.ipynb' could be 1/x.ipynb or 2/x.ipynb"),
+        ("file,student\n1/x.ipynb,../ada\n", "line 2: '../ada' is no student's id"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_table_of_names_that_cannot_be_used_is_refused(course, tmp_path, table, told):
+    archive = zipped(tmp_path / "a.zip", {"1/x.ipynb": "1", "2/x.ipynb": "2"})
+    names = tmp_path / "names.csv"
+    if table:
+        names.write_text(table)
+    done = in_process("collect", ASSIGNMENT, archive, "-s", tmp_path / "s", "--names", names, cwd=course)
+    assert done.exit_code == 2
+    assert told in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_group_in_the_table_gets_the_file_each(course, tmp_path):
+    archive = zipped(tmp_path / "a.zip", {"x.ipynb": "1", "y.ipynb": "2"})
+    (tmp_path / "n.csv").write_text("file\tstudent\nx.ipynb\tada\nx.ipynb\tbob\ny.ipynb\tcid\n")
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s", names=tmp_path / "n.csv")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {"ada": "1", "bob": "1", "cid": "2"})
+
+
+def test_links_and_pasted_texts_are_named_as_such(course, tmp_path):
+    uploads = [
+        Upload(ADA, "", "", DUE, instead="link"),
+        Upload(BOB, "", "<p>see mail</p>", DUE, instead="text"),
+    ]
+    uploads += [Upload(replace(ADA, number=103), NAME, "c", DUE)]
+    archive = made.canvas(uploads).write(tmp_path / "a.zip")
+    done = in_process("collect", ASSIGNMENT, archive, "-s", tmp_path / "s", "--json", cwd=course)
+    assert done.exit_code == 2
+    told = json.loads(done.stdout)
+    assert told["problems"] == [
+        "lovelaceada_101: handed in no usable notebook, but a link to https://example.org/mine (lovelaceada_101_link.html)",
+        "müllerbob_102: handed in no usable notebook, but a pasted text (müllerbob_102_text.html)",
+    ]
+    assert told["counts"] == {"taken": 1, "no_notebook": 2}
+    assert {entry["outcome"] for entry in told["entries"]} == {"taken", "no_notebook"}
+
+
+def test_a_class_that_handed_in_no_notebook_at_all_is_named(course, tmp_path):
+    archive = made.moodle([Upload(ADA, "a.docx", "", DUE), Upload(BOB, "b.pdf", "", DUE)])
+    done = collect(Course.at(course), ASSIGNMENT, archive.write(tmp_path / "a.zip"), tmp_path / "s")
+    assert [problem.split(":")[0] for problem in done.problems] == ["Ada Lovelace_101", "Bob Müller_102"]
+
+
+def test_an_attempt_without_any_file_is_named(course, tmp_path):
+    """Blackboard then writes the receipt alone."""
+    archive = made.blackboard([Upload(ADA, NAME, "a", DUE), Upload(BOB, NAME, "b", DUE)])
+    (file,) = [name for name in archive.files if "bob" in name and name.endswith(".ipynb")]
+    del archive.files[file]
+    done = collect(Course.at(course), ASSIGNMENT, archive.write(tmp_path / "a.zip"), tmp_path / "s")
+    assert done.problems == ["bob: handed in no usable notebook, but no file"]
+
+
+def test_a_draft_is_not_taken_for_work(course, tmp_path):
+    archive = made.teams([Upload(ADA, NAME, "a", DUE), Upload(BOB, NAME, "b", DUE)])
+    archive.files = {name: text for name, text in archive.files.items() if "Submitted files/Bob" not in name}
+    done = collect(Course.at(course), ASSIGNMENT, archive.write(tmp_path / "a.zip"), tmp_path / "s")
+    assert collected(tmp_path / "s") == {"Ada Lovelace": "a"}
+    assert done.problems == [
+        f"Bob Müller: handed in no usable notebook, but a draft that was not handed in ({NAME})"
+    ]
+
+
+@pytest.mark.parametrize("platform", ["canvas", "moodle"])
+def test_an_older_download_replaces_nothing_where_no_time_is_stated(course, tmp_path, platform):
+    """Canvas numbers the uploads; Moodle's entries have the time of the download."""
+    here = Course.at(course)
+    first = made.MAKERS[platform]([Upload(ADA, NAME, "first", DUE)])
+    both = made.MAKERS[platform]([Upload(BOB, NAME, "b", DUE), Upload(ADA, NAME, "second", DUE)])
+    old, new = first.write(tmp_path / "old.zip", day=9), both.write(tmp_path / "new.zip", day=10)
+    (student,) = first.whose.values()
+    collect(here, ASSIGNMENT, new, tmp_path / "s")
+    done = collect(here, ASSIGNMENT, old, tmp_path / "s")
+    assert collected(tmp_path / "s")[student] == "second"
+    assert (done.replaced, done.counts) == ([], {"older": 1})
+    assert "kept the present notebook" in done.remarks[-1]
+    newest = made.MAKERS[platform]([Upload(BOB, "x.ipynb", "", DUE)] * 5 + [Upload(ADA, NAME, "third", DUE)])
+    collect(here, ASSIGNMENT, newest.write(tmp_path / "newest.zip", day=11), tmp_path / "s")
+    assert collected(tmp_path / "s")[student] == "third"
+
+
+def test_a_version_that_was_replaced_does_not_come_back_from_a_folder(course, tmp_path):
+    here = Course.at(course)
+    folders = [laid_out(tmp_path / n, {f"ada/{NAME}": n, f"bob/{NAME}": "b"}) for n in ("1", "2")]
+    for folder in (*folders, folders[0]):
+        done = collect(here, ASSIGNMENT, folder, tmp_path / "s")
+    assert collected(tmp_path / "s")["ada"] == "2"
+    assert "has replaced this version before" in done.remarks[-1]
+
+
+def test_the_zone_of_times_without_one_can_be_named(course, tmp_path):
+    archive = made.brightspace([Upload(ADA, NAME, "a", DUE), Upload(BOB, NAME, "b", DUE)])
+    archive.write(tmp_path / "a.zip")
+    for zone, expected in (("Europe/Berlin", "2026-03-08 23:59"), ("America/New_York", "2026-03-09 04:59")):
+        shutil.rmtree(tmp_path / "s", ignore_errors=True)
+        collect(Course.at(course), ASSIGNMENT, tmp_path / "a.zip", tmp_path / "s", timezone=zone)
+        stamp = tmp_path / "s" / "Ada Lovelace_101" / ASSIGNMENT / "timestamp.txt"
+        assert stamp.read_text().startswith(expected)
+    with pytest.raises(BadInputError, match="no time zone is called 'Berlin'"):
+        collect(Course.at(course), ASSIGNMENT, tmp_path / "a.zip", tmp_path / "s", timezone="Berlin")
+
+
+def test_times_of_the_download_are_not_those_of_the_submissions(course, tmp_path):
+    """Where ILIAS writes all entries at once, their times say nothing."""
+    uploads = [Upload(person, NAME, person.login, DUE) for person in (ADA, BOB)]
+    collect(Course.at(course), ASSIGNMENT, made.ilias(uploads).write(tmp_path / "a.zip"), tmp_path / "s")
+    assert not list((tmp_path / "s").rglob("timestamp.txt"))

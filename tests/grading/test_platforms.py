@@ -1,0 +1,213 @@
+"""From an archive of each platform everybody is taken, or named with the reason."""
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import platform_archives as made
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from platform_archives import KEEPS_ATTEMPTS, MAKERS, MINUTE, STATES_TIMES, Person, Upload
+from scratch import ASSIGNMENT, in_process
+
+from autograder.course.layout import Course
+from autograder.platforms.collect import collect
+from autograder.platforms.formats import FORMATS
+from autograder.release.publish import notebooks
+
+NAME = f"{ASSIGNMENT}.ipynb"
+DUE = datetime(2026, 3, 8, 23, 59, tzinfo=UTC)
+ADA = Person("Ada", "Lovelace", "ada.l", 101)
+CLASS = (
+    ADA,
+    Person("Jürgen", "Müßig", "jmuessig", 102),
+    Person("Siobhán", "O'Neill", "sio_neill", 103),
+    Person("Wei-Ling", "van der Berg", "s1234567", 104),
+    Person("王", "小明", "wang", 105),
+    Person("Anna", "Schmidt", "aschmidt", 106),
+    Person("Anna", "Schmidt", "aschmidt2", 107),
+)
+ONE_OF_A_NAME = {"teams", "google"}
+"""Platforms whose archives know a person by the name alone."""
+
+
+@dataclass(repr=False)
+class Shelf:
+    """A course, and the release of the assignment."""
+
+    course: Course
+    release: dict
+
+
+@pytest.fixture(scope="module")
+def shelf(template, tmp_path_factory):
+    """A course that holds nothing, and its released notebook."""
+    course = shutil.copytree(template, tmp_path_factory.mktemp("platforms") / "course")
+    (release,) = notebooks(Course.at(course), ASSIGNMENT).values()
+    return Shelf(Course.at(course), json.loads(release))
+
+
+def worked(release, text):
+    """The released notebook with work in its first answer."""
+    cells = [dict(cell) for cell in release["cells"]]
+    answer = next(cell for cell in cells if cell["metadata"].get("nbgrader", {}).get("solution"))
+    answer["source"] += f"\n    return {text!r}"
+    return json.dumps({**release, "cells": cells})
+
+
+def run_again(release):
+    """The released notebook as an editor saves it: other outputs, an empty cell, no metadata."""
+    cells = [{**cell, "metadata": {}, "outputs": [], "execution_count": 7} for cell in release["cells"]]
+    return json.dumps({"cells": [*cells, {"cell_type": "code", "source": [], "metadata": {}}]}, indent=3)
+
+
+def class_of(platform):
+    """People, of whom two share a name where the platform can tell them apart."""
+    return CLASS[:-1] if platform in ONE_OF_A_NAME else CLASS
+
+
+def collected(into):
+    return {path.parent.parent.name: path.read_text() for path in into.glob(f"*/{ASSIGNMENT}/{NAME}")}
+
+
+def gather(course, archive, tmp_path, **options):
+    done = collect(
+        course, ASSIGNMENT, archive, tmp_path / "submitted", **{"timezone": "Europe/Berlin", **options}
+    )
+    return done, collected(tmp_path / "submitted")
+
+
+def test_every_format_has_its_archive():
+    assert set(MAKERS) == set(FORMATS)
+    told = in_process("collect", "--help").stdout
+    assert all(name in told for name in FORMATS)
+
+
+@pytest.mark.parametrize("platform", MAKERS)
+def test_each_platform_is_recognised_and_everybody_taken_with_the_time(course, tmp_path, platform):
+    uploads = [Upload(who, NAME, f"of {who}", DUE + n * MINUTE) for n, who in enumerate(class_of(platform))]
+    uploads = [replace(upload, time=upload.time - timedelta(days=n)) for n, upload in enumerate(uploads)]
+    archive = MAKERS[platform](uploads)
+    done, found = gather(Course.at(course), archive.write(tmp_path / "a.zip"), tmp_path)
+    assert (done.platform, done.problems) == (platform, [])
+    assert found == {archive.whose[upload.person]: upload.data for upload in uploads}
+    for upload in uploads:
+        stamp = tmp_path / "submitted" / archive.whose[upload.person] / ASSIGNMENT / "timestamp.txt"
+        assert stamp.is_file() == (platform in STATES_TIMES)
+        if stamp.is_file():  # to the minute, as Brightspace writes it
+            assert stamp.read_text().startswith(f"{upload.time:%Y-%m-%d %H:%M}")
+    assert done.entries.keys() == archive.files.keys()
+
+
+VARIANTS = {
+    "canvas, anonymous": lambda uploads: made.canvas(uploads, anonymous=True),
+    "moodle, without folders": lambda uploads: made.moodle(uploads, as_folders=False),
+    "blackboard, without receipts": lambda uploads: made.blackboard(uploads, receipts=False),
+    "blackboard, plain title": lambda uploads: made.blackboard(uploads, title="QKV"),
+    "brightspace, flat": lambda uploads: made.brightspace(uploads, as_folders=False),
+    "ilias, teams": lambda uploads: made.ilias(uploads, teams=True),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("count", [1, 7])
+def test_other_settings_of_a_platform(course, tmp_path, variant, count):
+    uploads = [Upload(who, NAME, f"of {who}", DUE, late=n == 1) for n, who in enumerate(CLASS[:count])]
+    archive = VARIANTS[variant](uploads)
+    done, found = gather(Course.at(course), archive.write(tmp_path / "a.zip"), tmp_path)
+    assert done.platform == variant.split(",")[0]
+    assert done.problems == []
+    assert found == {archive.whose[upload.person]: upload.data for upload in uploads}
+    assert sum("late" in remark for remark in done.remarks) == (
+        count > 1 and done.platform in ("canvas", "ilias")
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", MAKERS)
+def test_an_unpacked_archive_is_as_good(course, tmp_path, platform):
+    uploads = [Upload(who, NAME, f"of {who}", DUE) for who in class_of(platform)]
+    archive = MAKERS[platform](uploads)
+    done, found = gather(Course.at(course), archive.unpack(tmp_path / "unpacked"), tmp_path)
+    assert (done.platform, done.problems) == (platform, [])
+    assert found == {archive.whose[upload.person]: upload.data for upload in uploads}
+
+
+names = st.sampled_from(["Ada", "Jürgen", "Siobhán", "Wei-Ling", "D'Arcy", "Élise", "Łukasz", "Ann Marie"])
+letters = st.text("abcdexyz", min_size=3, max_size=8)
+files = st.sampled_from([f"{ASSIGNMENT}{end}.ipynb" for end in ("", " (1)", "-Copy1", "_final")])
+contents = st.one_of(st.just("blank"), st.just("saved"), st.sampled_from("xyz"), st.just("broken"))
+attempts = st.lists(st.dictionaries(files, contents, min_size=1, max_size=2), min_size=1, max_size=2)
+handed_in = st.one_of(attempts, attempts, st.sampled_from(["nothing", "text", "link"]))
+
+
+@st.composite
+def classes(draw):
+    """A platform and a class: each person with the attempts or with what was handed in instead."""
+    platform = draw(st.sampled_from(sorted(MAKERS)))
+    logins = draw(st.lists(letters, min_size=2, max_size=6, unique=True))
+    people = [Person(draw(names), draw(names), login, 100 + n) for n, login in enumerate(logins)]
+    if platform in ONE_OF_A_NAME:
+        people = list({person.name: person for person in people}.values())
+    return platform, {person: draw(handed_in) for person in people}
+
+
+def uploads_of(platform, person, handed, data):
+    """What of a person's attempts is in an archive of the platform."""
+    if isinstance(handed, str):
+        instead = handed if handed != "nothing" and platform in ("canvas", "moodle", "blackboard") else ""
+        instead = "text" if instead and platform != "canvas" else instead
+        title = f"{ASSIGNMENT}.docx" if platform == "google" else "work.docx"
+        yield 0, Upload(person, title, "words", DUE, instead=instead)
+        return
+    for number, attempt in enumerate(handed):
+        if number == len(handed) - 1 or platform in KEEPS_ATTEMPTS:
+            for name, content in attempt.items():
+                time = DUE + timedelta(hours=2 * number + person.number % 3)
+                yield number, Upload(person, name, data[content], time)
+
+
+def what_counts(platform, uploads, data):
+    """The contents that may count; none if only a person can decide."""
+    notebooks = [(number, upload) for number, upload in uploads if upload.name.endswith(".ipynb")]
+    work = [(n, upload) for n, upload in notebooks if upload.data not in (data["blank"], data["saved"])]
+    finalists = work or notebooks
+    if not finalists:
+        return set()
+    last = max(number for number, _ in finalists)
+    latest = [upload.data for number, upload in finalists if number == last]
+    if work and platform == "canvas":
+        return {latest[-1]}
+    sound = {each for each in latest if each != data["broken"]} or set(latest)
+    return sound if not work or len(sound) == 1 else set()
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(drawn=classes())
+def test_everybody_of_any_class_is_taken_or_named(shelf, tmp_path_factory, drawn):
+    platform, people = drawn
+    course, release = shelf.course, shelf.release
+    data = {text: worked(release, text) for text in "xyz"}
+    data |= {"blank": json.dumps(release), "saved": run_again(release), "broken": data["x"][:5000]}
+    shutil.rmtree(course.state / "collected", ignore_errors=True)
+    folder = tmp_path_factory.mktemp("class")
+    uploads = {who: list(uploads_of(platform, who, handed, data)) for who, handed in people.items()}
+    archive = MAKERS[platform]([upload for mine in uploads.values() for _, upload in mine])
+    if not any(".ipynb" in name and "Feedback" not in name for name in archive.files):
+        return
+    done, found = gather(course, archive.write(folder / "a.zip"), folder, platform=platform)
+    assert done.entries.keys() == archive.files.keys()
+    named = 0
+    for who, mine in uploads.items():
+        student = archive.whose[who]
+        if allowed := what_counts(platform, mine, data):
+            assert found[student] in allowed
+        else:
+            assert student not in found
+            assert any(problem.startswith(f"{student}: ") for problem in done.problems)
+            named += 1
+    assert named == len(done.problems)
+    assert set(done.written) == set(found)
