@@ -14,9 +14,9 @@ OUTCOMES = {
     "own": "of the platform or of other programs",
     "undecided": "not decided",
 }
-"""What may become of an entry, with the words for a person. Of several outcomes of one entry the last counts,
-but a file that was taken for one student of a group is taken."""
+"""What may become of an entry, with the words for a person."""
 _WEIGHT = ("own", "no_notebook", "older", "unchanged", "taken", "undecided")
+"""The outcomes from the least to the gravest. A group's file has one for each student; the gravest counts."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Archive:
             self._zip.close()
 
     @property
-    def made(self) -> str:
+    def newest_entry(self) -> str:
         """The newest time of an entry, in the time zone of whoever made the archive; empty for a folder."""
         times = [info.date_time for info in self._zip.infolist()] if self._zip else []
         year, month, day, hour, minute, second = max(times, default=(0, 0, 0, 0, 0, 0))

@@ -12,7 +12,7 @@ from rapidfuzz import fuzz
 
 from autograder.grading.matching import UnreadableError, read_notebook
 from autograder.platforms.archives import UNREADABLE, read
-from autograder.platforms.senders import HandedIn
+from autograder.platforms.identification import HandedIn
 
 NEARLY, PART = 80, 5_000
 """Two texts count as the same if their first `PART` characters are at least `NEARLY` percent alike."""
@@ -168,7 +168,8 @@ def _latest(release: Release, rivals: list[Candidate], readable: list[Candidate]
         different = sound
     if len(different) > 1 and with_work:
         paths = ", ".join(sorted(item.file.file.entry for item in latest))
-        problem = f"several notebooks for {release.name}.ipynb, none is known to be the latest: {paths}"
+        which = f"several notebooks for {release.name}.ipynb, and nothing says which is the latest: {paths}"
+        problem = f"{which}; name the right one, and its student, with --names"
         return Choice(problem=problem, different=different)
     chosen = min(
         (item for item in latest if item.content.sources == different[0].content.sources),

@@ -14,14 +14,14 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.visible import one_line
-from autograder.platforms import senders
+from autograder.platforms import identification
 from autograder.platforms.account import Collected
 from autograder.platforms.archives import UNREADABLE, Archive, File, read
 from autograder.platforms.choice import Candidate, Choice, Release, choose, has_work, is_another
 from autograder.platforms.formats import FORMATS
 from autograder.platforms.history import History, Version
-from autograder.platforms.metadata import written_time
-from autograder.platforms.senders import HandedIn, Sorted
+from autograder.platforms.identification import Grouped, HandedIn
+from autograder.platforms.metadata import in_utc, written_time
 from autograder.release import publish
 
 
@@ -62,28 +62,29 @@ def collect(
     done = Collected(platform or "")
     with Archive(source) as archive:
         files = _readable(done, archive)
-        sent = senders.sort(files, wanted, assignment, platform, names, zone)
-        done.platform = sent.platform
-        done.remarks += sent.remarks
-        _record_others(done, sent)
+        found = identification.group_by_student(files, wanted, assignment, platform, names, zone)
+        done.platform = found.platform
+        done.remarks += found.remarks
+        _record_others(done, found)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
-        made = archive.made if sent.platform in FORMATS and FORMATS[sent.platform].made_at_download else ""
-        by_student = sorted(sent.by_student.items())
+        downloaded = archive.newest_entry if found.stamped_by_download else ""
+        by_student = sorted(found.by_student.items())
         handed = {student: _notebooks(done, student, items) for student, items in by_student}
-        if platform is None and sent.platform == "folder" and len(handed) == 1:
+        if platform is None and found.platform == "folder" and len(handed) == 1:
             _refuse_several_people(next(iter(handed.values())), releases, others)
         chosen = {
             student: [(release, choose(release, items, others, len(wanted) == 1)) for release in releases]
             for student, items in handed.items()
             if items
         }
-        require_writable(into)
+        for folder in (into, course.state):
+            require_writable(folder)
         history = History(course, assignment)
         for student, choices in chosen.items():
             _record_choices(done, student, choices, handed[student])
             for release, choice in choices:
                 if choice.chosen:
-                    _write_notebook(done, history, into / student / assignment, release, choice, made)
+                    _write_notebook(done, history, into / student / assignment, release, choice, downloaded)
         if history.known:
             history.save()
     return done
@@ -110,14 +111,14 @@ def _readable(done: Collected, archive: Archive) -> list[File]:
     return files
 
 
-def _record_others(done: Collected, sent: Sorted) -> None:
+def _record_others(done: Collected, found: Grouped) -> None:
     """Record the platform's own files, and those that belong to nobody known."""
-    for file in sent.own:
-        done.record(file.entry, "own", f"{sent.platform} adds it")
-    for file, reason in sent.nobodys:
+    for file in found.own:
+        done.record(file.entry, "own", f"{found.platform} adds it")
+    for file, reason in found.unknown:
         done.record(file.entry, "undecided", reason)
-        done.problems.append(f"{file.entry}: {reason}; {senders.BY_HAND}")
-    for item in sent.others:
+        done.problems.append(f"{file.entry}: {reason}; {identification.BY_HAND}")
+    for item in found.others:
         done.record(item.file.entry, "older", "the table names another file of the student", item.student)
 
 
@@ -170,7 +171,7 @@ def _refuse_several_people(items: list[Candidate], releases: list[Release], othe
             and (item.content.error or release.is_named_by(item.file.stem) or release.resembles(item.content))
         ]
         if len({item.content.sources or item.content.data for item in work}) > 1:
-            raise senders.flat([item.file.file.entry for item in items])
+            raise identification.several_people_error([item.file.file.entry for item in items])
 
 
 def _record_choices(
@@ -200,46 +201,51 @@ def _record_choices(
 
 
 def _write_notebook(
-    done: Collected, history: History, folder: Path, release: Release, choice: Choice, made: str
+    done: Collected, history: History, folder: Path, release: Release, choice: Choice, downloaded: str
 ) -> None:
     """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
-    item, name = choice.chosen, f"{release.name}.ipynb"
+    item, path, stamp = choice.chosen, folder / f"{release.name}.ipynb", folder / "timestamp.txt"
     assert item is not None
-    student, entry, data = item.file.student, item.file.file.entry, item.content.data
-    assert data is not None
-    path, stamp = folder / name, folder / "timestamp.txt"
+    assert item.content.data is not None
+    student, entry, data, time = item.file.student, item.file.file.entry, item.content.data, item.file.time
     before = stamp.read_text(errors="replace").strip() if stamp.is_file() else ""
-    time = written_time(before)
-    present = history.version(student, time and (time if time.tzinfo else time.replace(tzinfo=UTC)))
-    version = Version(done.platform, item.file.time, item.file.order, made)
+    present, version = (
+        history.version(student, in_utc(written_time(before))),
+        Version(done.platform, time, item.file.order, downloaded),
+    )
     written = path.read_bytes() if path.is_file() else None
     if written == data:
         done.unchanged.append(student)
         done.record(entry, "unchanged", "", student)
-        if item.file.time and not before:
-            write_if_changed(stamp, _line(item.file.time))
+        if time and not before:
+            write_if_changed(stamp, _line(time))
         if not version.is_before(present):
             history.remember(student, version)
         return
-    why = _is_older(history, student, present, version, data)
-    if choice.blank and written is not None and has_work(release, written):
-        why = "since the new one is the released notebook without any work"
-    if written is not None and why:
+    if written is not None and (why := _is_older(history, student, present, version, data)):
         done.remarks.append(f"{student}: kept the present notebook, {why}{f' ({before})' if before else ''}")
         done.record(entry, "older", f"the present notebook is kept, {why}", student)
+        return
+    if written is not None and choice.blank and has_work(release, written):
+        why = "the new one is the released notebook without any work"
+        done.remarks.append(f"{student}: kept the present notebook; {why}")
+        done.record(entry, "older", f"the present notebook is kept; {why}", student)
         return
     if written is not None:
         when = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S")
         history.course.make_private()
-        write_atomically(history.replaced_folder(student) / f"{when}-{name}", written)
-        done.replaced.append(student)
-    else:
-        done.written.append(student)
+        write_atomically(history.replaced_folder(student) / f"{when}-{path.name}", written)
+    _write_time(done, student, stamp, before, time)  # first: an interrupted run replaces the notebook again
     write_atomically(path, data)
+    (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
     history.remember(student, version)
-    if item.file.time:
-        write_if_changed(stamp, _line(item.file.time))
+
+
+def _write_time(done: Collected, student: str, stamp: Path, before: str, time: datetime | None) -> None:
+    """Write the time of a new version, or remove the time of the version that it replaces."""
+    if time:
+        write_if_changed(stamp, _line(time))
     elif stamp.is_file():
         done.remarks.append(
             f"{student}: the new version has no time, and the time of the replaced version "

@@ -24,7 +24,7 @@ class Format:
 
     Args:
         name: the name for ``--from``.
-        seen_in: the documentation or open source that the format is from.
+        source: the documentation or open source that the format is from.
         pattern: a pattern of paths, below the folders that all files share. `file` is the name that the
             student gave; `name`, `id`, `login` and `anonymous` identify the student; `time` or `order` give
             the latest of several files; `late` is the platform's mark; `text` and `link` were handed in
@@ -36,12 +36,12 @@ class Format:
         metadata: reads the platform's own files, where they say more than the paths.
         specific: whether the pattern fits no other layout, so that it is searched for at every level.
         entry_times: whether the times of a zip archive's entries are those of the submissions.
-        made_at_download: whether they are the time of the download.
+        stamped_by_download: whether they are the time of the download.
         copies_ascend: whether the later of two files of one name has the higher number: ``name (2).ipynb``.
     """
 
     name: str
-    seen_in: str
+    source: str
     pattern: str
     student: Callable[[Parts], str]
     time: Callable[[str], datetime | None] = metadata.no_time
@@ -50,7 +50,7 @@ class Format:
     metadata: Callable[[metadata.Files], Metadata] = metadata.nothing
     specific: bool = True
     entry_times: bool = False
-    made_at_download: bool = False
+    stamped_by_download: bool = False
     copies_ascend: bool = False
 
     def matcher(self, wanted: list[str]) -> re.Pattern[str]:
@@ -112,7 +112,7 @@ FORMATS = {
             r"|(?P<name>[^/]+?)_(?:(?P<late_>LATE)_)?(?P<id>\d+))"
             r"_(?:(?P<order>\d+)_(?P<file>[^/]+)|(?P<text>text\.html)|(?P<link>link\.html))",
             _canvas_student,
-            made_at_download=True,
+            stamped_by_download=True,
         ),
         Format(
             "moodle",
@@ -120,7 +120,7 @@ FORMATS = {
             r"(?P<name>[^/_]+?)(?:_(?P<id>\d+))?_assignsubmission_"
             r"(?:onlinetext(?:_?/|_)(?P<text>[^/]+)|[a-z]+(?:_?/(?:.*/)?|_)(?P<file>[^/]+))",
             _name_and_id,
-            made_at_download=True,
+            stamped_by_download=True,
         ),
         Format(
             "brightspace",

@@ -63,6 +63,11 @@ def written_time(text: str) -> datetime | None:
         return None
 
 
+def in_utc(time: datetime | None) -> datetime | None:
+    """Return a time with its zone; nbgrader reads a time without a zone as UTC."""
+    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
+
+
 def blackboard_time(text: str) -> datetime | None:
     """Return the time in the name of a file of Blackboard: ``2026-03-07-18-00-00``."""
     try:
@@ -156,8 +161,7 @@ def _person_id(about: dict[str, Any]) -> str:
 
 
 def _gradescope_time(time: object) -> datetime | None:
-    found = time if isinstance(time, datetime) else written_time(str(time)) if time else None
-    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+    return in_utc(time if isinstance(time, datetime) else written_time(str(time)) if time else None)
 
 
 def timestamps(files: Files) -> Metadata:
@@ -167,11 +171,11 @@ def timestamps(files: Files) -> Metadata:
         if file.path.name == "timestamp.txt" and file.size < 200:
             found.read.add(str(file.path))
             try:
-                time = written_time(read(file).decode("utf8", "replace").strip())
+                time = in_utc(written_time(read(file).decode("utf8", "replace").strip()))
             except UNREADABLE:
                 continue
             if time:
-                found.times[str(file.path.parent)] = time if time.tzinfo else time.replace(tzinfo=UTC)
+                found.times[str(file.path.parent)] = time
     return found
 
 

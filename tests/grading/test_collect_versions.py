@@ -85,8 +85,8 @@ def test_two_notebooks_with_different_work_are_named(course, tmp_path, released)
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"bob": worked(released, "3")}
     assert done.problems == [
-        f"ada: several notebooks for {NAME}, none is known to be the latest: "
-        f"ada/{ASSIGNMENT}-Copy1.ipynb, ada/{NAME}"
+        f"ada: several notebooks for {NAME}, and nothing says which is the latest: "
+        f"ada/{ASSIGNMENT}-Copy1.ipynb, ada/{NAME}; name the right one, and its student, with --names"
     ]
     table = tmp_path / "names.csv"
     table.write_text(f"file,student\nada/{NAME},ada\n")
@@ -171,7 +171,8 @@ def test_links_and_pasted_texts_are_named_as_such(course, tmp_path):
     assert done.exit_code == 2
     told = json.loads(done.stdout)
     assert told["problems"] == [
-        "lovelaceada_101: handed in no usable notebook, but a link to https://example.org/mine (lovelaceada_101_link.html)",
+        "lovelaceada_101: handed in no usable notebook, but a link to https://example.org/mine "
+        "(lovelaceada_101_link.html)",
         "müllerbob_102: handed in no usable notebook, but a pasted text (müllerbob_102_text.html)",
     ]
     assert told["counts"] == {"taken": 1, "no_notebook": 2}

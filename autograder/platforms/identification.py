@@ -18,6 +18,8 @@ from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
 from autograder.platforms.metadata import Metadata, time_beside
 
+Names = dict[str, list[str]]
+"""The students of the files that a table lists, by the path of the file."""
 NO_NAME = "the name does not identify a student"
 BY_HAND = "copy the file by hand, or say whose it is with --names"
 DOWNLOAD = timedelta(hours=1)
@@ -54,29 +56,31 @@ class HandedIn:
 
 
 @dataclass
-class Sorted:
+class Grouped:
     """The files of an archive by the platform that named them, and by student."""
 
     platform: str
     by_student: dict[str, list[HandedIn]] = field(default_factory=lambda: defaultdict(list))
     own: list[File] = field(default_factory=list)
     """The platform's own files."""
-    nobodys: list[tuple[File, str]] = field(default_factory=list)
-    """Files that belong to nobody known, each with the reason."""
+    stamped_by_download: bool = False
+    """Whether the times of the entries are that of the download."""
+    unknown: list[tuple[File, str]] = field(default_factory=list)
+    """Files of which nothing says whose they are, each with the reason."""
     others: list[HandedIn] = field(default_factory=list)
     """Files of students for whom a table names another file."""
     remarks: list[str] = field(default_factory=list)
 
 
-def sort(
+def group_by_student(
     files: list[File],
     wanted: list[str],
     assignment: str,
     platform: str | None = None,
     names: Path | None = None,
     zone: tzinfo | None = None,
-) -> Sorted:
-    """Return the files of an archive by student.
+) -> Grouped:
+    """Group the files of an archive by student.
 
     Args:
         files: the readable files.
@@ -91,11 +95,12 @@ def sort(
     """
     listed = read_names(names, files) if names else {}
     rest = [file for file in files if str(file.path) not in listed]
-    found = _recognise(rest, wanted, assignment, platform, bool(names))
-    result = Sorted("names" if found is None else found[0].name)
+    found = _recognise(rest, wanted, assignment, platform, listed)
+    result = Grouped("names" if found is None else found[0].name)
     if found is None:
-        result.nobodys = [(file, NO_NAME) for file in rest]
+        result.unknown = [(file, NO_NAME) for file in rest]
     else:
+        result.stamped_by_download = found[0].stamped_by_download
         _by_path(result, *found, wanted, zone)
     for students in listed.values():
         for student in students:
@@ -106,16 +111,16 @@ def sort(
     return result
 
 
-def read_names(table: Path, files: list[File]) -> dict[str, list[str]]:
+def read_names(table: Path, files: list[File]) -> Names:
     """Return the students of each listed file, by its path in the archive.
 
     Raises:
         BadInputError: the table has no columns `file` and `student`, or names a file that is not there once.
     """
     try:
-        text = table.read_text("utf-8-sig")
+        text = _decoded(table.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{table} cannot be read as text in UTF-8 ({error}).") from error
+        raise BadInputError(f"{table} cannot be read as text ({error}). Save it as CSV in UTF-8.") from error
     head = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
     columns = {name.strip().casefold(): name for name in reader.fieldnames or ()}
@@ -145,13 +150,23 @@ def read_names(table: Path, files: list[File]) -> dict[str, list[str]]:
     return listed
 
 
+def _decoded(data: bytes) -> str:
+    """Return the text of a table as spreadsheets save it: in UTF-8, UTF-16 or Windows' cp1252."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252")
+
+
 def _composed(text: str) -> str:
     """Return the text with composed letters: macOS writes ü as u and two dots."""
     return unicodedata.normalize("NFC", text)
 
 
 def _recognise(
-    files: list[File], wanted: list[str], assignment: str, platform: str | None, has_names: bool
+    files: list[File], wanted: list[str], assignment: str, platform: str | None, listed: Names
 ) -> tuple[Format, list[File]] | None:
     """Return the format and the files below the folders that all share; None if only a table can tell.
 
@@ -172,19 +187,22 @@ def _recognise(
     if platform:
         return FORMATS[platform], levels[0]
     notebooks = [file for file in files if file.is_notebook]
-    if notebooks and (found := _guess(levels, wanted, assignment, has_names)):
+    if notebooks and (found := _guess(levels, wanted, assignment, listed)):
         return found
-    if has_names:
+    if listed:
         return None
     if not notebooks:
         raise BadInputError("the archive holds no notebook. Name the archive from the platform.")
-    raise flat([str(file.path) for file in notebooks])
+    raise several_people_error([str(file.path) for file in notebooks])
 
 
 def _guess(
-    levels: list[list[File]], wanted: list[str], assignment: str, has_names: bool
+    levels: list[list[File]], wanted: list[str], assignment: str, listed: Names
 ) -> tuple[Format, list[File]] | None:
-    """Return a format whose pattern would also fit other layouts, with the files."""
+    """Return a format whose pattern would also fit other layouts, with the files.
+
+    Folders are not those of students if a table gives a file in one of them to somebody else.
+    """
     students_folders, *below = _levels_of_folders(levels, assignment)
     tops = _tops(students_folders)
     if len(tops) > 1 and _common_prefix(tops) and _fits(FORMATS["github"], students_folders, wanted):
@@ -192,13 +210,13 @@ def _guess(
     for level in (students_folders, *below):
         if _fits(FORMATS["google"], level, wanted):
             return FORMATS["google"], level
-    is_one_folder = has_names and len(tops) < 2
-    if not is_one_folder and _fits(FORMATS["folder"], students_folders, wanted):
+    are_students = all(set(students) <= set(PurePosixPath(path).parts) for path, students in listed.items())
+    if are_students and _fits(FORMATS["folder"], students_folders, wanted):
         return FORMATS["folder"], students_folders
     return None
 
 
-def flat(paths: list[str]) -> BadInputError:
+def several_people_error(paths: list[str]) -> BadInputError:
     """Return the error for a folder in which several people's notebooks lie side by side."""
     return BadInputError(
         f"it is not clear whose notebooks these are: {', '.join(paths[:3])}{', ...' * (len(paths) > 3)}. "
@@ -259,7 +277,7 @@ def _common_prefix(names: set[str]) -> str:
     return first[: first.rfind("-", 0, same) + 1]
 
 
-def _by_path(result: Sorted, row: Format, files: list[File], wanted: list[str], zone: tzinfo | None) -> None:
+def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str], zone: tzinfo | None) -> None:
     """Add the files to their students."""
     pattern, found = row.matcher(wanted), row.metadata(files)
     prefix = _common_prefix(_tops(files)) if row.name == "github" and _tops(files) else ""
@@ -270,7 +288,7 @@ def _by_path(result: Sorted, row: Format, files: list[File], wanted: list[str], 
         match = pattern.fullmatch(path)
         is_own = path in found.read - found.texts or row.own_files.fullmatch(path)
         if is_own or not match:
-            (result.own.append(file) if is_own else result.nobodys.append((file, NO_NAME)))
+            (result.own.append(file) if is_own else result.unknown.append((file, NO_NAME)))
         if not match:
             continue
         parts = parts_of(match)
@@ -301,19 +319,19 @@ def _by_path(result: Sorted, row: Format, files: list[File], wanted: list[str], 
         )
 
 
-def _students(result: Sorted, row: Format, parts: Parts, found: Metadata, file: File) -> list[str]:
+def _students(result: Grouped, row: Format, parts: Parts, found: Metadata, file: File) -> list[str]:
     """Return the students of a file, or none with the reason in `result`."""
     students = [row.student(parts)]
     if found.people is not None:
         students = found.people.get(parts.get("id") or parts["name"], [])
         if not students:
-            result.nobodys.append((file, f"{row.name}'s own list does not identify a student"))
+            result.unknown.append((file, f"{row.name}'s own list does not identify a student"))
     valid = []
     for student in map(_composed, students):
         if student_ids.is_valid(student):
             valid.append(student)
         else:
-            result.nobodys.append((file, f"{student!r} cannot be a student's id: {student_ids.RULE}"))
+            result.unknown.append((file, f"{student!r} cannot be a student's id: {student_ids.RULE}"))
     return valid
 
 
