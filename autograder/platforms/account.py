@@ -10,8 +10,8 @@ OUTCOMES = {
     "taken": "taken",
     "unchanged": "unchanged",
     "older": "older or without work",
-    "no_notebook": "no notebooks",
-    "own": "of the platform or of other programs",
+    "no_notebook": "not a notebook",
+    "own": "of the platform or of a program",
     "undecided": "not decided",
 }
 """What may become of an entry, with the words for a person."""
@@ -39,6 +39,7 @@ class Collected:
     replaced: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    blank: list[str] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def record(self, path: str, outcome: str, reason: str = "", student: str = "") -> None:

@@ -131,7 +131,7 @@ def choose(release: Release, handed: list[Candidate], others: set[str], is_only:
         others: the names of other assignments' notebooks.
         is_only: whether the assignment has no other notebook.
     """
-    unnamed = [item for item in handed if not is_another(item.file.stem, release.name, others)]
+    unnamed = [item for item in handed if not is_another(item.file.stem, others)]
     rivals = [item for item in unnamed if release.is_named_by(item.file.stem)]
     rivals += [item for item in unnamed if item not in rivals and release.resembles(item.content)]
     if not rivals and is_only and len({item.file.stem for item in unnamed}) == 1:
@@ -148,7 +148,7 @@ def choose(release: Release, handed: list[Candidate], others: set[str], is_only:
     return _latest(release, rivals, readable)
 
 
-def is_another(stem: str, name: str, others: set[str]) -> bool:
+def is_another(stem: str, others: set[str]) -> bool:
     """Return whether a file is called like the notebook of another assignment."""
     plain = stem
     while (shorter := _COPY.sub("", plain)) != plain:

@@ -69,22 +69,23 @@ def collect(
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         downloaded = archive.newest_entry if found.stamped_by_download else ""
         by_student = sorted(found.by_student.items())
-        handed = {student: _notebooks(done, student, items) for student, items in by_student}
-        if platform is None and found.platform == "folder" and len(handed) == 1:
-            _refuse_several_people(next(iter(handed.values())), releases, others)
-        chosen = {
-            student: [(release, choose(release, items, others, len(wanted) == 1)) for release in releases]
-            for student, items in handed.items()
-            if items
-        }
+        if platform is None and found.platform == "folder" and len(by_student) == 1:
+            _refuse_several_people(by_student[0][1], releases, others)
         for folder in (into, course.state):
             require_writable(folder)
         history = History(course, assignment)
-        for student, choices in chosen.items():
-            _record_choices(done, student, choices, handed[student])
+        for student, items in by_student:
+            notebooks = _notebooks(done, student, items)
+            choices = [
+                (release, choose(release, notebooks, others, len(wanted) == 1))
+                for release in (releases if notebooks else ())
+            ]
+            _record_choices(done, student, choices, notebooks)
             for release, choice in choices:
                 if choice.chosen:
                     _write_notebook(done, history, into / student / assignment, release, choice, downloaded)
+        if done.blank:
+            done.remarks.append(f"handed in the released notebook without any work: {', '.join(done.blank)}")
         if history.known:
             history.save()
     return done
@@ -147,7 +148,7 @@ def _describe(item: HandedIn) -> str:
     if item.file.path.suffix.casefold() not in (".html", ".htm"):
         return f"{item.instead} ({name})" if item.instead else name
     try:
-        text = read(item.file).decode("utf8", "replace")
+        text = read(item.file)[:10_000].decode("utf8", "replace")
     except UNREADABLE:
         text = ""
     target = re.search(r"""http-equiv=["']?refresh["'][^>]*?url=([^"'>\s]+)""", text, re.IGNORECASE)
@@ -156,13 +157,14 @@ def _describe(item: HandedIn) -> str:
     return f"{item.instead or 'a page'} ({name})"
 
 
-def _refuse_several_people(items: list[Candidate], releases: list[Release], others: set[str]) -> None:
+def _refuse_several_people(handed: list[HandedIn], releases: list[Release], others: set[str]) -> None:
     """Refuse a folder with different work in it: nothing says that all is one student's.
 
     Raises:
         BadInputError: there are several notebooks with work.
     """
-    mine = [item for item in items if not is_another(item.file.stem, "", others)]
+    notebooks = [Candidate(item) for item in handed if item.file.is_notebook]
+    mine = [item for item in notebooks if not is_another(item.file.stem, others)]
     for release in releases:
         work = [
             item
@@ -171,7 +173,7 @@ def _refuse_several_people(items: list[Candidate], releases: list[Release], othe
             and (item.content.error or release.is_named_by(item.file.stem) or release.resembles(item.content))
         ]
         if len({item.content.sources or item.content.data for item in work}) > 1:
-            raise identification.several_people_error([item.file.file.entry for item in items])
+            raise identification.several_people_error([item.file.file.entry for item in notebooks])
 
 
 def _record_choices(
@@ -191,7 +193,7 @@ def _record_choices(
             if chosen.file.late:
                 done.remarks.append(f"{student}: the platform marks the submission as late")
             if choice.blank:
-                done.remarks.append(f"{student}: handed in the released notebook without any work")
+                done.blank.append(student)
     for item in handed:
         if item.file.file.entry not in done.entries and all(
             choice.chosen is not item for _, choice in choices
