@@ -65,7 +65,7 @@ class Format:
 def parts_of(match: re.Match[str]) -> Parts:
     """Return the nonempty parts of a path; a group whose name ends with _ is another place for its part."""
     found = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}
-    return {"file": "", **found}
+    return {**found, "file": found.get("stem", "") + found.get("file", "")}
 
 
 def _name_and_id(parts: Parts) -> str:

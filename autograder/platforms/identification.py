@@ -218,9 +218,10 @@ def _guess(
 
 def several_people_error(paths: list[str]) -> BadInputError:
     """Return the error for a folder in which several people's notebooks lie side by side."""
+    several = "One folder holds the notebooks of several people. " * (len(paths) > 1)
     return BadInputError(
         f"it is not clear whose notebooks these are: {', '.join(paths[:3])}{', ...' * (len(paths) > 3)}. "
-        "One folder holds the notebooks of several people. Say who is who with --names FILE, a CSV table "
+        f"{several}Say who is who with --names FILE, a CSV table "
         "with the columns file and student and a line for each notebook; or name the platform with --from "
         f"({', '.join(FORMATS)}); or put the notebooks into <student>/ folders."
     )
