@@ -26,7 +26,7 @@ IGNORED = {".git", ".ipynb_checkpoints", "__MACOSX", "node_modules"}
 _LITTER = re.compile(r"\..*|Thumbs\.db|desktop\.ini", re.IGNORECASE)
 """Files that programs make beside a student's work."""
 UNREADABLE = (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError)
-"""What reading a file may raise: it is damaged, or packed or encrypted in an unknown way."""
+"""Errors of reading a file that is damaged, or packed or encrypted in an unknown way."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 _UTF8_NAME, _ENCRYPTED = 0x800, 1
 _EXTENDED_TIME = 0x5455
@@ -62,7 +62,7 @@ class LeftOut:
     path: PurePosixPath
     reason: str
     expected: bool = False
-    """Whether such entries are normal, as those of git are."""
+    """True for the files of programs, such as git, which need no word to the teacher."""
 
 
 class Archive:
@@ -146,7 +146,7 @@ class Archive:
 
 
 def read(file: File) -> bytes:
-    """Return the content of a file that is no larger than a notebook may be.
+    """Return the content of a file, up to the size limit of a notebook.
 
     Raises:
         ValueError: the file is too large.

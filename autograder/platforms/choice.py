@@ -1,4 +1,4 @@
-"""Choose the file that counts among those that a student handed in."""
+"""Choose the notebook that counts among all notebooks that a student handed in."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Release:
         self.ids = {mark["grade_id"] for _, mark in marks if "grade_id" in mark}
 
     def is_named_by(self, stem: str) -> bool:
-        """Return whether a file's name is that of this notebook, perhaps with more before or after it.
+        """Return whether a file's name contains the name of this notebook as a word of its own.
 
         A digit or letter directly beside it makes it another name.
         """
         return bool(re.search(rf"(?<![^\W_]){re.escape(self.name)}(?![^\W_])", stem, re.IGNORECASE))
 
     def has_work(self, sources: Iterable[str]) -> bool:
-        """Return whether a source is neither a released one nor nearly one that is given and no answer."""
+        """Return whether a cell has new text: not a released source, and not nearly a given cell's source."""
         new = set(sources) - self.sources - {""}
         return any(
             all(fuzz.ratio(source[:PART], given[:PART]) < NEARLY for given in self.given) for source in new
@@ -59,7 +59,7 @@ class Content:
         sources: the sources of a notebook's cells; empty if it is not a notebook.
         ids: the names of its marked cells.
         data: the bytes.
-        error: why the file cannot be read, or why it is no notebook.
+        error: the reason why the file cannot be read as a notebook.
     """
 
     sources: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def has_work(release: Release, data: bytes) -> bool:
 
 @dataclass
 class Choice:
-    """What was chosen for a notebook of the assignment, and why the others were not.
+    """The file chosen for a notebook of the assignment, and the reasons against the other files.
 
     Args:
         chosen: the file that counts, or None.
@@ -123,7 +123,7 @@ def choose(release: Release, handed: list[Candidate], others: set[str], is_only:
     """Return the file that counts for a notebook of an assignment.
 
     A file with work in it goes before the released notebook, whatever its name; then the latest counts. A
-    file with another name is considered only if it resembles the notebook, or if there is no other choice.
+    file with another name is considered only if it resembles the notebook, or if it is the only file.
 
     Args:
         release: the released notebook.

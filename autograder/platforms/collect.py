@@ -43,7 +43,7 @@ def collect(
         into: the folder of submissions.
         platform: a name in `FORMATS`; by default the paths of the files determine it.
         names: a CSV table with the columns `file` and `student`, for files whose paths name nobody.
-        timezone: the time zone of times that name none; by default that of this computer.
+        timezone: the time zone of times without one; by default this computer's.
 
     Raises:
         BadInputError: the source cannot be read or its layout is unknown. No file has changed then.
@@ -113,7 +113,7 @@ def _readable(done: Collected, archive: Archive) -> list[File]:
 
 
 def _record_others(done: Collected, found: Grouped) -> None:
-    """Record the platform's own files, and those that belong to nobody known."""
+    """Record the platform's own files, and files whose student is unknown."""
     for file in found.own:
         done.record(file.entry, "own", f"{found.platform} adds it")
     for file, reason in found.unknown:
@@ -143,7 +143,7 @@ def _notebooks(done: Collected, student: str, handed: list[HandedIn]) -> list[Ca
 
 
 def _describe(item: HandedIn) -> str:
-    """Return what a file is that is not a notebook: a link with its target, a pasted text, or its name."""
+    """Describe a file that is not a notebook: a link with its target, a pasted text, or its name."""
     name = one_line(item.name)
     if item.file.path.suffix.casefold() not in (".html", ".htm"):
         return f"{item.instead} ({name})" if item.instead else name
@@ -179,7 +179,7 @@ def _refuse_several_people(handed: list[HandedIn], releases: list[Release], othe
 def _record_choices(
     done: Collected, student: str, choices: list[tuple[Release, Choice]], handed: list[Candidate]
 ) -> None:
-    """Record what became of a student's notebooks, and what a person should know of it."""
+    """Record the outcome of each of a student's notebooks, with remarks and problems for the teacher."""
     for release, choice in choices:
         for item, reason in choice.losers:
             done.record(item.file.file.entry, "older", reason, student)

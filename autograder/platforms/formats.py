@@ -30,13 +30,13 @@ class Format:
             the latest of several files; `late` is the platform's mark; `text` and `link` were handed in
             instead of a file. ``{notebook}`` is the name of a wanted notebook.
         student: makes the student's id of these parts.
-        time: reads the part `time`. A time without a zone is in that of the platform.
-        sign: the part that a path must have. A file without it is a draft that was not handed in.
+        time: reads the part `time`. A time without a zone is a local time of the platform.
+        sign: the part that every path has. A file whose path lacks it is a draft, not handed in.
         own: a pattern of the paths that the platform adds itself.
         metadata: reads the platform's own files, where they say more than the paths.
         specific: whether the pattern fits no other layout, so that it is searched for at every level.
-        entry_times: whether the times of a zip archive's entries are those of the submissions.
-        stamped_by_download: whether they are the time of the download.
+        entry_times: whether each entry of a zip archive has the time of its submission.
+        stamped_by_download: whether each entry has the time of the download.
         copies_ascend: whether the later of two files of one name has the higher number: ``name (2).ipynb``.
     """
 

@@ -17,7 +17,7 @@ from autograder.course.layout import Course
 
 @dataclass(frozen=True)
 class Version:
-    """What is known of when a version was handed in.
+    """The time of a version, as far as its archive states it.
 
     Args:
         platform: the platform of the archive; numbers and times of different platforms do not compare.
@@ -54,7 +54,7 @@ class History:
             self.known = {}
 
     def version(self, student: str, time: datetime | None) -> Version:
-        """Return what is known of the present version, whose time is in ``timestamp.txt``."""
+        """Return the present version of a student; its time is in ``timestamp.txt``."""
         about = self.known.get(student)
         if not isinstance(about, dict):
             return Version(time=time)
@@ -69,7 +69,7 @@ class History:
         self.known[student] = about
 
     def save(self) -> None:
-        """Write what is remembered."""
+        """Write the versions to the file."""
         self.course.make_private()
         write_atomically(self.file, json.dumps(self.known, indent=0, sort_keys=True).encode())
 

@@ -23,7 +23,7 @@ Names = dict[str, list[str]]
 NO_NAME = "the name does not identify a student"
 BY_HAND = "copy the file by hand, or say whose it is with --names"
 DOWNLOAD = timedelta(hours=1)
-"""Times of entries that lie closer together are those of the download."""
+"""Entries whose times are all within this span have the time of the download."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class HandedIn:
         time: when it was handed in, in UTC, if the archive says it.
         order: the place among a student's files, if the archive gives one: the greater is the later.
         late: whether the platform marks it as late.
-        instead: what it is if it is no file: ``a link`` or ``a pasted text``.
+        instead: ``a link`` or ``a pasted text``, if the student handed in one of these instead of a file.
         draft: whether it was not handed in.
     """
 
@@ -64,11 +64,11 @@ class Grouped:
     own: list[File] = field(default_factory=list)
     """The platform's own files."""
     stamped_by_download: bool = False
-    """Whether the times of the entries are that of the download."""
+    """True if each entry has the time of the download."""
     unknown: list[tuple[File, str]] = field(default_factory=list)
-    """Files of which nothing says whose they are, each with the reason."""
+    """Files whose student is unknown, each with the reason."""
     others: list[HandedIn] = field(default_factory=list)
-    """Files of students for whom a table names another file."""
+    """Files that do not count, since the table names another file of the same student."""
     remarks: list[str] = field(default_factory=list)
 
 
@@ -88,7 +88,7 @@ def group_by_student(
         assignment: the name of the assignment.
         platform: a name in `FORMATS`; by default the paths determine it.
         names: a table of files and students, for files whose paths do not name the student.
-        zone: the time zone of times that name none; by default that of this computer.
+        zone: the time zone of times without one; by default this computer's.
 
     Raises:
         BadInputError: the layout is unknown, or the table cannot be used.
@@ -144,7 +144,7 @@ def read_names(table: Path, files: list[File]) -> Names:
             raise BadInputError(f"{table}, line {number}: {name!r} {there}. Write its path in the archive.")
         if not student_ids.is_valid(student):
             raise BadInputError(
-                f"{table}, line {number}: {student!r} is no student's id: {student_ids.RULE}."
+                f"{table}, line {number}: {student!r} cannot be a student's id: {student_ids.RULE}."
             )
         listed[paths[name][0]].append(student)
     return listed
@@ -201,7 +201,7 @@ def _guess(
 ) -> tuple[Format, list[File]] | None:
     """Return a format whose pattern would also fit other layouts, with the files.
 
-    Folders are not those of students if a table gives a file in one of them to somebody else.
+    The folders do not name students if the table assigns a file in a folder to somebody else.
     """
     students_folders, *below = _levels_of_folders(levels, assignment)
     tops = _tops(students_folders)
@@ -315,7 +315,7 @@ def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str],
     if assumed:
         here = datetime.now().astimezone().tzname()
         result.remarks.append(
-            f"the archive's times have no time zone and were read in that of this computer ({here}); "
+            f"the archive's times have no time zone and were read in this computer's zone ({here}); "
             "--timezone names another"
         )
 

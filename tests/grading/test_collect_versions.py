@@ -138,7 +138,7 @@ def test_a_folder_with_one_students_versions_is_taken(course, tmp_path, released
         ("name,path\nada,x.ipynb\n", "must begin with a line that names the columns file and student"),
         ("file,student\nz.ipynb,ada\n", "line 2: 'z.ipynb' is not in the archive"),
         ("file,student\nx.ipynb,ada\n", "line 2: 'x.ipynb' could be 1/x.ipynb or 2/x.ipynb"),
-        ("file,student\n1/x.ipynb,../ada\n", "line 2: '../ada' is no student's id"),
+        ("file,student\n1/x.ipynb,../ada\n", "line 2: '../ada' cannot be a student's id"),
         (None, "cannot be read"),
     ],
 )

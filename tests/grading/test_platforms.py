@@ -1,7 +1,9 @@
 """From an archive of each platform everybody is taken, or named with the reason."""
 
 import json
+import re
 import shutil
+import unicodedata
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -211,3 +213,48 @@ def test_everybody_of_any_class_is_taken_or_named(shelf, tmp_path_factory, drawn
             named += 1
     assert named == len(done.problems)
     assert set(done.written) == set(found)
+
+
+@pytest.mark.parametrize("logins", [("s_ada", "s_bob"), ("s_ada",), ("x", "x_1")])
+def test_a_receipt_of_blackboard_settles_where_the_login_begins(course, tmp_path, logins):
+    """Both the assignment and the login may have underscores, and logins a beginning that all share."""
+    people = [replace(ADA, login=login) for login in logins]
+    archive = made.blackboard([Upload(who, NAME, who.login, DUE) for who in people])
+    done, found = gather(Course.at(course), archive.write(tmp_path / "a.zip"), tmp_path)
+    assert (done.platform, done.problems) == ("blackboard", [])
+    assert found == {login: login for login in logins}
+
+
+def test_the_later_of_two_uploads_of_one_name_counts_in_ilias(course, tmp_path):
+    """Which numbers them in the order of the uploads; an unpacked archive has no times."""
+    uploads = [Upload(ADA, NAME, text, DUE) for text in ("first", "second", "third")]
+    uploads.append(Upload(CLASS[1], NAME, "b", DUE))
+    done, found = gather(Course.at(course), made.ilias(uploads).unpack(tmp_path / "unpacked"), tmp_path)
+    assert (done.problems, found) == ([], {"ada.l": "third", "jmuessig": "b"})
+
+
+def test_a_file_of_classroom_names_its_student_before_or_after_the_title(course, tmp_path):
+    """A copy that Windows made names nobody, and stays with the folder that it is in."""
+    members = {f"C/Ada Löwe - {NAME}": "a", f"C/{ASSIGNMENT} - Bob O'Neill.ipynb": "b", "C/notes.txt": ""}
+    archive = made.Made(members).write(tmp_path / "a.zip")
+    done, found = gather(Course.at(course), archive, tmp_path)
+    assert (done.platform, found) == ("google", {"Ada Löwe": "a", "Bob O'Neill": "b"})
+    assert done.remarks == []
+    assert [problem.split(":")[0] for problem in done.problems] == ["C/notes.txt"]
+    copies = made.Made({f"ada/{ASSIGNMENT} - Copy.ipynb": "a", f"bob/{ASSIGNMENT} - Kopie (2).ipynb": "b"})
+    done, found = gather(Course.at(course), copies.write(tmp_path / "b.zip"), tmp_path)
+    assert (done.platform, found["ada"], found["bob"]) == ("folder", "a", "b")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_is_one_name_however_its_letters_are_composed(course, tmp_path, form):
+    """macOS writes ü as u with two dots, and zips without the mark of UTF-8."""
+    path = tmp_path / "a.zip"
+    archive = made.canvas([Upload(CLASS[1], NAME, form, DUE), Upload(ADA, NAME, "a", DUE)])
+    archive.files = {unicodedata.normalize(form, name): text for name, text in archive.files.items()}
+    archive.write(path)
+    data = path.read_bytes()
+    flags = re.compile(rb"((?:PK\x01\x02..|PK\x03\x04)..)\x00\x08", re.DOTALL)
+    path.write_bytes(flags.sub(lambda match: match[1] + b"\0\0", data))
+    done, found = gather(Course.at(course), path, tmp_path)
+    assert (done.platform, found) == ("canvas", {"müßigjürgen_102": form, "lovelaceada_101": "a"})
