@@ -23,6 +23,8 @@ from autograder.course.visible import visible
 EPILOG = examples(
     "autograder export --output grades.csv",
     "autograder export ch02_qkv --format canvas --into gradebook.csv --output upload.csv",
+    "autograder export ch02_qkv --format table --into exam.csv --columns student=Matrikelnummer "
+    "--assignment-column Punkte --output upload.csv",
 )
 
 
@@ -33,17 +35,33 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="csv for a spreadsheet; canvas or moodle with --into; gradescope for one results.json "
-            "for each student, in the folder of --output.",
+            help="csv for a spreadsheet; canvas, moodle, blackboard, brightspace, ilias or table (any other "
+            "table) with --into; gradescope for one results.json for each student, in the folder of "
+            "--output.",
         ),
     ] = "csv",
     into: Annotated[
         Path | None,
         typer.Option(
-            help="The platform's own file, to be filled in: Canvas's exported gradebook or Moodle's grading "
-            "worksheet. This file itself is not changed."
+            help="The platform's own file, to be filled in, such as Canvas's exported gradebook. This file "
+            "itself is not changed."
         ),
     ] = None,
+    assignment_column: Annotated[
+        str,
+        typer.Option(
+            help="The column of grades in --into: its heading, its title or its number, counted from 1.",
+            show_default="the assignment's name",
+        ),
+    ] = "",
+    columns: Annotated[
+        str,
+        typer.Option(
+            help="The other columns in --into, such as student=3,max=Punkte: the students, the maximum points "
+            "(max) and whether a grade can be changed (open).",
+            show_default="by their headings",
+        ),
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; stdout by default.")
     ] = None,
@@ -53,30 +71,50 @@ def export(
     """Print the grades as a table with one line for each student and assignment.
 
     A submission that could not be graded has a line without points; the last column gives the reason. With
-    --into print the platform's file, with the grades of the students in it filled in.
+    --into print the platform's file, with the grades of the students in it filled in; encoding, separator and
+    quotes stay as they were.
     """
-    from autograder.course.files import require_writable, write_atomically
     from autograder.platforms import export as grades
+    from autograder.platforms.gradebook_formats import PLATFORMS
 
     here = Course.at(course, db)
+    chosen = here.chosen(assignments or [])
+    if format not in grades.FORMATS:
+        raise BadInputError(f"no format is called {format!r}. There are: {', '.join(grades.FORMATS)}.")
+    if format not in PLATFORMS and (into or columns or assignment_column):
+        raise BadInputError(
+            f"--format {format} fills no file in, so --into, --columns and --assignment-column mean nothing. "
+            f"Name the platform with --format: {', '.join(PLATFORMS)}."
+        )
     if format == "gradescope":
         if output is None or output.is_file():
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
-        files, notes = grades.results(here, here.chosen(assignments or []), output)
+        files, notes = grades.results(here, chosen, output)
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
-        for note in notes:
-            say(f"[yellow]note:[/] {escape(note)}")
-        return
-    text, notes = grades.table(here, here.chosen(assignments or []), format, into)
-    if output is None:
-        typer.echo(visible(text) if sys.stdout.isatty() else text, nl=False)
+    elif format == "csv":
+        text, notes = grades.table(here, chosen)
+        _write(text.encode(), text, plural(len(text.splitlines()) - 1, "line"), output)
     else:
-        if output.is_dir():
-            raise BadInputError(f"{output} is a folder. Name a file to write.")
-        if not output.parent.exists():
-            raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
-        require_writable(output.parent)
-        write_atomically(output, text.encode())
-        say(f"{plural(len(text.splitlines()) - 1, 'line')} in {escape(str(output))}")
+        if into and output and output.resolve() == into.resolve():
+            raise BadInputError(f"{output} is the file of --into, which is not changed. Name another file.")
+        filled = grades.platform_table(here, chosen, format, into, columns, assignment_column)
+        _write(filled.data, filled.text, plural(len(filled.given), "grade"), output)
+        notes = filled.notes
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
+
+
+def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
+    """Write the table to a file, or print it: on a terminal without what could control it."""
+    from autograder.course.files import require_writable, write_atomically
+
+    if output is None:
+        typer.echo(visible(text) if sys.stdout.isatty() else data, nl=False)
+        return
+    if output.is_dir():
+        raise BadInputError(f"{output} is a folder. Name a file to write.")
+    if not output.parent.exists():
+        raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
+    require_writable(output.parent)
+    write_atomically(output, data)
+    say(f"{what} in {escape(str(output))}")

@@ -13,42 +13,70 @@ from autograder.course.files import require_writable, write_if_changed
 from autograder.course.layout import Course
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
+from autograder.grading.contacts import read_contacts
 from autograder.grading.gradebook import Row
 from autograder.platforms import gradescope
-from autograder.platforms.gradebook_formats import PLATFORMS, fill
+from autograder.platforms.fill_gradebook import Filled, fill
+from autograder.platforms.gradebook_formats import PLATFORMS
 
 FORMATS = ("csv", *PLATFORMS, "gradescope")
 RESULTS = "results.json"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def table(
-    course: Course, assignments: list[str], format: str, template: Path | None = None
-) -> tuple[str, list[str]]:
+def table(course: Course, assignments: list[str]) -> tuple[str, list[str]]:
     """Return a table with one line for each student and assignment, and notes for the teacher.
+
+    Raises:
+        BadInputError: nothing is graded.
+    """
+    rows = _rows(course, assignments)
+    remarks, notes = _not_graded(course, assignments, rows)
+    return as_csv(rows, remarks), notes
+
+
+def platform_table(
+    course: Course,
+    assignments: list[str],
+    platform: str,
+    template: Path | None,
+    columns: str = "",
+    assignment_column: str = "",
+) -> Filled:
+    """Return a platform's own table with the grades of one assignment, and notes for the teacher.
 
     Args:
         course: the course.
-        assignments: the names of the assignments.
-        format: one of `FORMATS` except ``gradescope``, which is not a table.
-        template: the file from the platform, if the format is a platform's.
+        assignments: the name of the assignment, as the only element.
+        platform: a name in `PLATFORMS`.
+        template: the table from the platform.
+        columns: the columns that are not found by themselves, such as ``student=3``.
+        assignment_column: the heading or the number of the column of grades.
 
     Raises:
-        BadInputError: the format is unknown, nothing is graded, or the platform's file is not the right one.
+        BadInputError: nothing is graded, or the table is not the right one.
     """
-    if format not in ("csv", *PLATFORMS):
-        raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
-    rows = _rows(course, assignments)
-    remarks, notes = _not_graded(course, assignments, rows)
-    if format == "csv":
-        return as_csv(rows, remarks), notes
     if template is None or len(assignments) != 1:
         raise BadInputError(
-            f"--format {format} fills the platform's own file for one assignment. Name the assignment, and "
-            f"with --into {PLATFORMS[format].file}."
+            f"--format {platform} fills the platform's own file for one assignment. Name the assignment, and "
+            f"with --into {PLATFORMS[platform].file}."
         )
-    filled = fill(format, template, assignments[0], rows)
-    return filled.text, [*filled.notes, *notes]
+    rows = _rows(course, assignments)
+    known_as = {
+        student.id: tuple(filter(None, (student.lms_user_id, student.email)))
+        for student in read_contacts(course).values()
+    }
+    filled = fill(
+        platform,
+        template,
+        assignments[0],
+        rows,
+        columns=columns,
+        assignment_column=assignment_column,
+        known_as=known_as,
+    )
+    filled.notes += _not_graded(course, assignments, rows)[1]
+    return filled
 
 
 def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[Path], list[str]]:

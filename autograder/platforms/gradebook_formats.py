@@ -1,193 +1,106 @@
-"""Fill a learning platform's own file with grades.
+"""Declare the tables in which platforms take grades back.
 
-A platform imports a file that it exported before: Canvas its gradebook, Moodle its grading worksheet. The
-file's columns identify the students, so each grade goes to the line with the student's name, and nowhere
-else.
+Each platform takes a file that it wrote itself, with a line for each student. `fill_gradebook` puts the grades
+into it. Microsoft Teams and Google Classroom write such tables and take none: both take points in the
+browser or through their programming interface (Microsoft Graph, the Classroom API).
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from autograder.course.errors import BadInputError
-from autograder.grading.gradebook import Row
-
-Line = dict[str, str]
+from autograder.platforms.moodle_headings import headings
 
 
 @dataclass(frozen=True)
 class Platform:
-    """The layout of a platform's file.
+    """The layout of a platform's table.
 
     Args:
-        known_by: the columns that may hold the name of a student's folder or its number. The last column is a
-            name that people choose themselves; it is used only if no other column fits.
-        kept: the columns that the platform needs for the import; all columns, if empty.
-        grade: the column of grades; None if the column is named after the assignment.
-        most: the column of the maximum points, or in Canvas's file the line of this name.
-        open: the column that shows whether a grade can be changed; None if there is no such column.
-        file: the name of the file and the way to export it.
+        file: the table, and the way to download it.
+        ids: the headings of columns that the school or the platform fills in to identify a student.
+        names: the headings of names that people choose themselves; used only if no other column fits.
+        numbered: the headings of `ids` whose values end in the platform's number of the student.
+        position: the places of the ids, counted from 0, for headings in another language.
+        grade: the headings of the column of grades; none if each assignment has a column with its name.
+        title: the pattern of the heading of an assignment's column, with the groups ``title`` and ``most``.
+        most: the headings of the column of the maximum points.
+        most_line: the name in the line of the maximum points.
+        open: the headings of the column that shows whether a grade can be changed.
+        closed: the words there for a grade that cannot be changed.
+        kept: the headings of the columns to send back besides the grades; by default all columns.
+        keeps_last: send the last column back too, whatever its heading.
+        set_too: the cells to set, by heading, in each line that gets a grade.
     """
 
-    known_by: tuple[str, ...]
-    kept: tuple[str, ...]
-    grade: str | None
-    most: str
-    open: str | None
     file: str
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    numbered: tuple[str, ...] = ()
+    position: tuple[int, ...] = ()
+    grade: tuple[str, ...] = ()
+    title: str = r"(?P<title>.*)"
+    most: tuple[str, ...] = ()
+    most_line: str = ""
+    open: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    keeps_last: bool = False
+    set_too: tuple[tuple[str, str], ...] = ()
 
 
 PLATFORMS = {
+    # lib/gradebook_importer.rb of instructure/canvas-lms
     "canvas": Platform(
-        known_by=("SIS Login ID", "SIS User ID", "ID", "Student"),
-        kept=("Student", "ID", "SIS User ID", "SIS Login ID", "Section"),
-        grade=None,
-        most="Points Possible",
-        open=None,
         file="the gradebook that Canvas exports (Grades, Export)",
+        ids=("SIS Login ID", "SIS User ID", "Integration ID", "ID"),
+        names=("Student", "FirstName", "LastName"),
+        title=r"(?P<title>.*?)(?: \(\d+\))?",
+        most_line="Points Possible",
+        kept=(
+            *("Student", "LastName", "FirstName", "ID", "SIS User ID", "SIS Login ID", "Integration ID"),
+            *("Root Account", "Section"),
+        ),
     ),
+    # mod/assign/gradingtable.php and mod/assign/feedback/offline/importgradeslib.php of moodle/moodle
     "moodle": Platform(
-        known_by=("ID number", "Username", "Email address", "Identifier", "Full name"),
-        kept=(),
-        grade="Grade",
-        most="Maximum grade",
-        open="Grade can be changed",
         file="the grading worksheet of the assignment (View all submissions, Download grading worksheet)",
+        ids=(*headings("identifier"), *headings("id number"), *headings("username"), *headings("email")),
+        names=headings("full name"),
+        numbered=headings("identifier"),
+        position=(0,),
+        grade=headings("grade"),
+        most=headings("most"),
+        open=headings("open"),
+        closed=(*headings("no"), "0", "false"),
     ),
+    # Blackboard's help, "Work offline with grade data": the user name and the number after the bar count
+    "blackboard": Platform(
+        file="the gradebook that Blackboard downloads (Gradebook, Download; or Work Offline, Download)",
+        ids=("Username", "Student ID"),
+        names=("First Name", "Last Name"),
+        position=(2, 3),
+        title=r"(?P<title>.*?)(?: \[[^\[\]]*?(?P<most>\d+(?:[.,]\d+)?)[^\[\]]*\])?(?: ?\|\d+)?",
+        kept=("Last Name", "First Name", "Username", "Student ID"),
+    ),
+    # D2L's help, "Importing grades"; its export writes # before ids and # into the last column
+    "brightspace": Platform(
+        file="the grades that Brightspace exports (Grades, Enter Grades, Export, as CSV with Points grade)",
+        ids=("OrgDefinedId", "Org Defined ID", "Username", "Email"),
+        names=("First Name", "Last Name"),
+        position=(0,),
+        title=r"(?P<title>.*?)(?: Points Grade)?(?: <[^<>]*MaxPoints:(?P<most>\d+(?:[.,]\d+)?)[^<>]*>)?",
+        kept=("OrgDefinedId", "Org Defined ID", "Username"),
+        keeps_last=True,
+    ),
+    # class.ilPluginExAssignmentStatusFile.php of ilifau/ExerciseStatusFile; ILIAS itself takes no grades
+    "ilias": Platform(
+        file="status.csv from the multi-feedback of ILIAS, which needs the plugin ExerciseStatusFile",
+        ids=("login", "usr_id"),
+        names=("firstname", "lastname"),
+        grade=("mark",),
+        set_too=(("update", "1"),),
+    ),
+    "table": Platform(file="a table with a line of headings and a line for each student"),
 }
-
-
-@dataclass
-class Filled:
-    """A platform's file with grades in it, the students who got one, and notes for the teacher."""
-
-    text: str
-    given: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def fill(platform: str, template: Path, assignment: str, rows: list[Row]) -> Filled:
-    """Fill a platform's file with the grades of one assignment.
-
-    Args:
-        platform: a name in `PLATFORMS`.
-        template: the file from the platform, which is not changed.
-        assignment: the name of the assignment.
-        rows: the rows of the gradebook.
-
-    Raises:
-        BadInputError: the file is not a file of this platform and assignment.
-    """
-    layout = PLATFORMS[platform]
-    lines, columns = _read_template(template, layout)
-    column = layout.grade or _column_of(assignment, columns, template)
-    if column not in columns:
-        raise BadInputError(f"{template} has no column {column!r}. Expected {layout.file}.")
-    people, official = _lines_by_name(lines, layout.known_by), _lines_by_name(lines, layout.known_by[:-1])
-    filled = Filled("")
-    for row in rows:
-        name = row.student.casefold()
-        matches = official.get(name) or people.get(_number(name)) or people.get(name, [])
-        if len(matches) == 1 and _value_of(matches[0], layout.open).casefold() in ("no", "0", "false"):
-            problem = f"{template.name} does not allow changes to this grade"
-            filled.notes.append(f"{row.student}: {problem}; {row.total:g} was not entered")
-        elif len(matches) == 1:
-            matches[0][column] = f"{row.total:g}"
-            filled.given.append(row.student)
-        else:
-            count = "no line" if not matches else "several lines"
-            filled.notes.append(f"{row.student}: {count} in {template.name}; enter {row.total:g} by hand")
-    if waiting := sum(bool(row.needs_manual_grade) for row in rows):
-        filled.notes.append(
-            f"{waiting} of {len(rows)} students have answers that nobody has read yet; their grades "
-            "lack these points"
-        )
-    filled.notes += _check_max_points(layout, lines, column, rows, template)
-    kept = [name for name in columns if not layout.kept or name in (*layout.kept, column)]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, kept, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    filled.text = out.getvalue()
-    return filled
-
-
-def _read_template(template: Path, layout: Platform) -> tuple[list[Line], list[str]]:
-    try:
-        text = template.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{template} cannot be read ({error}). Expected {layout.file}.") from error
-    reader = csv.DictReader(io.StringIO(text))
-    columns = list(reader.fieldnames or [])
-    lines = [{name: line.get(name) or "" for name in columns} for line in reader]
-    if not set(layout.known_by) & set(columns):
-        raise BadInputError(
-            f"{template} has none of the columns {', '.join(layout.known_by)}. Expected {layout.file}."
-        )
-    return lines, columns
-
-
-def _value_of(line: Line, column: str | None) -> str:
-    """Return the value in a column, ignoring the case of its name, or an empty text without such a column."""
-    values = (value for name, value in line.items() if column and name.casefold() == column.casefold())
-    return next(values, "")
-
-
-def _check_max_points(
-    layout: Platform, lines: list[Line], column: str, rows: list[Row], template: Path
-) -> Iterator[str]:
-    """Yield a note if the platform's maximum points differ from the gradebook's. No grade is scaled."""
-    max_lines = [line for line in lines if line.get("Student", "").strip() == layout.most]
-    values = (
-        {line[column] for line in max_lines}
-        if max_lines
-        else {_value_of(line, layout.most) for line in lines}
-    )
-    theirs = {points for value in values if (points := _points(value)) is not None}
-    ours = {row.max_total for row in rows}
-    if theirs and theirs != ours:
-        has, have = (" and ".join(f"{most:g}" for most in sorted(points)) for points in (theirs, ours))
-        yield (
-            f"{template.name} is out of {has} points and these grades are out of {have}; they were not "
-            f"scaled. Set the platform's assignment to {have} points, or scale the grades there"
-        )
-
-
-def _points(text: str) -> float | None:
-    try:
-        return float(text.strip().replace(",", "."))
-    except ValueError:
-        return None
-
-
-def _column_of(assignment: str, columns: list[str], template: Path) -> str:
-    """Return the column named after an assignment; Canvas adds a number, ``ch02_qkv (4711)``."""
-    plain = {name: re.sub(r" \(\d+\)$", "", name).casefold() for name in columns}
-    matches = [name for name, title in plain.items() if title == assignment.casefold()]
-    if len(matches) == 1:
-        return matches[0]
-    raise BadInputError(
-        f"{template} has {len(matches) or 'no'} columns called {assignment!r}. Use this name on the platform."
-    )
-
-
-def _lines_by_name(lines: list[Line], columns: tuple[str, ...]) -> dict[str, list[Line]]:
-    """Return the lines by each name and number of their students."""
-    people: dict[str, list[Line]] = {}
-    for line in lines:
-        names = {line.get(column, "").strip().casefold() for column in columns}
-        names |= {name.split("@")[0] for name in names} | {_number(name) for name in names}
-        for name in names - {""}:
-            people.setdefault(name, []).append(line)
-    return people
-
-
-def _number(name: str) -> str:
-    """Return a platform's number for a person: 4711 in ``Participant 4711`` and in ``lovelaceada_4711``."""
-    match = re.search(r"(?:^|[ _])(\d+)$", name)
-    return match[1] if match else ""
+"""The platforms by name; ``table`` is any other table, whose columns are all named on the command line."""

@@ -9,7 +9,7 @@ from scratch import in_process
 
 from autograder.course.errors import BadInputError
 from autograder.grading.gradebook import Row
-from autograder.platforms.gradebook_formats import fill
+from autograder.platforms.fill_gradebook import fill
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,ch02_qkv (4711),ch03_scaling (4712),Final Score
 Points Possible,,,,,20,20,
@@ -104,7 +104,7 @@ def test_another_number_of_points_is_told(tmp_path, platform, text):
     ("platform", "text", "told"),
     [
         ("canvas", "a,b\n1,2\n", "none of the columns"),
-        ("canvas", CANVAS.replace("ch02_qkv (4711)", "week two"), "no columns called 'ch02_qkv'"),
+        ("canvas", CANVAS.replace("ch02_qkv (4711)", "week two"), "no column called 'ch02_qkv'"),
         ("canvas", CANVAS.replace("ch03_scaling (4712)", "ch02_qkv (9)"), "2 columns called"),
         ("moodle", MOODLE.replace(",Grade,", ",Mark,"), "no column 'Grade'"),
     ],
