@@ -57,8 +57,8 @@ def export(
     columns: Annotated[
         str,
         typer.Option(
-            help="The other columns in --into, such as student=3,max=Punkte: the students, the maximum points "
-            "(max) and whether a grade can be changed (open).",
+            help="The other columns in --into, such as student=3,max=Punkte: who the student is, the maximum "
+            "points (max) and whether a grade can be changed (open).",
             show_default="by their headings",
         ),
     ] = "",
