@@ -109,9 +109,8 @@ def _decode(path: Path, data: bytes) -> tuple[bytes, str, str]:
 
 def _split(text: str, separator: str) -> tuple[list[list[str]], list[str]]:
     """Return the cells of each line, and the end of each line."""
-    cell = re.compile(
-        rf'("[^"]*(?:""[^"]*)*"[^{separator}\r\n]*|[^{separator}\r\n]*)(\r\n|[{separator}\r\n]|\Z)'
-    )
+    rest = rf"[^{separator}\r\n]*"
+    cell = re.compile(rf'("[^"]*(?:""[^"]*)*"{rest}|{rest})(\r\n|[{separator}\r\n]|\Z)')
     lines: list[list[str]] = [[]]
     ends: list[str] = []
     for match in cell.finditer(text):

@@ -20,7 +20,7 @@ from autograder.platforms.delimited import Table
 from autograder.platforms.gradebook_formats import PLATFORMS, Platform
 
 ROLES = ("student", "max", "open")
-"""The columns that a teacher can name: the student, the maximum points, and whether the grade can be changed."""
+"""The columns that a teacher can name; ``open`` shows whether a grade can be changed."""
 
 
 @dataclass
@@ -82,10 +82,8 @@ def fill(
         notes.append(f"the headings are not known; students were looked up in column {places}")
     notes += _check_max_points(layout, table, lines, where, rows, template)
     point = _decimal_point(table, lines, where)
-    people, official = (
-        _lines_by_name(table, lines, where),
-        _lines_by_name(table, lines, where, own_names=False),
-    )
+    people = _lines_by_name(table, lines, where)
+    official = _lines_by_name(table, lines, where, own_names=False)
     for row in rows:
         matches = _matches(row.student, (known_as or {}).get(row.student, ()), people, official)
         grade = f"{row.total:g}".replace(".", point)
@@ -131,8 +129,8 @@ def _find_columns(
         raise BadInputError(
             f"{template} has none of the columns {expected}. Expected {layout.file}."
             if layout.ids
-            else f"it is not clear which column of {template} identifies the students. Name it with --columns "
-            f"student=HEADING, or student=NUMBER. The headings: {_listed(heads)}."
+            else f"it is not clear which column of {template} identifies the students. Name it with "
+            f"--columns student=HEADING, or student=NUMBER. The headings: {_listed(heads)}."
         )
     numbered = ids if by_position and layout.numbered else _find(heads, layout.numbered)
     most, open_ = (
@@ -266,7 +264,7 @@ def _lines_by_name(
 def _matches(
     student: str, also: tuple[str, ...], people: dict[str, list[int]], official: dict[str, list[int]]
 ) -> list[int]:
-    """Return the lines that may be the student's: by an official name, a platform's number, or a chosen name."""
+    """Return the student's lines by an official name, else a platform's number, else a chosen name."""
     name = _same(student)
     by_other_name = sorted({line for other in also for line in official.get(_same(other), [])})
     return official.get(name) or by_other_name or people.get(_number(name)) or people.get(name, [])

@@ -1,8 +1,8 @@
 """Declare the tables in which platforms take grades back.
 
-Each platform takes a file that it wrote itself, with a line for each student. `fill_gradebook` puts the grades
-into it. Microsoft Teams and Google Classroom write such tables and take none: both take points in the
-browser or through their programming interface (Microsoft Graph, the Classroom API).
+Each platform takes a file that it wrote itself, with a line for each student. `fill_gradebook` puts the
+grades into it. No documentation says that Microsoft Teams or Google Classroom takes such a table; both take
+points in the browser, or from a program through an interface of their own.
 """
 
 from __future__ import annotations

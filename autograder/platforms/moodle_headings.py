@@ -1,7 +1,8 @@
 """List the headings of Moodle's grading worksheet, which Moodle writes in the teacher's language.
 
-The words are from Moodle's language packs (``assign.php`` and ``moodle.php``, strings ``recordid``, ``fullname``,
-``idnumber``, ``username``, ``email``, ``grade`` and ``gradenoun``, ``maxgrade``, ``gradecanbechanged``, ``no``).
+The words are from Moodle's language packs: ``assign.php`` and ``moodle.php``, the strings ``recordid``,
+``fullname``, ``idnumber``, ``username``, ``email``, ``grade`` or ``gradenoun``, ``maxgrade``,
+``gradecanbechanged`` and ``no``.
 ``mod/assign/gradingtable.php`` puts the columns together.
 """
 

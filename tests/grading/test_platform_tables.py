@@ -102,8 +102,8 @@ def test_moodle_in_each_language(tmp_path, line):
     words = dict(zip(moodle_headings.ROLES, line.split("|")[1:], strict=True))
     grade = words["grade"].split("/")[0]
     text = (
-        f"{words['identifier']};{words['full name']};{words['username']};{grade};{words['most']};{words['open']}\n"
-        f"x101;Ada;ada;§;20.00;?\nx102;Bo;bo;;20.00;{words['no']}\n"
+        f"{words['identifier']};{words['full name']};{words['username']};"
+        f"{grade};{words['most']};{words['open']}\nx101;Ada;ada;§;20.00;?\nx102;Bo;bo;;20.00;{words['no']}\n"
     )
     done = filled(tmp_path, "moodle", text.replace("§", "").encode(), [graded("ada"), graded("Bo_102")])
     assert done.data.decode() == text.replace("§", "17.5")
@@ -118,11 +118,9 @@ def test_headings_in_another_language_leave_the_places(tmp_path):
     done = filled(tmp_path, "blackboard", text.encode("utf-16"), [graded("AL101")])
     lines = list(csv.reader(io.StringIO(done.data.decode("utf-16")), delimiter="\t"))
     assert lines[1] == ["al101", "4711", "17.5"]
-    out_of, places = done.notes
-    assert out_of.startswith(
-        "the headings are not known; students were looked up in column 3 ('Benutzername')"
-    )
-    assert "is out of 10 points" in places
+    places, out_of = done.notes
+    assert "looked up in column 3 ('Benutzername') and 4 ('Studenten-ID')" in places
+    assert "is out of 10 points" in out_of
 
 
 def test_other_columns_do_not_go_back_to_blackboard_and_brightspace(tmp_path):
@@ -144,6 +142,12 @@ def test_a_column_is_chosen_by_title_heading_or_number(tmp_path, chosen):
     text = "Student,ID,SIS Login ID,Section,ch02_qkv (1),Übung 2 (77)\n,,,,,\nA,1,ada,s,2,\n"
     done = filled(tmp_path, "canvas", text.encode(), [graded("ada")], assignment_column=chosen)
     assert done.data.decode().splitlines()[2] == "A,1,ada,s,17.5"
+
+
+def test_ilias_is_told_which_lines_are_new(tmp_path):
+    text = TABLES["ilias"][0].replace("§", "").replace("\n1,301", "\n0,301")
+    done = filled(tmp_path, "ilias", text.encode(), [graded("301")])
+    assert done.data.decode() == TABLES["ilias"][0].replace("§", "17.5")
 
 
 def test_the_maximum_and_the_lock_are_found_by_columns(tmp_path):
@@ -200,6 +204,9 @@ def test_short_and_empty_lines_stay(tmp_path):
     options = {"columns": "student=Wer", "assignment_column": "Punkte"}
     done = filled(tmp_path, "table", text.encode(), [graded("ada"), graded("bo")], **options)
     assert done.data.decode() == "Wer,Punkte\n\nada,17.5\nbo,17.5\n\n"
+    text = "Student,ID,Section,ch02_qkv,Final\n\nA,7,s,,1\n"
+    done = filled(tmp_path, "canvas", text.encode(), [graded("7")])
+    assert done.data.decode() == "Student,ID,Section,ch02_qkv\n\nA,7,s,17.5\n"
 
 
 @pytest.mark.parametrize("text", ['a,"b""c"\r\n"d,e" f,"g\nh"', "a;b\n", '"x"y,"",\n\n', "ä\tö\r\rü"])
