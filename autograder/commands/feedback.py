@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,33 +20,87 @@ from autograder.commands.options import (
 from autograder.commands.terminal import escape
 from autograder.course.layout import Course
 
-EPILOG = examples("autograder feedback", "autograder feedback ch02_qkv --force")
+if TYPE_CHECKING:
+    from autograder.platforms.return_feedback import Returned
+    from autograder.reports.feedback import FeedbackRun
+
+EPILOG = examples(
+    "autograder feedback",
+    "autograder feedback ch02_qkv --force",
+    "autograder feedback ch02_qkv --for moodle",
+    "autograder feedback ch02_qkv --for mail --sender teacher@school.org",
+)
 
 
 def feedback(
     assignments: Assignments = None,
+    platform: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="Pack the pages too: moodle, canvas or gradescope for an archive, mail for a mailbox file.",
+            show_default="no archive",
+        ),
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The folder for the archives.", show_default="reports/"),
+    ] = None,
+    sender: Annotated[
+        str,
+        typer.Option(
+            help="The address that mails are from.", show_default="the address in your mail program"
+        ),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Write every page again.")] = False,
     workers: Workers = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Write a page of feedback for each graded notebook, unless its page is up to date."""
+    """Write a page of feedback for each graded notebook, unless its page is up to date.
+
+    With --for pack the pages of each assignment in one archive, as that platform takes them back. Exit with
+    status 2 if a student has no up-to-date page or no place in the archive.
+    """
+    from autograder.platforms import return_feedback
     from autograder.reports.feedback import write_feedback
 
     here = Course.at(course, db)
+    chosen = here.chosen(assignments or [])
+    if platform or sender:
+        return_feedback.require_known(platform, sender)
     with progress("feedback") as show_progress:
-        done = write_feedback(
-            here, here.chosen(assignments or []), workers=workers, force=force, progress=show_progress
-        )
+        done = write_feedback(here, chosen, workers=workers, force=force, progress=show_progress)
+    returned = None
+    if platform:
+        pages = [*done.written, *done.unchanged]
+        returned = return_feedback.pack(here, platform, pages, output or here.reports, sender)
+    _print_pages(here, done, returned, as_json)
+    if returned:
+        _print_archives(returned, as_json)
+    if done.unwritten or (returned and (returned.left_out or done.missing)):
+        raise typer.Exit(BAD_INPUT)
+
+
+def _print_pages(here: Course, done: FeedbackRun, returned: Returned | None, as_json: bool) -> None:
     if as_json:
         files = [str(path.relative_to(here.root)) for path in done.written]
+        packed = (
+            {
+                "archives": {str(path): n for path, n in returned.archives.items()},
+                "left_out": returned.left_out,
+            }
+            if returned
+            else {}
+        )
         print_json(
             {
                 "written": files,
                 "unchanged": len(done.unchanged),
                 "missing": done.missing,
                 "unwritten": done.unwritten,
+                **packed,
             }
         )
     else:
@@ -58,4 +112,13 @@ def feedback(
         say(f"[bold red]not written:[/] {escape(path)}")
     if done.unwritten:
         say("The other pages are made. Give yourself permission to write there, then run this again.")
-        raise typer.Exit(BAD_INPUT)
+
+
+def _print_archives(returned: Returned, as_json: bool) -> None:
+    if not as_json:
+        for path, count in returned.archives.items():
+            out.print(f"{plural(count, 'student')} in {escape(str(path))}", soft_wrap=True)
+    for remark in returned.left_out:
+        say(f"[bold red]left out:[/] {escape(remark)}")
+    if returned.archives:
+        say(f"Next: {escape(returned.upload)}.")

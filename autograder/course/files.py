@@ -21,11 +21,18 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file so that a reader sees the old file or the new file, never a part of it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with replacing(path) as temporary, open(os.open(temporary, flags, mode), "wb") as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file, which replaces the file at `path` if the block raises nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-            file.write(data)
+        yield temporary
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -213,7 +213,7 @@ def _write_notebook(
     before = stamp.read_text(errors="replace").strip() if stamp.is_file() else ""
     present, version = (
         history.version(student, in_utc(written_time(before))),
-        Version(done.platform, time, item.file.order, downloaded),
+        Version(done.platform, time, item.file.order, downloaded, entry),
     )
     written = path.read_bytes() if path.is_file() else None
     if written == data:

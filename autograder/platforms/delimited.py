@@ -54,11 +54,8 @@ class Table:
         cells[column] = value
 
     def keep(self, columns: list[int]) -> None:
-        """Remove all other columns; an empty line stays as it is."""
-        self.lines = [
-            cells if cells == [""] else [cells[column] for column in columns if column < len(cells)]
-            for cells in self.lines
-        ]
+        """Remove all other columns."""
+        self.lines = [[cells[column] for column in columns if column < len(cells)] for cells in self.lines]
 
     def as_bytes(self) -> bytes:
         """Return the file."""

@@ -1,5 +1,7 @@
 """Remember which version of a notebook was collected, so that an older archive replaces no newer version.
 
+The path in the archive is remembered as well; by it feedback finds the way back to the platform.
+
 Where an archive states the times of submissions, ``timestamp.txt`` is enough. Other archives give a number
 that grows with each upload, or the time of the download. Both are kept in ``.autograder/collected/``.
 """
@@ -24,12 +26,14 @@ class Version:
         time: when it was handed in.
         order: the number of the upload, or 0.
         archive: the time at which the archive was made, or an empty text.
+        path: the path of the notebook in the archive.
     """
 
     platform: str = ""
     time: datetime | None = None
     order: int = 0
     archive: str = ""
+    path: str = ""
 
     def is_before(self, other: Version) -> bool:
         """Return whether this version is known to be older than the other."""
@@ -59,8 +63,8 @@ class History:
         if not isinstance(about, dict):
             return Version(time=time)
         platform, archive = str(about.get("platform", "")), str(about.get("archive", ""))
-        order = about.get("order", 0)
-        return Version(platform, time, order if isinstance(order, int) else 0, archive)
+        order, path = about.get("order", 0), str(about.get("path", ""))
+        return Version(platform, time, order if isinstance(order, int) else 0, archive, path)
 
     def remember(self, student: str, version: Version) -> None:
         """Remember the version that was collected."""
