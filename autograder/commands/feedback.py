@@ -63,6 +63,7 @@ def feedback(
     With --for pack the pages of each assignment in one archive, as that platform takes them back. Exit with
     status 2 if a student has no up-to-date page or no place in the archive.
     """
+    from autograder.grading import gradebook
     from autograder.platforms import return_feedback
     from autograder.reports.feedback import write_feedback
 
@@ -78,6 +79,9 @@ def feedback(
         returned = return_feedback.pack(here, platform, pages, output or here.reports, sender)
     _print_pages(here, done, returned, as_json)
     if returned:
+        rows = [row for assignment in chosen for row in gradebook.read(here, assignment)]
+        if waiting := sum(bool(row.needs_manual_grade) for row in rows):
+            say(f"[yellow]note:[/] {waiting} of {len(rows)} pages have answers that nobody has read yet")
         _print_archives(returned, as_json)
     if done.unwritten or (returned and (returned.left_out or done.missing)):
         raise typer.Exit(BAD_INPUT)
