@@ -20,8 +20,6 @@ from autograder.grading.contacts import read_contacts
 from autograder.platforms.feedback_mail import Mail, find_addresses, require_sender, write_mailbox
 from autograder.platforms.history import History
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-
 
 @dataclass(frozen=True)
 class Archive:
@@ -172,6 +170,6 @@ def _write_zip(path: Path, members: Mapping[str, Path]) -> None:
     """Write a zip archive; the same pages give the same bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, page in sorted(members.items()):
-            info = zipfile.ZipInfo(name, _EPOCH)
+            info = zipfile.ZipInfo(name)  # dated 1980
             info.external_attr = 0o644 << 16
             archive.writestr(info, page.read_bytes(), zipfile.ZIP_DEFLATED)
