@@ -124,5 +124,7 @@ def _print_archives(returned: Returned, as_json: bool) -> None:
             out.print(f"{plural(count, 'student')} in {escape(str(path))}", soft_wrap=True)
     for remark in returned.left_out:
         say(f"[bold red]left out:[/] {escape(remark)}")
+    if returned.left_out:
+        say(f"To put this right: {escape(returned.remedy)}.")
     if returned.archives:
         say(f"Next: {escape(returned.upload)}.")

@@ -72,11 +72,13 @@ class Returned:
 
     Args:
         upload: what to do with the archives.
+        remedy: what to do about students who are left out.
         archives: the archives with the number of students in each.
         left_out: the students who are in none, each with the reason.
     """
 
     upload: str
+    remedy: str
     archives: dict[Path, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
@@ -115,7 +117,11 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
     for page in sorted(pages):
         student, assignment, _ = page.relative_to(course.feedback).parts
         by_assignment[assignment][student].append(page)
-    returned = Returned(ARCHIVES[platform].upload if platform in ARCHIVES else _SEND)
+    if platform == MAIL:
+        returned = Returned(_SEND, "enter addresses with: nbgrader db student add STUDENT --email ADDRESS")
+    else:
+        remedy = f"collect the archive from {platform.capitalize()} once more, then run this again"
+        returned = Returned(ARCHIVES[platform].upload, remedy)
     contacts = read_contacts(course) if platform == MAIL else {}
     for assignment, by_student in sorted(by_assignment.items()):
         if platform == MAIL:
@@ -150,10 +156,7 @@ def _members(
         if match is None:
             known = version.platform
             where = f"came from {known}" if known else "was not collected from an archive"
-            left_out[student] = (
-                f"the notebook {where}, so nothing says whose it is in {platform.capitalize()}; collect "
-                f"{platform.capitalize()}'s archive once more"
-            )
+            left_out[student] = f"the notebook {where}, so its place in {platform.capitalize()} is not known"
             continue
         names = {
             archive.member.format(student=student, page=page.name, **match.groupdict()): page
