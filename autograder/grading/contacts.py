@@ -15,7 +15,7 @@ from autograder.grading import gradebook
 
 @dataclass(frozen=True)
 class Contact:
-    """What the gradebook has about a student. All fields but the id may be empty."""
+    """The gradebook's entry of a student. All fields but the id may be empty."""
 
     id: str
     first_name: str = ""

@@ -20,7 +20,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-"""The first bytes of Excel's workbooks, which are no text: .xlsx and the older .xls."""
+"""The first bytes of Excel's workbooks, .xlsx and the older .xls."""
 
 
 @dataclass

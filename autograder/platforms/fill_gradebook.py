@@ -118,7 +118,7 @@ def _note_unread(rows: list[Row]) -> Iterator[str]:
 def _find_columns(
     layout: Platform, heads: list[str], template: Path, assignment: str, columns: str, assignment_column: str
 ) -> Columns:
-    """Return the columns: those that the teacher names, else the declared headings, else their places."""
+    """Return the columns that the teacher names, else those with declared headings or at declared places."""
     named = _named_columns(columns, heads, template)
     ids = tuple(named.get("student", ())) or _find(heads, layout.ids)
     by_position = not ids and bool(layout.position)

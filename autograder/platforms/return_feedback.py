@@ -38,7 +38,7 @@ class Archive:
 
 ARCHIVES = {
     # is_valid_filename_for_import in mod/assign/feedback/file/importziplib.php of moodle/moodle: the number
-    # after the first underscore is the student's, and the plugin must be one of the assignment's.
+    # after the first underscore identifies the student, and the assignment must have the plugin.
     "moodle": Archive(
         r"(?:[^/]+/)*?(?P<folder>[^/_]+_\d+_assignsubmission_[a-z]+)(?:[_/].*)?",
         "{folder}/{page}",

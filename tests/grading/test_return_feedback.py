@@ -13,9 +13,9 @@ from scratch import ASSIGNMENT, FEW, in_process
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading.contacts import Contact
-from autograder.platforms import origins
 from autograder.platforms.collect import collect
 from autograder.platforms.feedback_mail import Mail, find_addresses, write_mailbox
+from autograder.platforms.history import History, Version
 from autograder.platforms.return_feedback import pack
 
 NAME = f"{ASSIGNMENT}.ipynb"
@@ -64,6 +64,14 @@ CANVAS = {
 }
 
 
+def remember(course, platform, paths):
+    """Remember a path in a platform's archive for each student, as collecting does."""
+    history = History(course, ASSIGNMENT)
+    for student, path in paths.items():
+        history.remember(student, Version(platform, path=path))
+    history.save()
+
+
 def written(course, students):
     """A page for each student."""
     pages = [course.feedback / student / ASSIGNMENT / PAGE for student in students]
@@ -82,7 +90,7 @@ def packed(course, platform, paths, tmp_path):
     """What the archive has of pages of students with these paths in their platform's archive."""
     here = Course.at(course)
     students = {f"student {number}": path for number, path in enumerate(paths)}
-    origins.remember(here, ASSIGNMENT, platform, students)
+    remember(here, platform, students)
     done = pack(here, platform, written(here, students), tmp_path / "out")
     assert (done.left_out, list(done.archives.values())) == ([], [len(paths)])
     (archive,) = done.archives
@@ -120,7 +128,7 @@ def test_collect_remembers_what_the_way_back_needs(course, tmp_path, platform, p
             opened.writestr(f"all of them/{path}" if platform == "moodle" else path, "{}")
     first = collect(here, ASSIGNMENT, archive, tmp_path / "submitted")
     assert (first.platform, len(first.written)) == (platform, 2)
-    (here.state / origins.FILE).write_text("no longer JSON")
+    History(here, ASSIGNMENT).file.write_text("no longer JSON")
     assert len(collect(here, ASSIGNMENT, archive, tmp_path / "submitted").unchanged) == 2
     done = pack(here, platform, written(here, first.written), tmp_path)
     rule = {"moodle": taken_by_moodle, "canvas": taken_by_canvas}[platform]
@@ -135,13 +143,13 @@ def test_an_older_archive_leaves_the_way_of_the_newer_one(course, tmp_path):
             opened.writestr(f"ada+{ASSIGNMENT}+2026-11-0{day} 10:00:00 UTC/{NAME}", f"{day}")
             opened.writestr(f"bo+{ASSIGNMENT}+2026-11-01 10:00:00 UTC/{NAME}", "b")
         collect(here, ASSIGNMENT, tmp_path / f"{day}.zip", tmp_path / "s")
-    assert "2026-11-02" in origins.read_origins(here, ASSIGNMENT)["ada"].path
+    assert "2026-11-02" in History(here, ASSIGNMENT).version("ada", None).path
 
 
 def test_who_has_no_place_in_the_archive_is_named_and_the_others_are_packed(course, tmp_path):
     here = Course.at(course)
-    origins.remember(here, ASSIGNMENT, "moodle", {"ada": next(iter(MOODLE)), "eve": next(iter(MOODLE))})
-    origins.remember(here, ASSIGNMENT, "canvas", {"bo": next(iter(CANVAS))})
+    remember(here, "moodle", {"ada": next(iter(MOODLE)), "eve": next(iter(MOODLE))})
+    remember(here, "canvas", {"bo": next(iter(CANVAS))})
     done = pack(here, "moodle", written(here, ["ada", "bo", "cy", "eve"]), tmp_path)
     bo, cy, eve = done.left_out
     assert bo.startswith(f"bo, {ASSIGNMENT}: the notebook came from canvas")
