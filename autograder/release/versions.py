@@ -33,8 +33,7 @@ LIBRARIES = ("numpy", "torch", "ipython", "matplotlib")
 @cache
 def hash_core() -> str:
     """Return the hash of the code that all verdicts depend on: the core, Python and the libraries."""
-    libraries = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
-    return _hash_files(core_files(), f"Python {platform.python_version()}", *libraries)
+    return _hash_files(core_files(), *_versions(LIBRARIES))
 
 
 @cache
@@ -53,6 +52,16 @@ def hash_everything() -> str:
     """Return one hash of the core and of all exercises."""
     hashes = [hash_core(), *(str(hash_exercises(name)) for name in exercises.assignments())]
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def hash_modules(modules: Iterable[str], libraries: Iterable[str]) -> str:
+    """Return the hash of modules with all modules of ours that they import, of Python and of libraries."""
+    return _hash_files(files_imported_by(modules), *_versions(libraries))
+
+
+def _versions(libraries: Iterable[str]) -> list[str]:
+    named = [f"{name} {metadata.version(name)}" for name in libraries]
+    return [f"Python {platform.python_version()}", *named]
 
 
 @cache
