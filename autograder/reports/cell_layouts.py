@@ -13,19 +13,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from bs4 import BeautifulSoup
 from nbformat import NotebookNode
+
+from autograder.reports.tidy_html import tidy
 
 if TYPE_CHECKING:
     from autograder.reports.feedback_page import Summary
 
 MOST_CHARACTERS = 16_000_000
 """The most characters of HTML that are kept for the pages that follow."""
-ACTIVE = "script", "iframe", "object", "embed", "link", "base", "form"
-"""The elements that a page never has, such as the frame in which nbconvert shows isolated outputs."""
-NO_DESCRIPTION = "No description has been provided for this image"
-"""What nbconvert gives as the text of an image that has none."""
-_ACTIVE = re.compile(rf"<({'|'.join(ACTIVE)})\b", re.IGNORECASE)
 
 
 @dataclass
@@ -83,24 +79,3 @@ class CellLayouts:
     def fill_in(self, page: str) -> str:
         """Return the page with the HTML of each cell in place of its mark."""
         return re.sub(rf"{self._word}-([0-9a-f]{{64}})", lambda found: self._of_page[found[1]], page)
-
-
-def tidy(html: str) -> str:
-    """Return the HTML of a cell in the form in which nbconvert finishes a page, without active elements.
-
-    nbconvert parses each page, describes the images that have no description, and writes all elements anew.
-    """
-    soup = BeautifulSoup(html, "html.parser")
-    for image in soup.find_all("img"):
-        image.attrs.setdefault("alt", NO_DESCRIPTION)
-    return without_active(str(soup))
-
-
-def without_active(html: str) -> str:
-    """Return the HTML without the elements that a page never has."""
-    if not _ACTIVE.search(html):
-        return html
-    soup = BeautifulSoup(html, "html.parser")
-    for element in soup.find_all(ACTIVE):
-        element.decompose()
-    return str(soup)

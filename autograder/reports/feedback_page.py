@@ -24,8 +24,9 @@ from traitlets.config import Config
 from autograder.checking.report import Report, marked_up
 from autograder.grading.marks import Mark, NotebookMarks
 from autograder.grading.written import NOTE
-from autograder.reports.cell_layouts import CellLayouts, without_active
+from autograder.reports.cell_layouts import CellLayouts
 from autograder.reports.safe_html import POLICY, is_out_of_time
+from autograder.reports.tidy_html import without_active
 
 TEMPLATES = Path(__file__).with_name("templates")
 

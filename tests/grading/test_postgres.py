@@ -15,7 +15,6 @@ import pytest
 from scratch import AS_GRADED, ASSIGNMENT, graded, hand_in, in_process, tree
 
 from autograder.course import databases
-from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.release.publish import notebooks
