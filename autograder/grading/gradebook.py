@@ -447,7 +447,9 @@ def read(course: Course, assignment: str) -> list[Row]:
         .where(api.Assignment.name == assignment)
         .options(
             selectinload(submitted.assignment),
-            notebooks.selectinload(api.SubmittedNotebook.grades).selectinload(api.Grade.cell),
+            notebooks.selectinload(api.SubmittedNotebook.grades)
+            .selectinload(api.Grade.cell)
+            .selectin_polymorphic([api.GradeCell, api.TaskCell]),
             notebooks.selectinload(api.SubmittedNotebook.comments).selectinload(api.Comment.cell),
         )
     )

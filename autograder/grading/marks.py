@@ -79,7 +79,9 @@ def read_marks(course: Course, assignment: str) -> list[NotebookMarks]:
             undefer(submitted.max_score),
             selectinload(submitted.notebook),
             selectinload(submitted.assignment).selectinload(api.SubmittedAssignment.student),
-            selectinload(submitted.grades).selectinload(api.Grade.cell),
+            selectinload(submitted.grades)
+            .selectinload(api.Grade.cell)
+            .selectin_polymorphic([api.GradeCell, api.TaskCell]),
             selectinload(submitted.comments).selectinload(api.Comment.cell),
         )
     )

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from nbconvert.exporters import Exporter
 from autograder.course.errors import BadInputError
 from autograder.course.files import FULL, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import CONFIG, Course
-from autograder.course.workers import Progress, cores, end_with_parent
+from autograder.course.workers import Progress, cores, end_with_parent, processes_with
 from autograder.grading import gradebook
 from autograder.grading.marks import NotebookMarks, read_marks
 from autograder.grading.submissions import SECRET
@@ -31,7 +31,9 @@ from autograder.reports import feedback_page
 FILES_BESIDE = ("timestamp.txt", SECRET)
 """Files beside a page that nbgrader's `release_feedback` reads: the time of submission and the secret."""
 PAGES_OF_A_WORKER = 40
-"""The fewest pages for which another process is started: to start it takes as long as so many pages."""
+"""The fewest pages for which another process is started: that takes about as long as so many pages."""
+CONVERTERS = "nbgrader.converters"
+"""The module of nbgrader's own command. To import it takes a second, so only the making of pages does it."""
 LIBRARIES = ("nbconvert", "nbgrader", "nh3", "jinja2", "mistune", "pygments", "docutils", "beautifulsoup4")
 """The libraries that lay out a page."""
 
@@ -96,15 +98,17 @@ def write_feedback(
     stale = [p for p in pages if force or known.get(p.key) != p.fingerprint or not p.target.is_file()]
     progress(0, len(stale))
     unwritten: dict[str, str] = {}
-    for done, (page, why) in enumerate(_render_all(course, stale, workers), 1):
-        if why:
-            unwritten[page.key] = f"{page.target.parent} ({why})"
-            known.pop(page.key, None)
-        else:
-            known[page.key] = page.fingerprint
-        progress(done, len(stale))
-    course.make_private()
-    write_if_changed(record, json.dumps(known, indent=1, sort_keys=True).encode())
+    try:
+        for done, (page, why) in enumerate(_render_all(course, stale, workers), 1):
+            if why:
+                unwritten[page.key] = f"{page.target.parent} ({why})"
+                known.pop(page.key, None)
+            else:
+                known[page.key] = page.fingerprint
+            progress(done, len(stale))
+    finally:  # a stopped run does not make its pages again
+        course.make_private()
+        write_if_changed(record, json.dumps(known, indent=1, sort_keys=True).encode())
     made = {page.key for page in stale}
     unchanged = tuple(page.target for page in pages if page.key not in made)
     written = tuple(page.target for page in stale if page.key not in unwritten)
@@ -160,8 +164,7 @@ def _render_all(course: Course, pages: list[Page], workers: int | None) -> Itera
         exporter = _exporter(course)
         yield from ((page, render(exporter, page)) for page in pages)
         return
-    context = get_context("spawn")
-    with ProcessPoolExecutor(count, context, _start_worker, (course,)) as pool:
+    with ProcessPoolExecutor(count, processes_with([__name__, CONVERTERS]), _start_worker, (course,)) as pool:
         yield from zip(pages, pool.map(_render_here, pages, chunksize=4), strict=True)
 
 
@@ -180,10 +183,10 @@ def _render_here(page: Page) -> str:
 
 def _exporter(course: Course) -> Exporter:
     """Return nbgrader's own exporter, as the course's configuration describes it."""
-    from nbgrader.converters import GenerateFeedback
-
     quiet = logging.Logger("nbgrader-feedback", logging.CRITICAL)
-    converter = GenerateFeedback(coursedir=course.coursedir(), config=course.config, log=quiet)
+    converter = import_module(CONVERTERS).GenerateFeedback(
+        coursedir=course.coursedir(), config=course.config, log=quiet
+    )
     exporter = converter.exporter_class(parent=converter, config=converter.config)
     for preprocessor in converter.preprocessors:
         exporter.register_preprocessor(preprocessor)

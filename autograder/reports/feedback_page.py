@@ -224,6 +224,7 @@ class FeedbackExporter(HTMLExporter):
             "extra_template_basedirs": [str(TEMPLATES)],
             "exclude_input_prompt": True,
             "exclude_output_prompt": True,
+            "optimistic_validation": True,  # once a page, not after each preprocessor
         }
         config = super().default_config.copy()
         config.merge(Config({"FeedbackExporter": settings}))

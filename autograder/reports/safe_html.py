@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from html import escape, unescape
 from typing import Any
 
@@ -172,7 +172,7 @@ def highlight_code(context: Any, source: str, language: str | None = None, metad
         return _without_colours(source)
     start = time.thread_time()
     try:
-        return str(_colours()(source, language, metadata))
+        return _coloured(source, language)
     except Exception:  # such as a missing lexer
         return _without_colours(source)
     finally:
@@ -182,6 +182,11 @@ def highlight_code(context: Any, source: str, language: str | None = None, metad
 def is_out_of_time(resources: dict[str, Any]) -> bool:
     """Return whether the colours of a page have taken so long that its other cells are shown without."""
     return bool(resources.get("spent", 0.0) > MOST_SECONDS)
+
+
+@lru_cache(maxsize=128)
+def _coloured(source: str, language: str | None) -> str:
+    return str(_colours()(source, language))
 
 
 @cache
