@@ -433,6 +433,17 @@ def reading(course: Course) -> Iterator[Session]:
         engine.dispose()
 
 
+def graded_assignments(course: Course) -> set[str]:
+    """Return the names of the assignments for which the gradebook has a submission.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
+    with reading(course) as session:
+        query = select(api.Assignment.name).join(api.SubmittedAssignment).distinct()
+        return set(session.scalars(query))
+
+
 def read(course: Course, assignment: str) -> list[Row]:
     """Return the rows of an assignment in the gradebook: one for each student with a submission, by name.
 

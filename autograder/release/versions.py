@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -100,7 +100,7 @@ def _imported(path: Path) -> tuple[Path, ...]:
     """Return the files of this repository that the import statements of a file name, anywhere in it."""
     package = _package_of(path)
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _statements(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -110,6 +110,14 @@ def _imported(path: Path) -> tuple[Path, ...]:
                 inner = f"{base}.{alias.name}"
                 names.append(inner if _is_ours(inner) else base)
     return tuple(_file(name) for name in names if _is_ours(name))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements of a module, those in functions and branches too; most nodes are no statements."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(tree, block, ()):
+            yield statement
+            yield from _statements(statement)
 
 
 def _package_of(path: Path) -> str:
