@@ -39,7 +39,7 @@ class CellLayouts:
         return self
 
     def start_page(self) -> None:
-        """Forget the cells of the last page, except those that are kept."""
+        """Forget the cells that only the last page had."""
         self._of_page = {}
 
     def key(self, cell: NotebookNode, summary: Summary, widgets: Any) -> str:
@@ -47,8 +47,8 @@ class CellLayouts:
 
         Args:
             cell: the cell, with its outputs and attachments.
-            summary: the summary of the page, which has the points and the comment of the cell.
-            widgets: the state of the notebook's widgets, by which nbconvert chooses how to show an output.
+            summary: the summary of the page, with the points and the comment of the cell.
+            widgets: the state of the notebook's widgets; nbconvert shows a widget only with its state.
         """
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         on_it = summary.lines.get(name), summary.comments.get(name)

@@ -116,7 +116,7 @@ def write_feedback(
 
 
 def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:
-    """Return all pages, and a remark for each notebook that has only points or only a graded file."""
+    """Return all pages, and a remark for each notebook with only points or only a graded file."""
     pages, missing = [], []
     code_digest = _hash_layout(course)
     for assignment in assignments:
@@ -132,6 +132,10 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
             digest.update(b"".join(path.read_bytes() for path in _beside(source)))
             target = course.feedback / marks.student / assignment / f"{marks.notebook}.html"
             pages.append(Page(assignment, source, target, marks, digest.hexdigest()))
+    with_marks = {page.source for page in pages}
+    for folder in {page.source.parent for page in pages}:
+        for source in sorted({*folder.glob("*.ipynb")} - with_marks):
+            missing.append(f"{'/'.join(source.parts[-3:])} is not in the gradebook: grade again")
     return pages, missing
 
 

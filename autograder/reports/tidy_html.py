@@ -1,8 +1,8 @@
 """Bring the HTML of a cell into the form in which nbconvert finishes a page, without active elements.
 
 nbconvert parses each page with Beautiful Soup, gives a text to each image that has none, and writes all
-elements anew. That costs more than to lay out the page, although it changes little in code with colours and
-in plain text. `_rewrite` makes these few changes itself and leaves all other HTML to Beautiful Soup.
+elements again. This takes longer than the layout, although it changes little in plain text and in code with
+colours. `_rewrite` makes these few changes itself and leaves all other HTML to Beautiful Soup.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TAG_OR_TEXT = re.compile(r"(<[^<>]*>)")
 _TAG = re.compile(r'<(/?)([a-z][a-z0-9]*)((?: (?:class|href|id|style|title)="[^"&<>]*")*)>')
 _ATTRIBUTE = re.compile(r' ([a-z]+)="([^"]*)"')
 _KNOWN_ENTITIES = re.compile(r"(?:[^&]|&(?:amp|lt|gt|quot|nbsp|#3[49]|#x27);)*")
-_WRITTEN_ANEW = {"&quot;": '"', "&#34;": '"', "&#39;": "'", "&#x27;": "'", "&nbsp;": "\xa0"}
+_CHARACTERS = {"&quot;": '"', "&#34;": '"', "&#39;": "'", "&#x27;": "'", "&nbsp;": "\xa0"}
 _BLANKS = " \t\n\r\f"
 
 
@@ -85,7 +85,7 @@ def _rewrite_text(text: str, is_preserved: bool) -> str | None:
     if "&" in text:
         if not _KNOWN_ENTITIES.fullmatch(text):
             return None
-        for entity, character in _WRITTEN_ANEW.items():
+        for entity, character in _CHARACTERS.items():
             text = text.replace(entity, character)
     if text and not is_preserved and not text.strip(_BLANKS):
         return "\n" if "\n" in text else " "

@@ -447,3 +447,17 @@ def test_feedback_is_the_same_each_time(given, tmp_path):
     before = tree(course / "feedback")
     assert in_process("feedback", "--force", cwd=course).exit_code == 0
     assert tree(course / "feedback") == before
+
+
+@pytest.mark.slow
+def test_a_graded_notebook_without_marks_and_marks_without_a_notebook_are_told(given, tmp_path):
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    graded = course / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    shutil.copy(graded, graded.with_name("second.ipynb"))
+    shutil.rmtree(course / "autograded" / "blank")
+    done = in_process("feedback", cwd=course)
+    assert done.exit_code == 0
+    notes = " ".join(done.stderr.split())
+    assert f"style-01/{ASSIGNMENT}/second.ipynb is not in the gradebook: grade again" in notes
+    assert f"blank has points for {ASSIGNMENT} but no graded notebook: grade again" in notes

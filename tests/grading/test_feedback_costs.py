@@ -1,4 +1,4 @@
-"""What feedback costs, counted and never timed: what pages share is made once, and so is each page."""
+"""Feedback's costs are counted and never timed: pages share one layout of each cell, and are made once."""
 
 import functools
 import json
@@ -60,7 +60,7 @@ def test_what_pages_share_is_made_once_and_no_page_differs_for_it(few, monkeypat
 
 
 def test_the_gradebook_is_read_by_as_many_statements_whatever_the_class(few):
-    """A statement may be sent once for the cells of points and once for those of comments."""
+    """One statement is sent twice: for the cells of points and for the cells of comments."""
     statements = Counter()
 
     def count(connection, cursor, statement, *_):
