@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ["attention", "gpu", "grading", "grading_memory", "real", "tfcore"]
+SCRIPTS = ["attention", "gpu", "grading", "grading_memory", "real", "term", "tfcore"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:

@@ -45,7 +45,10 @@ def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
     """Return the assignments that have grades, or all of them if the user named them."""
     from autograder.grading import gradebook
 
-    graded = chosen if named else [name for name in chosen if gradebook.read(course, name)]
+    if named:
+        return chosen
+    in_gradebook = gradebook.graded_assignments(course)
+    graded = [name for name in chosen if name in in_gradebook]
     if not graded:
         raise BadInputError("nothing is graded yet. Run: autograder grade --submissions DIR")
     return graded

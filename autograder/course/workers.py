@@ -7,7 +7,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 
 MOST_WORKERS = 256
 Progress = Callable[[int, int], None]
@@ -21,11 +24,24 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
+def processes_with(modules: list[str]) -> BaseContext:
+    """Return the way to start processes; where the machine can fork, they share one import of modules."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(modules)
+    return context
+
+
 def end_with_parent() -> None:
     """End this process as soon as its parent ends for any reason; otherwise a pool may wait for ever."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
     parent = multiprocessing.parent_process()
-    if parent and parent.pid != os.getppid():  # the parent has already ended
-        os._exit(1)
+    if parent and parent.pid != os.getppid():  # a server has forked this process, or the parent has ended
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

@@ -415,33 +415,57 @@ def _untouched(cell: nbformat.NotebookNode) -> bool:
     return bool(cell.metadata.nbgrader.get("checksum") == compute_checksum(cell))
 
 
-def read(course: Course, assignment: str) -> list[Row]:
-    """Return the rows of an assignment in the gradebook: one for each student with a submission, by name.
+@contextmanager
+def reading(course: Course) -> Iterator[Session]:
+    """Yield a session to read the gradebook with.
 
     Raises:
         BadInputError: the course has no gradebook, or it cannot be read.
     """
     require(course)
     engine = create_engine(course.db_url)
+    try:
+        with Session(engine) as session:
+            yield session
+    except SQLAlchemyError as error:
+        raise cannot_be_used(course, error) from error
+    finally:
+        engine.dispose()
+
+
+def graded_assignments(course: Course) -> set[str]:
+    """Return the names of the assignments for which the gradebook has a submission.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
+    with reading(course) as session:
+        query = select(api.Assignment.name).join(api.SubmittedAssignment).distinct()
+        return set(session.scalars(query))
+
+
+def read(course: Course, assignment: str) -> list[Row]:
+    """Return the rows of an assignment in the gradebook: one for each student with a submission, by name.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
     submitted = api.SubmittedAssignment
+    notebooks = selectinload(submitted.notebooks)
     query = (
         select(submitted)
         .join(api.Assignment)
         .where(api.Assignment.name == assignment)
         .options(
             selectinload(submitted.assignment),
-            selectinload(submitted.notebooks)
-            .selectinload(api.SubmittedNotebook.grades)
-            .selectinload(api.Grade.cell),
+            notebooks.selectinload(api.SubmittedNotebook.grades)
+            .selectinload(api.Grade.cell)
+            .selectin_polymorphic([api.GradeCell, api.TaskCell]),
+            notebooks.selectinload(api.SubmittedNotebook.comments).selectinload(api.Comment.cell),
         )
     )
-    try:
-        with Session(engine) as session:
-            rows = [_row(assignment, submission) for submission in session.scalars(query)]
-    except SQLAlchemyError as error:
-        raise cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
+    with reading(course) as session:
+        rows = [_row(assignment, submission) for submission in session.scalars(query)]
     return sorted(rows, key=lambda row: row.student)
 
 

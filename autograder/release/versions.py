@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -33,8 +33,7 @@ LIBRARIES = ("numpy", "torch", "ipython", "matplotlib")
 @cache
 def hash_core() -> str:
     """Return the hash of the code that all verdicts depend on: the core, Python and the libraries."""
-    libraries = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
-    return _hash_files(core_files(), f"Python {platform.python_version()}", *libraries)
+    return _hash_files(core_files(), *_versions(LIBRARIES))
 
 
 @cache
@@ -53,6 +52,16 @@ def hash_everything() -> str:
     """Return one hash of the core and of all exercises."""
     hashes = [hash_core(), *(str(hash_exercises(name)) for name in exercises.assignments())]
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def hash_modules(modules: Iterable[str], libraries: Iterable[str]) -> str:
+    """Return the hash of modules with all modules of ours that they import, of Python and of libraries."""
+    return _hash_files(files_imported_by(modules), *_versions(libraries))
+
+
+def _versions(libraries: Iterable[str]) -> list[str]:
+    named = [f"{name} {metadata.version(name)}" for name in libraries]
+    return [f"Python {platform.python_version()}", *named]
 
 
 @cache
@@ -91,7 +100,7 @@ def _imported(path: Path) -> tuple[Path, ...]:
     """Return the files of this repository that the import statements of a file name, anywhere in it."""
     package = _package_of(path)
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _statements(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -101,6 +110,14 @@ def _imported(path: Path) -> tuple[Path, ...]:
                 inner = f"{base}.{alias.name}"
                 names.append(inner if _is_ours(inner) else base)
     return tuple(_file(name) for name in names if _is_ours(name))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements of a module, those in functions and branches too; most nodes are no statements."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(tree, block, ()):
+            yield statement
+            yield from _statements(statement)
 
 
 def _package_of(path: Path) -> str:

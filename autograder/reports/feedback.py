@@ -12,37 +12,46 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
+from nbconvert.exporters import Exporter
 
-from autograder.checking import report
 from autograder.course.errors import BadInputError
 from autograder.course.files import FULL, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import CONFIG, Course
-from autograder.course.workers import Progress, cores, end_with_parent
+from autograder.course.workers import Progress, cores, end_with_parent, processes_with
 from autograder.grading import gradebook
+from autograder.grading.marks import NotebookMarks, read_marks
 from autograder.grading.submissions import SECRET
-from autograder.reports import feedback_page, safe_html
+from autograder.release import versions
+from autograder.reports import feedback_page
 
 FILES_BESIDE = ("timestamp.txt", SECRET)
 """Files beside a page that nbgrader's `release_feedback` reads: the time of submission and the secret."""
-FEW = 6
-"""Up to this number, pages are made in this process: to start others would take longer."""
+PAGES_OF_A_WORKER = 40
+"""The fewest pages for which another process is started: that takes about as long as so many pages."""
+CONVERTERS = "nbgrader.converters"
+"""The module of nbgrader's own command. To import it takes a second, so only the making of pages does it."""
+LIBRARIES = ("nbconvert", "nbgrader", "nh3", "jinja2", "mistune", "pygments", "docutils", "beautifulsoup4")
+"""The libraries that lay out a page."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page of feedback, its source, and a hash of everything that it is made from."""
+    """One page of feedback, its sources, and a hash of everything that it is made from."""
 
     assignment: str
-    student: str
-    notebook: str
     source: Path
     target: Path
+    marks: NotebookMarks
     fingerprint: str
+
+    @property
+    def key(self) -> str:
+        """Return the name of the page in the record of the pages that are up to date."""
+        return f"{self.marks.student}/{self.assignment}/{self.marks.notebook}"
 
 
 @dataclass(frozen=True)
@@ -86,56 +95,62 @@ def write_feedback(
         )
     record = course.state / "feedback.json"
     known = _read_record(record)
-    stale = [p for p in pages if force or known.get(_key(p)) != p.fingerprint or not p.target.is_file()]
+    stale = [p for p in pages if force or known.get(p.key) != p.fingerprint or not p.target.is_file()]
     progress(0, len(stale))
-    unwritten: dict[Page, str] = {}
+    unwritten: dict[str, str] = {}
     try:
         for done, (page, why) in enumerate(_render_all(course, stale, workers), 1):
             if why:
-                unwritten[page] = f"{page.target.parent} ({why})"
-                known.pop(_key(page), None)
+                unwritten[page.key] = f"{page.target.parent} ({why})"
+                known.pop(page.key, None)
             else:
-                known[_key(page)] = page.fingerprint
+                known[page.key] = page.fingerprint
             progress(done, len(stale))
-    except SQLAlchemyError as error:
-        raise gradebook.cannot_be_used(course, error) from error
-    course.make_private()
-    write_if_changed(record, json.dumps(known, indent=1, sort_keys=True).encode())
-    unchanged = tuple(page.target for page in pages if page not in stale)
-    written = tuple(page.target for page in stale if page not in unwritten)
+    finally:  # a stopped run does not make its pages again
+        course.make_private()
+        write_if_changed(record, json.dumps(known, indent=1, sort_keys=True).encode())
+    made = {page.key for page in stale}
+    unchanged = tuple(page.target for page in pages if page.key not in made)
+    written = tuple(page.target for page in stale if page.key not in unwritten)
     return FeedbackRun(written, unchanged, tuple(missing), tuple(unwritten.values()))
 
 
 def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:
-    """Return all pages, and a remark for each student in the gradebook without a graded notebook."""
+    """Return all pages, and a remark for each notebook with only points or only a graded file."""
     pages, missing = [], []
-    code_digest = hashlib.sha256((course.root / CONFIG).read_bytes())
-    templates = (path for path in sorted(feedback_page.TEMPLATES.rglob("*")) if path.is_file())
-    modules = (Path(name) for name in (__file__, feedback_page.__file__, report.__file__, safe_html.__file__))
-    for code in (*modules, *templates):
-        code_digest.update(code.read_bytes())
+    code_digest = _hash_layout(course)
     for assignment in assignments:
-        for row in gradebook.read(course, assignment):
-            sources = sorted((course.autograded / row.student / assignment).glob("*.ipynb"))
-            if not sources:
+        for marks in read_marks(course, assignment):
+            source = course.autograded / marks.student / assignment / f"{marks.notebook}.ipynb"
+            if not source.is_file():
                 missing.append(
-                    f"{row.student} has points for {assignment} but no graded notebook: grade again"
+                    f"{marks.student} has points for {assignment} but no graded notebook: grade again"
                 )
-            for source in sources:
-                digest = code_digest.copy()
-                digest.update(source.read_bytes() + json.dumps(asdict(row), sort_keys=True).encode())
-                digest.update(b"".join(path.read_bytes() for path in _beside(source)))
-                target = course.feedback / row.student / assignment / f"{source.stem}.html"
-                pages.append(Page(assignment, row.student, source.stem, source, target, digest.hexdigest()))
+                continue
+            digest = code_digest.copy()
+            digest.update(source.read_bytes() + json.dumps(asdict(marks), sort_keys=True).encode())
+            digest.update(b"".join(path.read_bytes() for path in _beside(source)))
+            target = course.feedback / marks.student / assignment / f"{marks.notebook}.html"
+            pages.append(Page(assignment, source, target, marks, digest.hexdigest()))
+    with_marks = {page.source for page in pages}
+    for folder in {page.source.parent for page in pages}:
+        for source in sorted({*folder.glob("*.ipynb")} - with_marks):
+            missing.append(f"{'/'.join(source.parts[-3:])} is not in the gradebook: grade again")
     return pages, missing
+
+
+def _hash_layout(course: Course) -> Any:
+    """Return the hash of what all pages are made from: configuration, code, templates and libraries."""
+    code = versions.hash_modules([__name__, feedback_page.__name__], LIBRARIES)
+    digest = hashlib.sha256(code.encode() + (course.root / CONFIG).read_bytes())
+    for path in sorted(feedback_page.TEMPLATES.rglob("*")):
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest
 
 
 def _beside(source: Path) -> list[Path]:
     return [path for path in map(source.with_name, FILES_BESIDE) if path.is_file()]
-
-
-def _key(page: Page) -> str:
-    return f"{page.student}/{page.assignment}/{page.notebook}"
 
 
 def _read_record(record: Path) -> dict[str, str]:
@@ -148,42 +163,55 @@ def _read_record(record: Path) -> dict[str, str]:
 
 def _render_all(course: Course, pages: list[Page], workers: int | None) -> Iterator[tuple[Page, str]]:
     """Write the pages, and yield each page with the reason why it was not written, if there is one."""
-    if len(pages) <= FEW:
-        for page in pages:
-            yield page, render(course, page)
+    count = min(workers or cores(), len(pages) // PAGES_OF_A_WORKER)
+    if count < 2:
+        exporter = _exporter(course)
+        yield from ((page, render(exporter, page)) for page in pages)
         return
-    count = min(workers or cores(), len(pages))
-    with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
-        yield from zip(pages, pool.map(render, [course] * len(pages), pages, chunksize=4), strict=True)
+    with ProcessPoolExecutor(count, processes_with([__name__, CONVERTERS]), _start_worker, (course,)) as pool:
+        yield from zip(pages, pool.map(_render_here, pages, chunksize=4), strict=True)
 
 
-_exporters: dict[Course, Any] = {}
+_worker_exporters: list[Exporter] = []
+"""The exporter of this process, if it is a worker of a pool."""
 
 
-def render(course: Course, page: Page) -> str:
+def _start_worker(course: Course) -> None:
+    end_with_parent()
+    _worker_exporters.append(_exporter(course))
+
+
+def _render_here(page: Page) -> str:
+    return render(_worker_exporters[0], page)
+
+
+def _exporter(course: Course) -> Exporter:
+    """Return nbgrader's own exporter, as the course's configuration describes it."""
+    quiet = logging.Logger("nbgrader-feedback", logging.CRITICAL)
+    converter = import_module(CONVERTERS).GenerateFeedback(
+        coursedir=course.coursedir(), config=course.config, log=quiet
+    )
+    exporter = converter.exporter_class(parent=converter, config=converter.config)
+    for preprocessor in converter.preprocessors:
+        exporter.register_preprocessor(preprocessor)
+    return exporter
+
+
+def render(exporter: Exporter, page: Page) -> str:
     """Write one page; return the reason if it cannot be written, else an empty text."""
-    from nbgrader.converters import GenerateFeedback
-
-    if course not in _exporters:
-        quiet = logging.Logger("nbgrader-feedback", logging.CRITICAL)
-        converter = GenerateFeedback(coursedir=course.coursedir(), config=course.config, log=quiet)
-        exporter = converter.exporter_class(parent=converter, config=converter.config)
-        for preprocessor in converter.preprocessors:
-            exporter.register_preprocessor(preprocessor)
-        _exporters[course] = exporter
     resources = {
-        "unique_key": page.notebook,
-        "output_files_dir": f"{page.notebook}_files",
+        "unique_key": page.marks.notebook,
+        "output_files_dir": f"{page.marks.notebook}_files",
         "nbgrader": {
-            "student": page.student,
+            "student": page.marks.student,
             "assignment": page.assignment,
-            "notebook": page.notebook,
-            "db_url": course.db_url,
+            "notebook": page.marks.notebook,
+            "marks": page.marks,
         },
     }
     try:
-        html, _ = _exporters[course].from_filename(str(page.source), resources=resources)
-    except (OSError, SQLAlchemyError):
+        html, _ = exporter.from_filename(str(page.source), resources=resources)
+    except OSError:
         raise
     except Exception as error:  # no notebook may stop the feedback on others
         return f"it cannot be laid out: {type(error).__name__}: {error}"

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from bs4 import BeautifulSoup
 from markupsafe import Markup
 from nbconvert.exporters import HTMLExporter
 from nbformat import NotebookNode
 from nbgrader import preprocessors
-from nbgrader.api import Grade, Gradebook, SubmittedNotebook
+from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from pygments.formatters import HtmlFormatter
 from traitlets.config import Config
 
 from autograder.checking.report import Report, marked_up
+from autograder.grading.marks import Mark, NotebookMarks
 from autograder.grading.written import NOTE
-from autograder.reports.safe_html import POLICY
+from autograder.reports.cell_layouts import CellLayouts
+from autograder.reports.safe_html import POLICY, is_out_of_time
+from autograder.reports.tidy_html import without_active
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -100,28 +103,30 @@ class Summarise(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         page = resources["nbgrader"]
-        with Gradebook(page["db_url"]) as book:
-            submitted = book.find_submission_notebook(page["notebook"], page["assignment"], page["student"])
-            resources["feedback"] = summarise(nb, submitted)
+        marks = page.get("marks")
+        if marks is None:  # `nbgrader generate_feedback` makes this page
+            with Gradebook(page["db_url"]) as book:
+                names = page["notebook"], page["assignment"], page["student"]
+                marks = NotebookMarks.of(book.find_submission_notebook(*names))
+        resources["feedback"] = summarise(nb, marks)
         return nb, resources
 
 
-def summarise(nb: NotebookNode, submitted: SubmittedNotebook) -> Summary:
-    """Return the summary of a graded notebook and its entry in the gradebook."""
-    grades = {grade.name: grade for grade in submitted.grades}
+def summarise(nb: NotebookNode, marks: NotebookMarks) -> Summary:
+    """Return the summary of a graded notebook and its marks in the gradebook."""
+    grades = {mark.name: mark for mark in marks.marks}
     reports = {
         name: Report.from_dict(data) for name, data in nb.metadata.get(NOTE, {}).get("reports", {}).items()
     }
     order = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
     lines = {name: _line(grades[name], reports.get(name)) for name in order if name in grades}
     _shorten_equal_messages(reports, lines)
-    comments = {c.name: c.manual_comment for c in submitted.comments if c.manual_comment}
-    for name, comment in comments.items():
+    for name, comment in marks.comments.items():
         line = lines.get(name) or lines.get(name.removesuffix("_answer"))
         if line:
             line.comments.append(comment)
     waiting = sum(grades[name].max_score for name, line in lines.items() if line.verdict == "waits")
-    penalty = submitted.late_submission_penalty or 0.0
+    penalty = marks.late_penalty
     remarks = []
     if waiting:
         count = "1 more point waits" if waiting == 1 else f"{waiting:g} more points wait"
@@ -130,18 +135,18 @@ def summarise(nb: NotebookNode, submitted: SubmittedNotebook) -> Summary:
         lost = "1 point is" if penalty == 1 else f"{penalty:g} points are"
         remarks.append(f"{lost} taken off because this was handed in late.")
     return Summary(
-        title=submitted.name,
-        student=submitted.student.id,
-        total=f"{submitted.score - penalty:g}",
-        counted=f"{submitted.max_score - waiting:g}",
+        title=marks.notebook,
+        student=marks.student,
+        total=f"{marks.score - penalty:g}",
+        counted=f"{marks.max_score - waiting:g}",
         waiting=f"{waiting:g}" if waiting else "",
         remarks=remarks,
         lines=lines,
-        comments=comments,
+        comments=marks.comments,
     )
 
 
-def _line(grade: Grade, report: Report | None) -> Line:
+def _line(grade: Mark, report: Report | None) -> Line:
     line = Line(
         name=grade.name,
         label=Markup("<code>{}</code>").format(grade.name) if report else grade.name.replace("_", " "),
@@ -164,7 +169,7 @@ def _line(grade: Grade, report: Report | None) -> Line:
     return line
 
 
-def _verdict(grade: Grade) -> Verdict:
+def _verdict(grade: Mark) -> Verdict:
     if grade.needs_manual_grade and grade.manual_score is None:
         return "waits"
     if grade.score >= grade.max_score:
@@ -208,6 +213,10 @@ class ClearHiddenTests(preprocessors.ClearHiddenTests):
 class FeedbackExporter(HTMLExporter):
     """The exporter of the page, which has no script, and a policy that forbids scripts."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.cells = CellLayouts()
+
     @property
     def default_config(self) -> Config:
         settings = {
@@ -215,6 +224,7 @@ class FeedbackExporter(HTMLExporter):
             "extra_template_basedirs": [str(TEMPLATES)],
             "exclude_input_prompt": True,
             "exclude_output_prompt": True,
+            "optimistic_validation": True,  # once a page, not after each preprocessor
         }
         config = super().default_config.copy()
         config.merge(Config({"FeedbackExporter": settings}))
@@ -223,23 +233,19 @@ class FeedbackExporter(HTMLExporter):
     def default_filters(self) -> Any:
         yield from super().default_filters()
         yield "with_code", marked_up
+        yield "out_of_time", is_out_of_time
 
     def from_notebook_node(  # type: ignore[override]
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
-        values = {"policy": POLICY, "highlighting": _highlighting()}
+        self._nb_metadata.clear()  # nbconvert would keep the metadata of every page
+        self.cells.start_page()
+        values = {"policy": POLICY, "highlighting": _highlighting(), "cells": self.cells}
         page, resources = super().from_notebook_node(nb, {**(resources or {}), **values}, **kw)
-        if _ACTIVE.search(page):  # such as the frame in which nbconvert shows isolated outputs
-            soup = BeautifulSoup(page, "html.parser")
-            for element in soup.find_all(["script", "iframe", "object", "embed", "link", "base", "form"]):
-                element.decompose()
-            page = str(soup)
-        return page, resources
+        return self.cells.fill_in(without_active(page)), resources
 
 
-_ACTIVE = re.compile(r"<(script|iframe|object|embed|link|base|form)\b", re.IGNORECASE)
-
-
+@cache
 def _highlighting() -> str:
     """Return the style sheet of code colours for light and dark pages."""
     styles = "xcode", "github-dark"

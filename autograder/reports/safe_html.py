@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from functools import cache, lru_cache
 from html import escape, unescape
 from typing import Any
 
@@ -166,16 +167,33 @@ def highlight_code(context: Any, source: str, language: str | None = None, metad
     Characters that hide text or change its direction are made visible, so that code reads as it runs.
     """
     source = visible(source.replace("\r\n", "\n"))
-    spent = context.get("resources", {}).setdefault("spent", {"seconds": 0.0})
-    if len(source) > MOST_CODE or spent["seconds"] > MOST_SECONDS:
+    resources = context.get("resources", {})
+    if len(source) > MOST_CODE or is_out_of_time(resources):
         return _without_colours(source)
-    start = time.perf_counter()
+    html, seconds = _coloured(source, language)
+    resources["spent"] = resources.get("spent", 0.0) + seconds
+    return html
+
+
+def is_out_of_time(resources: dict[str, Any]) -> bool:
+    """Return whether the colours of a page have taken so long that its other cells are shown without."""
+    return bool(resources.get("spent", 0.0) > MOST_SECONDS)
+
+
+@lru_cache(maxsize=128)
+def _coloured(source: str, language: str | None) -> tuple[str, float]:
+    """Return code with colours, and the seconds that they take, which count on each page alike."""
+    start = time.thread_time()
     try:
-        return str(Highlight2HTML(pygments_lexer="python")(source, language, metadata))
+        html = str(_colours()(source, language))
     except Exception:  # such as a missing lexer
-        return _without_colours(source)
-    finally:
-        spent["seconds"] += time.perf_counter() - start
+        html = _without_colours(source)
+    return html, time.thread_time() - start
+
+
+@cache
+def _colours() -> Highlight2HTML:
+    return Highlight2HTML(pygments_lexer="python")
 
 
 def mathml(tex: str, as_block: bool = False) -> str:

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 from html import escape
-from types import SimpleNamespace
 
 import pytest
 from bs4 import BeautifulSoup
@@ -13,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from scratch import ASSIGNMENT, FEW, FULL, ROOT, SEED, graded, hand_in, in_process, tree
 
 from autograder.checking.report import Report
+from autograder.grading.marks import Mark, NotebookMarks
 from autograder.grading.written import NOTE
 from autograder.reports import safe_html
 from autograder.reports.feedback_page import FeedbackExporter, summarise
@@ -77,17 +77,8 @@ def lines_of(**reports):
     """What the top says of reports on these exercises, held by a graded notebook and its gradebook."""
     notes = {name: report.as_dict() for name, report in reports.items()}
     cells = [new_code_cell(metadata={"nbgrader": {"grade_id": name}}) for name in reports]
-    grades = [
-        SimpleNamespace(
-            **{"name": name, "score": 0.0, "max_score": 3.0, "extra_credit": 0, "manual_score": None},
-            **{"needs_manual_grade": False, "cell_type": "code"},
-        )
-        for name in reports
-    ]
-    held = SimpleNamespace(
-        **{"grades": grades, "comments": [], "late_submission_penalty": 0, "score": 0, "max_score": 3},
-        **{"name": ASSIGNMENT, "student": SimpleNamespace(id="one")},
-    )
+    marks = tuple(Mark(name, "code", 0.0, 3.0, None, None, False) for name in reports)
+    held = NotebookMarks(ASSIGNMENT, "one", 0.0, 3.0, 0.0, marks, {})
     notebook = new_notebook(cells=cells, metadata={NOTE: {"reports": notes}})
     return {name: line.says for name, line in summarise(notebook, held).lines.items()}
 
@@ -456,3 +447,17 @@ def test_feedback_is_the_same_each_time(given, tmp_path):
     before = tree(course / "feedback")
     assert in_process("feedback", "--force", cwd=course).exit_code == 0
     assert tree(course / "feedback") == before
+
+
+@pytest.mark.slow
+def test_a_graded_notebook_without_marks_and_marks_without_a_notebook_are_told(given, tmp_path):
+    course = tmp_path / "course"
+    shutil.copytree(given, course)
+    graded = course / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    shutil.copy(graded, graded.with_name("second.ipynb"))
+    shutil.rmtree(course / "autograded" / "blank")
+    done = in_process("feedback", cwd=course)
+    assert done.exit_code == 0
+    notes = " ".join(done.stderr.split())
+    assert f"style-01/{ASSIGNMENT}/second.ipynb is not in the gradebook: grade again" in notes
+    assert f"blank has points for {ASSIGNMENT} but no graded notebook: grade again" in notes

@@ -1,7 +1,10 @@
 """How many are graded at once: what is asked for, else what this process may use."""
 
 import os
+import subprocess
+import sys
 
+import psutil
 import pytest
 from scratch import in_process
 
@@ -45,3 +48,30 @@ def test_the_environment_says_how_many_and_the_option_has_the_last_word(few, ask
     grade(few, "--force")
     grade(few, "--force", "--workers", "5")
     assert asked == [3, 5]
+
+
+POOL = """
+import os, time
+from concurrent.futures import ProcessPoolExecutor
+from autograder.course.workers import end_with_parent, processes_with
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2, processes_with(["json"]), end_with_parent) as pool:
+        print(*pool.map(abs, [1]), flush=True)
+        pool.map(time.sleep, [600, 600])
+        print("asleep", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_no_process_of_a_pool_outlives_a_killed_command(tmp_path):
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout.readline() == "1\n"
+        assert command.stdout.readline() == "asleep\n"
+        children = psutil.Process(command.pid).children(recursive=True)
+        assert len(children) >= 3
+        command.kill()
+    assert psutil.wait_procs(children, timeout=20)[1] == []
