@@ -31,6 +31,7 @@ from autograder.commands import (
     release,
     report,
     simulate,
+    status,
     verify,
 )
 from autograder.commands.console import say
@@ -96,6 +97,7 @@ def main(
 
 
 for module in (
+    status,
     release,
     audit,
     collect,

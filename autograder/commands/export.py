@@ -57,12 +57,15 @@ def export(
     """
     from autograder.course.files import require_writable, write_atomically
     from autograder.platforms import export as grades
+    from autograder.platforms import exported
 
     here = Course.at(course, db)
+    hashes = exported.hash_all(here, here.chosen(assignments or [])) if output else {}
     if format == "gradescope":
         if output is None or output.is_file():
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
         files, notes = grades.results(here, here.chosen(assignments or []), output)
+        exported.remember(here, hashes, _arguments(assignments or [], format, into, output))
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
         for note in notes:
             say(f"[yellow]note:[/] {escape(note)}")
@@ -77,6 +80,14 @@ def export(
             raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
         require_writable(output.parent)
         write_atomically(output, text.encode())
+        exported.remember(here, hashes, _arguments(assignments or [], format, into, output))
         say(f"{plural(len(text.splitlines()) - 1, 'line')} in {escape(str(output))}")
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
+
+
+def _arguments(assignments: list[str], format: str, into: Path | None, output: Path) -> list[str]:
+    """Return the arguments that repeat an export."""
+    platform = [] if format == "csv" else ["--format", format]
+    template = ["--into", str(into)] if into else []
+    return [*assignments, *platform, *template, "--output", str(output)]

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from autograder.course.errors import BadInputError
 from autograder.course.workers import MOST_WORKERS
 
 NOT_PASSED = 1
 """The exit code of a command whose check did not pass."""
 BAD_INPUT = 2
 """The exit code of a command whose input cannot be used."""
+COURSE = "course"
+"""The key in a command's context of the option --course, as the user gave it."""
+
+
+def _work_there(context: typer.Context, folder: Path) -> Path:
+    """Make the course's folder the working folder until the command ends, as if it was run there."""
+    if folder == Path():
+        return folder
+    before = Path.cwd()
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise BadInputError(
+            f"--course {folder} must be a folder that holds nbgrader_config.py ({error.strerror})."
+        ) from error
+    context.call_on_close(lambda: os.chdir(before))
+    context.meta[COURSE] = str(folder)
+    return Path()
+
 
 Assignments = Annotated[
     list[str] | None,
@@ -21,7 +42,11 @@ Assignments = Annotated[
 CourseFolder = Annotated[
     Path,
     typer.Option(
-        "--course", help="The course's folder, which holds nbgrader_config.py.", show_default="here"
+        "--course",
+        help="The course's folder, which holds nbgrader_config.py. The command runs as if you were in that "
+        "folder: relative paths start there.",
+        show_default="here",
+        callback=_work_there,
     ),
 ]
 Gradebook = Annotated[

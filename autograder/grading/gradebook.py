@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import nbformat
@@ -17,7 +18,6 @@ from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 from sqlalchemy import Connection, create_engine, false, func, inspect, select, text, update
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
-from sqlalchemy.orm import Session, selectinload
 
 from autograder.course import databases
 from autograder.course.errors import BadInputError
@@ -421,39 +421,74 @@ def read(course: Course, assignment: str) -> list[Row]:
     Raises:
         BadInputError: the course has no gradebook, or it cannot be read.
     """
+    return read_all(course, [assignment])[assignment]
+
+
+def read_all(course: Course, assignments: list[str]) -> dict[str, list[Row]]:
+    """Return the rows of several assignments, by assignment, with one query for each table.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
     require(course)
     engine = create_engine(course.db_url)
-    submitted = api.SubmittedAssignment
-    query = (
-        select(submitted)
-        .join(api.Assignment)
-        .where(api.Assignment.name == assignment)
-        .options(
-            selectinload(submitted.assignment),
-            selectinload(submitted.notebooks)
-            .selectinload(api.SubmittedNotebook.grades)
-            .selectinload(api.Grade.cell),
-        )
-    )
     try:
-        with Session(engine) as session:
-            rows = [_row(assignment, submission) for submission in session.scalars(query)]
+        with engine.connect() as connection:
+            rows = sorted(_rows(connection, assignments), key=lambda row: row.student)
     except SQLAlchemyError as error:
         raise cannot_be_used(course, error) from error
     finally:
         engine.dispose()
-    return sorted(rows, key=lambda row: row.student)
+    return {name: [row for row in rows if row.assignment == name] for name in assignments}
 
 
-def _row(assignment: str, submission: api.SubmittedAssignment) -> Row:
-    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    return Row(
-        student=submission.student_id,
-        assignment=assignment,
-        scores={grade.name: float(grade.score) for grade in grades},
-        max_scores={grade.name: float(grade.cell.max_score) for grade in grades},
-        needs_manual_grade=tuple(sorted(grade.name for grade in grades if grade.needs_manual_grade)),
-        late_seconds=float(submission.total_seconds_late),
-        late_penalty=sum(n.late_submission_penalty or 0.0 for n in submission.notebooks),
-        comments={c.name: c.comment for n in submission.notebooks for c in n.comments if c.comment},
+def _rows(connection: Connection, assignments: list[str]) -> Iterable[Row]:
+    assignment, handed_in, notebook = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
+    graded, task = api.GradeCell.__table__, api.TaskCell.__table__
+    chosen = select(handed_in.id).join(assignment).where(assignment.name.in_(assignments))
+    times = handed_in.timestamp, handed_in.extension, assignment.duedate
+    columns: tuple[Any, ...] = (handed_in.id, handed_in.student_id, assignment.name, *times)
+    query = select(*columns).join(assignment).where(handed_in.id.in_(chosen))
+    rows = {
+        key: Row(student, name, late_seconds=_seconds_late(*dates))
+        for key, student, name, *dates in connection.execute(query)
+    }
+    of_chosen = notebook.assignment_id.in_(chosen)
+    penalty = notebook.late_submission_penalty
+    for key, taken_off in connection.execute(select(notebook.assignment_id, penalty).where(of_chosen)):
+        rows[key] = replace(rows[key], late_penalty=rows[key].late_penalty + (taken_off or 0.0))
+    most = func.coalesce(graded.c.max_score, task.c.max_score)
+    columns = (notebook.assignment_id, api.BaseCell.name, api.Grade.score, most, api.Grade.needs_manual_grade)
+    query = (
+        select(*columns)
+        .select_from(api.Grade)
+        .join(notebook)
+        .join(api.BaseCell.__table__, api.BaseCell.id == api.Grade.cell_id)
+        .outerjoin(graded, graded.c.id == api.Grade.cell_id)
+        .outerjoin(task, task.c.id == api.Grade.cell_id)
     )
+    waiting: dict[str, list[str]] = {}
+    for key, name, score, max_score, is_waiting in connection.execute(query.where(of_chosen)):
+        rows[key].scores[name], rows[key].max_scores[name] = float(score), float(max_score)
+        if is_waiting:
+            waiting.setdefault(key, []).append(name)
+    for key, names in waiting.items():
+        rows[key] = replace(rows[key], needs_manual_grade=tuple(sorted(names)))
+    columns = notebook.assignment_id, api.BaseCell.name, api.Comment.comment
+    query = (
+        select(*columns)
+        .select_from(api.Comment)
+        .join(notebook)
+        .join(api.BaseCell.__table__, api.BaseCell.id == api.Comment.cell_id)
+    )
+    for key, name, comment in connection.execute(query.where(of_chosen)):
+        if comment:
+            rows[key].comments[name] = comment
+    return rows.values()
+
+
+def _seconds_late(handed_in: datetime | None, extension: timedelta | None, due: datetime | None) -> float:
+    """Return by how many seconds a submission is late, as nbgrader counts: 0 without a time or a due date."""
+    if handed_in is None or due is None:
+        return 0.0
+    return max(0.0, (handed_in - due - (extension or timedelta())).total_seconds())

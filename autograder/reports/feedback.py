@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -24,11 +24,14 @@ from autograder.course.files import FULL, require_writable, write_atomically, wr
 from autograder.course.layout import CONFIG, Course
 from autograder.course.workers import Progress, cores, end_with_parent
 from autograder.grading import gradebook
+from autograder.grading.gradebook import Row
 from autograder.grading.submissions import SECRET
 from autograder.reports import feedback_page, safe_html
 
 FILES_BESIDE = ("timestamp.txt", SECRET)
 """Files beside a page that nbgrader's `release_feedback` reads: the time of submission and the secret."""
+RECORD = "feedback.json"
+"""The file in the course's state with the fingerprint of each page."""
 FEW = 6
 """Up to this number, pages are made in this process: to start others would take longer."""
 
@@ -79,14 +82,14 @@ def write_feedback(
     gradebook.require(course)
     require_writable(course.feedback)
     require_writable(course.state)
-    pages, missing = _pages(course, assignments)
+    pages, missing = _pages(course, gradebook.read_all(course, assignments))
     if not pages:
         raise BadInputError(
             f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
-    record = course.state / "feedback.json"
+    record = course.state / RECORD
     known = _read_record(record)
-    stale = [p for p in pages if force or known.get(_key(p)) != p.fingerprint or not p.target.is_file()]
+    stale = [page for page in pages if force or not _is_current(page, known)]
     progress(0, len(stale))
     unwritten: dict[Page, str] = {}
     try:
@@ -106,7 +109,24 @@ def write_feedback(
     return FeedbackRun(written, unchanged, tuple(missing), tuple(unwritten.values()))
 
 
-def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:
+def current_pages(course: Course, rows: Mapping[str, list[Row]]) -> dict[str, list[Path]]:
+    """Return the pages that are up to date, by assignment.
+
+    Args:
+        course: the course.
+        rows: the rows of the gradebook, by assignment.
+    """
+    pages, _ = _pages(course, rows)
+    known = _read_record(course.state / RECORD)
+    current = [page for page in pages if _is_current(page, known)]
+    return {name: [page.target for page in current if page.assignment == name] for name in rows}
+
+
+def _is_current(page: Page, known: dict[str, str]) -> bool:
+    return known.get(_key(page)) == page.fingerprint and page.target.is_file()
+
+
+def _pages(course: Course, rows: Mapping[str, list[Row]]) -> tuple[list[Page], list[str]]:
     """Return all pages, and a remark for each student in the gradebook without a graded notebook."""
     pages, missing = [], []
     code_digest = hashlib.sha256((course.root / CONFIG).read_bytes())
@@ -114,8 +134,8 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
     modules = (Path(name) for name in (__file__, feedback_page.__file__, report.__file__, safe_html.__file__))
     for code in (*modules, *templates):
         code_digest.update(code.read_bytes())
-    for assignment in assignments:
-        for row in gradebook.read(course, assignment):
+    for assignment, of_assignment in rows.items():
+        for row in of_assignment:
             sources = sorted((course.autograded / row.student / assignment).glob("*.ipynb"))
             if not sources:
                 missing.append(
