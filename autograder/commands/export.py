@@ -14,6 +14,7 @@ from autograder.commands.options import (
     CourseFolder,
     Gradebook,
     examples,
+    given_arguments,
 )
 from autograder.commands.terminal import escape
 from autograder.course.errors import BadInputError
@@ -27,6 +28,7 @@ EPILOG = examples(
 
 
 def export(
+    context: typer.Context,
     assignments: Assignments = None,
     format: Annotated[
         str,
@@ -65,7 +67,7 @@ def export(
         if output is None or output.is_file():
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
         files, notes = grades.results(here, here.chosen(assignments or []), output)
-        exported.remember(here, hashes, _arguments(assignments or [], format, into, output))
+        exported.remember(here, hashes, given_arguments(context))
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
         for note in notes:
             say(f"[yellow]note:[/] {escape(note)}")
@@ -80,14 +82,7 @@ def export(
             raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
         require_writable(output.parent)
         write_atomically(output, text.encode())
-        exported.remember(here, hashes, _arguments(assignments or [], format, into, output))
+        exported.remember(here, hashes, given_arguments(context))
         say(f"{plural(len(text.splitlines()) - 1, 'line')} in {escape(str(output))}")
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
-
-
-def _arguments(assignments: list[str], format: str, into: Path | None, output: Path) -> list[str]:
-    """Return the arguments that repeat an export."""
-    platform = [] if format == "csv" else ["--format", format]
-    template = ["--into", str(into)] if into else []
-    return [*assignments, *platform, *template, "--output", str(output)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from click.core import ParameterSource
 
 from autograder.course.errors import BadInputError
 from autograder.course.workers import MOST_WORKERS
@@ -33,6 +34,20 @@ def _work_there(context: typer.Context, folder: Path) -> Path:
     context.call_on_close(lambda: os.chdir(before))
     context.meta[COURSE] = str(folder)
     return Path()
+
+
+def given_arguments(context: typer.Context) -> list[str]:
+    """Return the arguments of a command as the user gave them, without --course and --db, to repeat it."""
+    given: list[str] = []
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in ("course", "db"):
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        option = parameter.opts[0] if parameter.param_type_name == "option" else None
+        for one in values:
+            given += [option] if option and one is True else [option, str(one)] if option else [str(one)]
+    return given
 
 
 Assignments = Annotated[
