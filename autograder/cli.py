@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
 
 import tfcore
 from autograder.commands import (
+    adopt,
     audit,
     bundle,
     check,
@@ -110,6 +111,7 @@ for module in (
     doctor,
     simulate,
     check,
+    adopt,
 ):
     app.command(epilog=module.EPILOG)(getattr(module, module.__name__.rpartition(".")[2]))
 

@@ -34,7 +34,7 @@ def print_json(data: Any, **options: Any) -> None:
 
 
 INTERVAL = 10.0
-"""The seconds between two lines of progress where stderr is no terminal."""
+"""The seconds between two lines of progress where stderr is not a terminal."""
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def print_progress(title: str, counts: list[int], wait: Callable[[float], bool])
     """Print a line about the progress every ten seconds.
 
     Args:
-        title: what is done.
+        title: the name of the work.
         counts: the numbers (done, total), which change meanwhile; empty as long as they are unknown.
         wait: waits for some seconds, and returns whether the command has ended.
     """

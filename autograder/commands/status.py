@@ -36,7 +36,7 @@ def status(
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Show for each assignment what is done and which command comes next. Change nothing.
+    """Show for each assignment the steps that are done and the next command. Change nothing.
 
     Released, handed in, late, to grade, graded, to be marked by hand, pages of feedback that are up to date,
     exported. Numbers count students.
@@ -56,7 +56,7 @@ def status(
 
 
 def _parts(one: AssignmentStatus) -> list[str]:
-    """Return what is done for an assignment and what is not, in the order of a term."""
+    """Return the steps of an assignment, done or not, in the order of a term."""
     parts = ["released" if one.released else "not released"]
     if one.handed_in:
         late = f" ({one.late} late)" if one.late else ""
@@ -69,8 +69,9 @@ def _parts(one: AssignmentStatus) -> list[str]:
         parts.append(f"{one.graded} graded")
     if one.by_hand:
         parts.append(f"{one.by_hand} to mark by hand")
-    if one.graded:
+    if one.pages_expected:
         parts.append(f"{one.pages} of {plural(one.pages_expected, 'page')} of feedback up to date")
+    if one.graded:
         exported = {"no": "not exported", "yes": "exported", "changed": "grades changed since the export"}
         parts.append(exported[one.exported])
     return parts

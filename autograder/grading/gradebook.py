@@ -404,8 +404,8 @@ class GradebookWriter:
             if any(x is not None for x in by_hand) or getattr(row, "manual_comment", None):
                 raise BadInputError(
                     f"the released notebook no longer has the cell {cell.name!r}, which was graded by hand "
-                    f"for {row.student.id}. Put the cell back, or delete that grade in formgrader. Nothing "
-                    "has changed."
+                    f"for {row.student.id}. Nothing has changed. Put the cell back, or run autograder adopt. "
+                    "It keeps a copy of the gradebook and lists the marks that have no cell any more."
                 )
             self.book.db.delete(row)
         self.book.db.delete(cell)

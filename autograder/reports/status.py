@@ -1,4 +1,4 @@
-"""Find out where a term is: for each assignment what is done, and the command that comes next.
+"""Find out where a term is: the steps done for each assignment, and the next command.
 
 This only reads. It runs no notebook, imports no exercise and makes one query for each table.
 """
