@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from click.core import ParameterSource
 
 from autograder.course.errors import BadInputError
 from autograder.course.workers import MOST_WORKERS
@@ -41,7 +40,8 @@ def given_arguments(context: typer.Context) -> list[str]:
     given: list[str] = []
     for parameter in context.command.params:
         name, value = str(parameter.name), context.params.get(str(parameter.name))
-        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in ("course", "db"):
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in ("course", "db"):
             continue
         values = value if isinstance(value, list | tuple) else [value]
         option = parameter.opts[0] if parameter.param_type_name == "option" else None

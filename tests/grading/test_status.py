@@ -49,8 +49,9 @@ def test_a_term_begins(course):
     assert status(course, OTHER)["handed_in"] == 0
     elsewhere = course / "inbox"
     (course / "submitted").rename(elsewhere)
-    told = status(course, ASSIGNMENT, "--submissions", elsewhere)
-    assert (told["handed_in"], f"--submissions {elsewhere}" in told["next"]) == (2, True)
+    told = status(course, ASSIGNMENT, "--submissions", elsewhere, "--db", "sqlite:///other.db")
+    where = f"--submissions {elsewhere} --db sqlite:///other.db --course {course}"
+    assert (told["handed_in"], told["next"]) == (2, f"autograder grade {ASSIGNMENT} {where}")
 
 
 def test_a_term_goes_on(few):
@@ -74,6 +75,10 @@ def test_a_term_goes_on(few):
     assert next_command(few, pages=len(FEW) - 1, exported="changed") == f"autograder feedback {ASSIGNMENT}"
     assert in_process("feedback", cwd=few).exit_code == 0
     assert next_command(few) == f"autograder export --output '{few / 'all grades.csv'}'"
+    again = ("export", ASSIGNMENT, "--format", "gradescope", "--output", "results")
+    assert in_process(*again, cwd=few).exit_code == 0
+    told = status(few)
+    assert (told["next"], told["exported"], told["export_arguments"]) == (None, "yes", [*again[1:]])
 
 
 def test_new_work_is_graded_first(few, students):
