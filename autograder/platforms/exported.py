@@ -12,6 +12,7 @@ from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.gradebook import Row
 
+KEYS = {"arguments", "grades"}
 RECORD = "exported.json"
 """The file in the course's state: by assignment the arguments of the export and a hash of its grades."""
 
@@ -52,4 +53,5 @@ def read_record(course: Course) -> dict[str, dict[str, Any]]:
         record = json.loads(read_if_there(course.state / RECORD) or b"{}")
     except ValueError:
         return {}
-    return record if isinstance(record, dict) else {}
+    entries = record.items() if isinstance(record, dict) else ()
+    return {name: entry for name, entry in entries if isinstance(entry, dict) and entry.keys() >= KEYS}
