@@ -25,7 +25,7 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "3/4 bundles" && $(BIN)/autograder bundle all
 	@echo "4/4 sample class" && rm -rf $(SAMPLE)/submitted && mkdir -p $(SAMPLE) && cp nbgrader_config.py $(SAMPLE) && ln -sfn ../../solutions $(SAMPLE)/solutions
 	@$(BIN)/python -m autograder.proof.samples.make $(SAMPLE)
-	@$(BIN)/autograder grade --course $(SAMPLE) --submissions $(SAMPLE)/submitted --cell-limit 3
+	@$(BIN)/autograder grade --course $(SAMPLE) --cell-limit 3
 	@$(BIN)/autograder feedback --course $(SAMPLE)
 	@$(BIN)/autograder report --course $(SAMPLE) >/dev/null
 	@echo

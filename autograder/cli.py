@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
 
 import tfcore
 from autograder.commands import (
+    adopt,
     audit,
     bundle,
     check,
@@ -31,6 +32,7 @@ from autograder.commands import (
     release,
     report,
     simulate,
+    status,
     verify,
 )
 from autograder.commands.console import say
@@ -96,6 +98,7 @@ def main(
 
 
 for module in (
+    status,
     release,
     audit,
     collect,
@@ -108,6 +111,7 @@ for module in (
     doctor,
     simulate,
     check,
+    adopt,
 ):
     app.command(epilog=module.EPILOG)(getattr(module, module.__name__.rpartition(".")[2]))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import out, plural, print_json
+from autograder.commands.console import out, plural, print_json, progress
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
@@ -56,8 +56,9 @@ def bundle(
     here = Course.at(course)
     if kind not in bundles.KINDS:
         raise BadInputError(f"no bundle is called {kind!r}. There are: {', '.join(bundles.KINDS)}.")
-    new_bundles = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
-    paths = bundles.write(here, new_bundles, output)
+    with progress("making bundles"):
+        new_bundles = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
+        paths = bundles.write(here, new_bundles, output)
     if as_json:
         print_json([str(path) for path in paths])
     elif kind == "all":

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import out, plural, print_json, say
+from autograder.commands.console import out, plural, print_json, progress, say
 from autograder.commands.options import (
     BAD_INPUT,
     CourseFolder,
@@ -69,7 +69,8 @@ def collect(
 
     here = Course.at(course)
     (assignment,) = here.chosen([assignment])
-    done = collect_submissions(here, assignment, source, submissions, platform, names, timezone)
+    with progress("collecting"):
+        done = collect_submissions(here, assignment, source, submissions, platform, names, timezone)
     if as_json:
         print_json(done.as_dict())
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
+from threading import Event, Thread
 from typing import Any
 
 import typer
@@ -21,9 +23,9 @@ def say(text: str) -> None:
     err.print(text, soft_wrap=True)
 
 
-def plural(count: int, thing: str) -> str:
-    """Return the count with its noun, in the plural unless the count is 1."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+def plural(number: int, thing: str) -> str:
+    """Return the number with its noun, in the plural unless the number is 1."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def print_json(data: Any, **options: Any) -> None:
@@ -31,10 +33,47 @@ def print_json(data: Any, **options: Any) -> None:
     typer.echo(json.dumps(data, **options).replace("\x7f", r"\u007f"))
 
 
+INTERVAL = 10.0
+"""The seconds between two lines of progress where stderr is not a terminal."""
+
+
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr if stderr is a terminal; yield a function for (done, total)."""
-    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    """Show on stderr how far a long command is; yield a function for (done, total).
+
+    On a terminal it is a bar. Elsewhere, as in the log of a server, it is a line every ten seconds.
+    """
+    if err.is_terminal:
+        columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+        return
+    counts: list[int] = []
+
+    def update(done: int, total: int) -> None:
+        counts[:] = done, total
+
+    ended = Event()
+    thread = Thread(target=print_progress, args=(title, counts, ended.wait), daemon=True)
+    thread.start()
+    try:
+        yield update
+    finally:
+        ended.set()
+        thread.join()
+
+
+def print_progress(title: str, counts: list[int], wait: Callable[[float], bool]) -> None:
+    """Print a line about the progress every ten seconds.
+
+    Args:
+        title: the name of the work.
+        counts: the numbers (done, total), which change meanwhile; empty as long as they are unknown.
+        wait: waits for some seconds, and returns whether the command has ended.
+    """
+    for ticks in count(1):
+        if wait(INTERVAL):
+            return
+        done = f" {counts[0]} of {counts[1]}," if counts else ""
+        say(f"{title}:{done} {ticks * INTERVAL:.0f} s")

@@ -14,6 +14,7 @@ from autograder.commands.options import (
     CourseFolder,
     Gradebook,
     examples,
+    given_arguments,
 )
 from autograder.commands.terminal import escape
 from autograder.course.errors import BadInputError
@@ -29,6 +30,7 @@ EPILOG = examples(
 
 
 def export(
+    context: typer.Context,
     assignments: Assignments = None,
     format: Annotated[
         str,
@@ -75,6 +77,7 @@ def export(
     quotes stay as they were.
     """
     from autograder.platforms import export as grades
+    from autograder.platforms import exported
     from autograder.platforms.gradebook_formats import PLATFORMS
 
     here = Course.at(course, db)
@@ -86,6 +89,7 @@ def export(
             f"--format {format} fills no file in, so --into, --columns and --assignment-column mean nothing. "
             f"Name the platform with --format: {', '.join(PLATFORMS)}."
         )
+    hashes = exported.hash_all(here, chosen) if output else {}
     if format == "gradescope":
         if output is None or output.is_file():
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
@@ -100,6 +104,8 @@ def export(
         filled = grades.platform_table(here, chosen, format, into, columns, assignment_column)
         _write(filled.data, filled.text, plural(len(filled.given), "grade"), output)
         notes = filled.notes
+    if output:
+        exported.remember(here, hashes, given_arguments(context))
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
 

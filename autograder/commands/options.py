@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from autograder.course.errors import BadInputError
 from autograder.course.workers import MOST_WORKERS
 
 NOT_PASSED = 1
 """The exit code of a command whose check did not pass."""
 BAD_INPUT = 2
 """The exit code of a command whose input cannot be used."""
+COURSE = "course"
+"""The key in a command's context of the option --course, as the user gave it."""
+
+
+def _work_there(context: typer.Context, folder: Path) -> Path:
+    """Make the course's folder the working folder until the command ends, as if it was run there."""
+    if folder == Path():
+        return folder
+    before = Path.cwd()
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise BadInputError(
+            f"--course {folder} must be a folder that holds nbgrader_config.py ({error.strerror})."
+        ) from error
+    context.call_on_close(lambda: os.chdir(before))
+    context.meta[COURSE] = str(folder)
+    return Path()
+
+
+def given_arguments(context: typer.Context) -> list[str]:
+    """Return the arguments of a command as the user gave them, without --course and --db, to repeat it."""
+    given: list[str] = []
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in ("course", "db"):
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        option = parameter.opts[0] if parameter.param_type_name == "option" else None
+        for one in values:
+            given += [option] if option and one is True else [option, str(one)] if option else [str(one)]
+    return given
+
 
 Assignments = Annotated[
     list[str] | None,
@@ -21,7 +57,11 @@ Assignments = Annotated[
 CourseFolder = Annotated[
     Path,
     typer.Option(
-        "--course", help="The course's folder, which holds nbgrader_config.py.", show_default="here"
+        "--course",
+        help="The course's folder, which holds nbgrader_config.py. The command runs as if you were in that "
+        "folder: relative paths start there.",
+        show_default="here",
+        callback=_work_there,
     ),
 ]
 Gradebook = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import out, print_json
+from autograder.commands.console import out, print_json, progress
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
@@ -52,7 +52,8 @@ def release(
 
     here = Course.at(course)
     if variant:
-        folders = write_variants(here, here.chosen(assignments or []), variant)
+        with progress("releasing"):
+            folders = write_variants(here, here.chosen(assignments or []), variant)
         paths = [str(folder.relative_to(here.root)) for folder in folders]
         if as_json:
             print_json(paths)
@@ -60,7 +61,8 @@ def release(
             for path in paths:
                 out.print(path, soft_wrap=True)
         return
-    done = publish(here, here.chosen(assignments or []), force)
+    with progress("releasing"):
+        done = publish(here, here.chosen(assignments or []), force)
     if as_json:
         print_json([asdict(released) for released in done])
     else:

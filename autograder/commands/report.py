@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from autograder.commands import tables
-from autograder.commands.console import out, print_json
+from autograder.commands.console import out, print_json, progress
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
@@ -31,8 +31,9 @@ def report(
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
-    reports = [class_report.make_report(here, name) for name in _graded(here, chosen, bool(assignments))]
-    paths = [class_page.write(here, one_report) for one_report in reports]
+    with progress("reporting"):
+        reports = [class_report.make_report(here, name) for name in _graded(here, chosen, bool(assignments))]
+        paths = [class_page.write(here, one_report) for one_report in reports]
     if as_json:
         print_json([one_report.as_dict() for one_report in reports])
         return

@@ -92,7 +92,8 @@ def _verify_bank(
     with progress("verifying the bank") as show_progress:
         proof = Proof(try_all(names, hidden, show_progress, workers))
     pairs = {assignment: _solved_and_blank(course, assignment) for assignment in whole}
-    proof.notebooks = list(try_notebooks(pairs, hidden, workers))
+    with progress("verifying the notebooks"):
+        proof.notebooks = list(try_notebooks(pairs, hidden, workers))
     if page:
         before = (read_if_there(page) or b"").decode("utf-8", "replace")
         write_if_changed(page, kill_matrix.page(proof, before).encode())

@@ -21,7 +21,15 @@ import nbformat
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
-from autograder.course.files import FULL, Files, hold_lock, read_seed, require_writable, write_atomically
+from autograder.course.files import (
+    FULL,
+    Files,
+    hold_lock,
+    read_seed,
+    require_writable,
+    write_atomically,
+    write_if_changed,
+)
 from autograder.course.layout import Course
 from autograder.course.remark import Remark
 from autograder.course.student_ids import is_valid
@@ -216,6 +224,18 @@ class _Run:
             self._enter(failed)
         self._add_kept_points()
         _save_problems(self.course, self.releases, self.batch)
+        self._save_tried(failed)
+
+    def _save_tried(self, failed: dict[str, Verdict]) -> None:
+        """Save which version of each notebook was graded or cannot be graded, for `autograder status`."""
+        for assignment in self.releases:
+            new = {
+                f"{submission.student}/{submission.notebook}": identity.submission
+                for submission, identity in self.identities.items()
+                if submission.assignment == assignment and identity.key not in failed
+            }
+            data = json.dumps(tried(self.course, assignment) | new, indent=1, sort_keys=True)
+            write_if_changed(_record(self.course, "tried", assignment), data.encode())
 
     def _add_kept_points(self) -> None:
         """Add to each problem the points that the gradebook keeps from an earlier version."""
@@ -361,15 +381,28 @@ def _save_problems(course: Course, assignments: Iterable[str], batch: Batch) -> 
         }
         new = (problem for problem in batch.problems if problem.assignment == assignment)
         open_problems |= {problem.student: problem.what for problem in new}
-        path = course.state / "problems" / f"{assignment}.json"
+        path = _record(course, "problems", assignment)
         if open_problems or path.exists():
             write_atomically(path, json.dumps(open_problems, indent=1, sort_keys=True).encode())
 
 
 def problems(course: Course, assignment: str) -> dict[str, str]:
     """Return by student the problem of each submission that could not be graded, with the remedy."""
+    return _read_record(_record(course, "problems", assignment))
+
+
+def tried(course: Course, assignment: str) -> dict[str, str]:
+    """Return the SHA-256 of each notebook that was graded last or cannot be graded, by student/notebook."""
+    return _read_record(_record(course, "tried", assignment))
+
+
+def _record(course: Course, what: str, assignment: str) -> Path:
+    return course.state / what / f"{assignment}.json"
+
+
+def _read_record(path: Path) -> dict[str, str]:
     try:
-        saved = json.loads((course.state / "problems" / f"{assignment}.json").read_bytes())
+        saved = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return {str(student): str(what) for student, what in saved.items()} if isinstance(saved, dict) else {}
+    return {str(key): str(value) for key, value in saved.items()} if isinstance(saved, dict) else {}

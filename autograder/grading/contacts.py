@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbgrader import api
-from sqlalchemy import create_engine, select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
+from sqlalchemy import select
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
@@ -30,15 +28,8 @@ def read_contacts(course: Course) -> dict[str, Contact]:
     Raises:
         BadInputError: the course has no gradebook, or it cannot be read.
     """
-    gradebook.require(course)
-    engine = create_engine(course.db_url)
     table = api.Student
     columns = (table.id, table.first_name, table.last_name, table.email, table.lms_user_id)
-    try:
-        with Session(engine) as session:
-            rows = [Contact(*(value or "" for value in row)) for row in session.execute(select(*columns))]
-    except SQLAlchemyError as error:
-        raise gradebook.cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
+    with gradebook.reading(course) as session:
+        rows = [Contact(*(value or "" for value in row)) for row in session.execute(select(*columns))]
     return {student.id: student for student in rows}

@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import nbformat
@@ -17,40 +16,19 @@ from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 from sqlalchemy import Connection, create_engine, false, func, inspect, select, text, update
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session
 
 from autograder.course import databases
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
+from autograder.grading.rows import Row, find_rows
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
 _LOCKED = ("locked", "busy", "lock timeout")
 _ONE_WRITER = 0x6772616465  # "grade"; the server's lock that a grader holds while it writes
 _QUIET = logging.Logger("nbgrader-gradebook", logging.CRITICAL)
-
-
-@dataclass(frozen=True)
-class Row:
-    """The points of one student for one assignment; a teacher's score replaces the grader's."""
-
-    student: str
-    assignment: str
-    scores: dict[str, float] = field(default_factory=dict)
-    max_scores: dict[str, float] = field(default_factory=dict)
-    needs_manual_grade: tuple[str, ...] = ()
-    late_seconds: float = 0.0
-    late_penalty: float = 0.0
-    comments: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def total(self) -> float:
-        return sum(self.scores.values()) - self.late_penalty
-
-    @property
-    def max_total(self) -> float:
-        return sum(self.max_scores.values())
 
 
 def expected_revision() -> str:
@@ -404,8 +382,8 @@ class GradebookWriter:
             if any(x is not None for x in by_hand) or getattr(row, "manual_comment", None):
                 raise BadInputError(
                     f"the released notebook no longer has the cell {cell.name!r}, which was graded by hand "
-                    f"for {row.student.id}. Put the cell back, or delete that grade in formgrader. Nothing "
-                    "has changed."
+                    f"for {row.student.id}. Nothing has changed. Put the cell back, or run autograder adopt. "
+                    "It keeps a copy of the gradebook and lists the marks that have no cell any more."
                 )
             self.book.db.delete(row)
         self.book.db.delete(cell)
@@ -450,34 +428,15 @@ def read(course: Course, assignment: str) -> list[Row]:
     Raises:
         BadInputError: the course has no gradebook, or it cannot be read.
     """
-    submitted = api.SubmittedAssignment
-    notebooks = selectinload(submitted.notebooks)
-    query = (
-        select(submitted)
-        .join(api.Assignment)
-        .where(api.Assignment.name == assignment)
-        .options(
-            selectinload(submitted.assignment),
-            notebooks.selectinload(api.SubmittedNotebook.grades)
-            .selectinload(api.Grade.cell)
-            .selectin_polymorphic([api.GradeCell, api.TaskCell]),
-            notebooks.selectinload(api.SubmittedNotebook.comments).selectinload(api.Comment.cell),
-        )
-    )
+    return read_all(course, [assignment])[assignment]
+
+
+def read_all(course: Course, assignments: list[str]) -> dict[str, list[Row]]:
+    """Return the rows of several assignments, by assignment, with one query for each table.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
     with reading(course) as session:
-        rows = [_row(assignment, submission) for submission in session.scalars(query)]
-    return sorted(rows, key=lambda row: row.student)
-
-
-def _row(assignment: str, submission: api.SubmittedAssignment) -> Row:
-    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    return Row(
-        student=submission.student_id,
-        assignment=assignment,
-        scores={grade.name: float(grade.score) for grade in grades},
-        max_scores={grade.name: float(grade.cell.max_score) for grade in grades},
-        needs_manual_grade=tuple(sorted(grade.name for grade in grades if grade.needs_manual_grade)),
-        late_seconds=float(submission.total_seconds_late),
-        late_penalty=sum(n.late_submission_penalty or 0.0 for n in submission.notebooks),
-        comments={c.name: c.comment for n in submission.notebooks for c in n.comments if c.comment},
-    )
+        rows = sorted(find_rows(session, assignments), key=lambda row: row.student)
+    return {name: [row for row in rows if row.assignment == name] for name in assignments}

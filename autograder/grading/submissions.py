@@ -101,13 +101,7 @@ def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Fo
             f"{folder} {trouble}. --submissions names a folder that holds "
             "<student>/<assignment>/<notebook>.ipynb."
         )
-    found = Found()
-    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if why := _reason_to_skip(entry, wanted):
-            found.remarks.append(f"skipped {entry.name!r}: {why}")
-            continue
-        for assignment, names in wanted.items():
-            _add_submissions(found, entry.name, assignment, sorted(names), Path(entry.path) / assignment)
+    found = scan(folder, wanted)
     for assignment in named or ([] if found.assignments else list(wanted)):
         if assignment not in found.assignments:
             raise BadInputError(
@@ -115,6 +109,18 @@ def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Fo
                 f"{folder}/<student>/{assignment}/{assignment}.ipynb. Name the folder that holds the "
                 "students' folders."
             )
+    return found
+
+
+def scan(folder: Path, wanted: dict[str, Iterable[str]]) -> Found:
+    """Return the submissions in a folder that exists, sorted by student; see `find`."""
+    found = Found()
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        if why := _reason_to_skip(entry, wanted):
+            found.remarks.append(f"skipped {entry.name!r}: {why}")
+            continue
+        for assignment, names in wanted.items():
+            _add_submissions(found, entry.name, assignment, sorted(names), Path(entry.path) / assignment)
     return found
 
 

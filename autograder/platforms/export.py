@@ -14,7 +14,7 @@ from autograder.course.layout import Course
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
 from autograder.grading.contacts import read_contacts
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.platforms import gradescope
 from autograder.platforms.fill_gradebook import Filled, fill
 from autograder.platforms.gradebook_formats import PLATFORMS

@@ -14,7 +14,7 @@ from itertools import permutations
 from pathlib import Path
 
 from autograder.course.errors import BadInputError
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.platforms import delimited
 from autograder.platforms.delimited import Table
 from autograder.platforms.gradebook_formats import PLATFORMS, Platform

@@ -24,7 +24,7 @@ from autograder.course.files import write_atomically
 from autograder.grading.verdict import Verdict
 
 if TYPE_CHECKING:
-    from autograder.grading.gradebook import Row
+    from autograder.grading.rows import Row
 
 Results = dict[str, Any]
 """The data of Gradescope's file results.json."""

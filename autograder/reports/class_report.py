@@ -16,7 +16,7 @@ from autograder.course.layout import Course
 from autograder.course.remark import Remark
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.platforms.export import cells_in_order
 from autograder.release import publish
 from autograder.reports import item_analysis, plagiarism, review_queue

@@ -34,6 +34,8 @@ PAGES_OF_A_WORKER = 40
 """The fewest pages for which another process is started: that takes about as long as so many pages."""
 CONVERTERS = "nbgrader.converters"
 """The module of nbgrader's own command. To import it takes a second, so only the making of pages does it."""
+RECORD = "feedback.json"
+"""The file in the course's state with the fingerprint of each page."""
 LIBRARIES = ("nbconvert", "nbgrader", "nh3", "jinja2", "mistune", "pygments", "docutils", "beautifulsoup4")
 """The libraries that lay out a page."""
 
@@ -93,9 +95,9 @@ def write_feedback(
         raise BadInputError(
             f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
-    record = course.state / "feedback.json"
+    record = course.state / RECORD
     known = _read_record(record)
-    stale = [p for p in pages if force or known.get(p.key) != p.fingerprint or not p.target.is_file()]
+    stale = [page for page in pages if force or not _is_current(page, known)]
     progress(0, len(stale))
     unwritten: dict[str, str] = {}
     try:
@@ -113,6 +115,18 @@ def write_feedback(
     unchanged = tuple(page.target for page in pages if page.key not in made)
     written = tuple(page.target for page in stale if page.key not in unwritten)
     return FeedbackRun(written, unchanged, tuple(missing), tuple(unwritten.values()))
+
+
+def current_pages(course: Course, assignments: list[str]) -> dict[str, list[Path]]:
+    """Return the pages that are up to date, by assignment."""
+    pages, _ = _pages(course, assignments)
+    known = _read_record(course.state / RECORD)
+    current = [page for page in pages if _is_current(page, known)]
+    return {name: [page.target for page in current if page.assignment == name] for name in assignments}
+
+
+def _is_current(page: Page, known: dict[str, str]) -> bool:
+    return known.get(page.key) == page.fingerprint and page.target.is_file()
 
 
 def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str]]:

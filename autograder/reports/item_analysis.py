@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import correlation, mean
 
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 
 FEWEST = 10
 """The fewest students for statements about discrimination and about exercises worth mending."""

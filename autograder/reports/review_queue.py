@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from autograder.course.remark import Remark
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 
 Kind = Literal["not graded", "machinery", "forbidden call", "stopped", "late", "remark"]
 KINDS: dict[Kind, str] = {

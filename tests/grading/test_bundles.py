@@ -20,9 +20,9 @@ from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading import cages
-from autograder.grading.gradebook import Row
 from autograder.grading.matching import MAX_BYTES
 from autograder.grading.pair import Pair, notebook_task
+from autograder.grading.rows import Row
 from autograder.grading.verdict import Verdict
 from autograder.packages import bundle_library
 from autograder.platforms import bundles, gradescope

@@ -13,7 +13,7 @@ from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.course.remark import Remark
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.reports import class_page, item_analysis, review_queue, sections
 from autograder.reports.class_report import ClassReport, Misconception
 from autograder.reports.plagiarism import Pair, Shared

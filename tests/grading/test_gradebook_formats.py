@@ -8,7 +8,7 @@ import pytest
 from scratch import in_process
 
 from autograder.course.errors import BadInputError
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.platforms.fill_gradebook import fill
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,ch02_qkv (4711),ch03_scaling (4712),Final Score

@@ -8,7 +8,7 @@ import pytest
 from scratch import in_process
 
 from autograder.course.errors import BadInputError
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.platforms import delimited, moodle_headings
 from autograder.platforms.fill_gradebook import fill
 from autograder.platforms.gradebook_formats import PLATFORMS

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from scratch import ASSIGNMENT, FEW, graded, hand_in, in_process
 
 from autograder.course.layout import Course
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.platforms.export import as_csv, harmless
 
 

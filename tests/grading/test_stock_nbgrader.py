@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
-from scratch import ASSIGNMENT, ROOT, command, graded, hand_in, in_process
+from scratch import ASSIGNMENT, FEW, ROOT, command, graded, hand_in, in_process
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
+from autograder.proof.samples import make
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +148,73 @@ def test_stock_export(few):
     done = nbgrader("export", "--to", "grades.csv", cwd=few)
     assert done.returncode == 0, done.stderr
     assert "mistake-01" in (few / "grades.csv").read_text()
+
+
+@pytest.fixture
+def exchange(course, tmp_path):
+    """Runs nbgrader's commands with an exchange of one's own, in the course or in a student's home."""
+    home, outbound = tmp_path / "home", tmp_path / "exchange"
+    home.mkdir()
+    outbound.mkdir()
+    outbound.chmod(0o777)
+    course_id = Course.at(course).config.CourseDirectory.course_id
+
+    def run(*args, cwd=course):
+        of = [] if cwd == course else [f"--course={course_id}"]
+        done = nbgrader(*args, *of, f"--Exchange.root={outbound}", cwd=cwd)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return run, home, outbound / course_id
+
+
+def test_a_term_by_the_exchange(course, exchange, students):
+    """Released, fetched, handed in and given back by nbgrader's commands; released and graded by ours."""
+    run, home, shared = exchange
+    assert in_process("release", ASSIGNMENT, cwd=course).exit_code == 0
+    run("release_assignment", ASSIGNMENT)
+    assert ASSIGNMENT in run("list")
+    run("fetch_assignment", ASSIGNMENT, cwd=home)
+    work = home / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    assert work.read_bytes() == (course / "notebooks" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_bytes()
+    work.write_bytes(make.as_bytes(students["style-01"][0]))
+    run("submit", ASSIGNMENT, cwd=home)
+    run("collect", ASSIGNMENT)
+    (student,) = (folder.name for folder in (course / "submitted").iterdir())
+    told = json.loads(in_process("status", ASSIGNMENT, "--json", cwd=course).stdout)
+    assert [(one["handed_in"], one["to_grade"]) for one in told] == [(1, 1)]
+    again = json.loads(in_process("collect", ASSIGNMENT, shared / "inbound", "--json", cwd=course).stdout)
+    assert again["unchanged"] == [student]
+    graded(course)
+    assert in_process("feedback", ASSIGNMENT, cwd=course).exit_code == 0
+    page = course / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html"
+    run("release_feedback", ASSIGNMENT)
+    run("fetch_feedback", ASSIGNMENT, cwd=home)
+    (given,) = (home / ASSIGNMENT / "feedback").rglob("*.html")
+    assert given.read_bytes() == page.read_bytes()
+
+
+def test_nbgrader_db_beside_ours(few):
+    """Students and dates that its command enters are those of our commands, and the other way round."""
+
+    def db(*args):
+        done = nbgrader("db", *args, cwd=few)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    before = gradebook.read(Course.at(few), ASSIGNMENT)
+    assert ASSIGNMENT in db("assignment", "list")
+    (few / "class.csv").write_text("id,first_name,last_name,email\nada,Ada,Lovelace,ada@example.org\n")
+    db("student", "import", "class.csv")
+    told = db("student", "list")
+    assert all(student in told for student in (*FEW, "ada"))
+    assert gradebook.read(Course.at(few), ASSIGNMENT) == before
+    db("assignment", "add", ASSIGNMENT, "--duedate", "2026-03-01 17:00:00 UTC")
+    late = gradebook.read(Course.at(few), ASSIGNMENT)
+    assert {row.late_seconds for row in late} == {3600}
+    db("student", "remove", "blank", "--force")
+    rows = gradebook.read(Course.at(few), ASSIGNMENT)
+    assert {row.student for row in rows} == {*FEW} - {"blank"}
 
 
 def test_formgrader_runs_no_script_of_a_students(few):

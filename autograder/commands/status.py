@@ -1,0 +1,77 @@
+"""Define the command ``autograder status``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autograder.commands.console import out, plural, print_json
+from autograder.commands.options import (
+    COURSE,
+    Assignments,
+    CourseFolder,
+    Gradebook,
+    Json,
+    examples,
+)
+from autograder.commands.terminal import escape
+from autograder.course.layout import Course
+
+if TYPE_CHECKING:
+    from autograder.reports.status import AssignmentStatus
+
+EPILOG = examples("autograder status", "autograder status ch02_qkv --json")
+
+
+def status(
+    context: typer.Context,
+    assignments: Assignments = None,
+    submissions: Annotated[
+        Path, typer.Option("--submissions", "-s", help="The folder of the submissions.")
+    ] = Path("submitted"),
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
+    """Show for each assignment the steps that are done and the next command. Change nothing.
+
+    Released, handed in, late, to grade, graded, to be marked by hand, pages of feedback that are up to date,
+    exported. Numbers count students.
+    """
+    from autograder.reports.status import next_command, read_status
+
+    here = Course.at(course, db)
+    found = read_status(here, here.chosen(assignments or []), submissions)
+    steps = [next_command(one, str(submissions), context.meta.get(COURSE), db) for one in found]
+    if as_json:
+        print_json([asdict(one) | {"next": step} for one, step in zip(found, steps, strict=True)])
+        return
+    for one, step in zip(found, steps, strict=True):
+        out.print(f"[bold]{one.assignment}[/]: {', '.join(_parts(one))}", soft_wrap=True)
+        if step:
+            out.print(f"    next: {escape(step)}", soft_wrap=True)
+
+
+def _parts(one: AssignmentStatus) -> list[str]:
+    """Return the steps of an assignment, done or not, in the order of a term."""
+    parts = ["released" if one.released else "not released"]
+    if one.handed_in:
+        late = f" ({one.late} late)" if one.late else ""
+        parts.append(f"{one.handed_in} handed in{late}")
+    if one.to_grade:
+        parts.append(f"{one.to_grade} to grade")
+    if one.not_gradable:
+        parts.append(f"{one.not_gradable} that cannot be graded")
+    if one.graded:
+        parts.append(f"{one.graded} graded")
+    if one.by_hand:
+        parts.append(f"{one.by_hand} to mark by hand")
+    if one.pages_expected:
+        parts.append(f"{one.pages} of {plural(one.pages_expected, 'page')} of feedback up to date")
+    if one.graded:
+        exported = {"no": "not exported", "yes": "exported", "changed": "grades changed since the export"}
+        parts.append(exported[one.exported])
+    return parts
