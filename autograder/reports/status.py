@@ -1,6 +1,6 @@
 """Find out where a term is: the steps done for each assignment, and the next command.
 
-This only reads. It runs no notebook, imports no exercise and makes one query for each table.
+This only reads. It runs no notebook, imports no exercise, and makes no more queries for a larger class.
 """
 
 from __future__ import annotations
