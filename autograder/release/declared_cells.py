@@ -22,7 +22,7 @@ from autograder.release.audit import source
 Notebook = dict[str, Any]
 Cell = dict[str, Any]
 
-TABLE = re.compile(r"^(\| exercise \| points \|.*\n\|[-:| ]+\|\n)(?:\|.*(?:\n|\Z))*", re.MULTILINE)
+TABLE = re.compile(r"^(\| exercise \| points \|.*\n\|[-:| ]+\|)(?:\n\|.*)*$", re.MULTILINE)
 TIME = re.compile(r"(\*\*Time\.\*\* About )\d+( minutes)")
 HEADING = re.compile(r"^## (?:\d+\. )?(?!\d+\. )", re.MULTILINE)
 BY_A_PERSON = re.compile(r"\([\d.]+ points?, graded by a person\)")
@@ -164,20 +164,19 @@ def _number_headings(cells: list[Cell], graded: list[Cell]) -> None:
 
 def _rows(graded: list[Cell], declared: dict[str, Exercise]) -> str:
     """Return the rows of the table of exercises."""
-    rows = ""
+    rows = []
     for cell in graded:
         about, marks = cell["metadata"]["course"], _marks(cell)
         number, title = about["title"].split(" ", 1)
         title = f"`{title}`" if marks["grade_id"] in declared else title
         minutes, difficulty = about.get("minutes", ""), about.get("difficulty", "")
-        rows += f"| {number} {title} | {marks['points']:g} | {minutes} | {difficulty} |\n"
-    return rows
+        rows.append(f"| {number} {title} | {marks['points']:g} | {minutes} | {difficulty} |")
+    return "\n".join(rows)
 
 
 def _with_table(text: str, rows: str) -> str:
     """Return a text with these rows in its table of exercises, if it has one."""
-    written = TABLE.sub(lambda match: match[1] + rows, text)
-    return written if text.endswith("\n") else written.removesuffix("\n")
+    return TABLE.sub(lambda match: f"{match[1]}\n{rows}", text)
 
 
 def _minutes(graded: list[Cell]) -> int:
