@@ -176,8 +176,13 @@ def _clash(mode: Any, run: Callable[[], Any]) -> str:
         result = run()
     except devices.Clash as clash:
         return str(clash)
-    reasons = [mode.reason(leaf) for leaf in tensors.arrays(result) if tensors.is_tensor(leaf)]
-    return next((f"the result is on the cpu, {reason}" for reason in reasons if reason), "")
+    several = isinstance(result, tuple) and len(result) > 1
+    for place, part in enumerate(result if several else [result], 1):
+        name = f"result {place} of {len(result)}" if several else "the result"
+        for leaf in filter(tensors.is_tensor, tensors.arrays(part)):
+            if reason := mode.reason(leaf):
+                return f"{name} is on the cpu, {reason}"
+    return ""
 
 
 def casts(function: Candidate, *args: Any, **kwargs: Any) -> str:

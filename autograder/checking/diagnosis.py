@@ -10,13 +10,16 @@ from typing import Any
 from autograder.cage import tensors
 from autograder.checking.candidate import local
 from autograder.checking.comparison import agree, without_numbers
-from autograder.checking.declaration import Answer, Criterion, Outcome, Trial
+from autograder.checking.declaration import Answer, Case, Criterion, Outcome, Trial
 from autograder.checking.faults import Raised, counts_as_equal, fault_in, observed_in
 from autograder.checking.oracle import Oracle
 from autograder.checking.shrink import size
 
 MOST_NAMED = 2
 """The most mistakes named for one failure; if more fit equally well, none is named."""
+
+SIDE_CONDITIONS = ("device", "dtype", "gradients")
+"""What a right formula can still miss, so that an answer can miss it beside a mistake in its formula."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,15 @@ class Examined:
 
     @property
     def kind(self) -> str:
-        """The observation that failed: "value", "arguments" or "cost"; always "value" where a call raised."""
-        raised = any(trial.outcome.error for trial, _ in self.failing)
-        return "value" if raised else self.criterion.observes
+        """What failed: "value", "arguments" or "cost", or the side condition under which values failed.
+
+        A criterion in which a call raised is never of the kind "arguments" or "cost".
+        """
+        trials = [trial for trial, _ in self.failing]
+        observed = self.criterion.observes
+        if observed != "value" and not any(trial.outcome.error for trial in trials):
+            return observed
+        return _side_condition([trial.case for trial in trials]) or "value"
 
     @property
     def long(self) -> bool:
@@ -65,11 +74,13 @@ class Bank:
         """Return the mistakes that explain a failed criterion: one, two where either fits, or none.
 
         Values, changed arguments and costs are explained separately, since an answer may have two faults.
-        A mistake is named only if it does the same as the candidate in every failing case of its kind.
+        A mistake is named only if it does the same as the candidate in every failing case of its kind, and
+        under a side condition also in every case in which the values alone failed.
         """
         kind = result.kind
         if kind not in self._named:
-            failed = [other for other in self.examined if other.failed and other.kind == kind]
+            kinds = {kind, "value"} if kind in SIDE_CONDITIONS else {kind}
+            failed = [other for other in self.examined if other.failed and other.kind in kinds]
             matches = self._most_alike([m for m in self.exercise.misconceptions if self._fits(m, failed)])
             self._named[kind] = tuple(matches) if len(matches) <= MOST_NAMED else ()
         return self._named[kind]
@@ -170,6 +181,20 @@ class Bank:
             expected = tuple(expected)
         alike = not exactly and counts_as_equal(self.exercise, trial.case, got, expected)
         return alike or agree(got, expected, criterion.tolerance or trial.case.tolerance)
+
+
+def _side_condition(cases: list[Case]) -> str | None:
+    """Return the side condition that all these cases add to an ordinary call, or None."""
+    probes = {case.probe.rpartition("_")[2] for case in cases}
+    if probes == {"elsewhere"}:
+        return "device"
+    if probes == {"gradients"}:
+        return "gradients"
+    given = (tensors.arrays(case.args, case.kwargs) for case in cases)
+    dtypes = [
+        {str(x.dtype) for x in arrays if tensors.is_tensor(x) and x.is_floating_point()} for arrays in given
+    ]
+    return "dtype" if all(each and "torch.float32" not in each for each in dtypes) else None
 
 
 def _requests(outcome: Outcome) -> list[Any]:

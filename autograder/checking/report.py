@@ -206,6 +206,6 @@ def _lines(failure: Failure, shown: set[str]) -> list[str]:
     lines.insert(0 if SHAPE in fault else len(lines), f"{failure.case}: {failure.fault}")
     if failure.call:
         lines.append(f"{CALLED}{failure.call}")
-    if failure.broken:
+    if failure.broken and failure.broken not in failure.fault:
         lines.append("it breaks the same rule as above" if broken in before else failure.broken)
     return lines

@@ -68,13 +68,19 @@ def _finite(name: str, got: Array, expected: Array) -> str | None:
             "log(-x), or it reads memory that was never written (`empty`, or `where=` without `out`)"
         )
     if np.isinf(got).any():
-        return f"{name} is infinite{index(np.isinf(got))}: exp overflowed, or something was divided by zero"
+        where = np.isinf(got)
+        if got[where][0] < 0:
+            return f"{name} is -inf{index(where)}: a mask fills with it, or your code computes log(0) or -x/0"
+        return f"{name} is infinite{index(where)}: exp overflows, or your code divides by zero"
     return None
 
 
 def _rounded(name: str, got: Array, expected: Array) -> str | None:
+    """Report rounded results; whole numbers, such as probabilities of 0 and 1, have other reasons."""
+    if np.array_equal(got, np.round(got)):
+        return None
     for decimals in range(1, 7):
-        if np.array_equal(got, np.round(expected, decimals)) and got.any():
+        if np.array_equal(got, np.round(expected, decimals)):
             return f"{name} is rounded to {decimals} decimal{'s' * (decimals > 1)}; return all that you have"
     return None
 
@@ -191,9 +197,10 @@ def not_softmax(
     if abs(wanted) > 30:
         return None
     place = f" of row {[int(n) for n in row]}" if row else ""
+    scaled = says if factor == 1 and not named else f"{says} times {named}{factor:.4g}"
     return (
-        f"weights {i} and {j}{place} stand as {weights[row][i] / weights[row][j]:.3g} to 1; exp(s_{i} - "
-        f"s_{j}) with s = {says} times {named}{factor:.4g} makes it {np.exp(wanted):.3g} to 1"
+        f"weights {i} and {j}{place} have the ratio {weights[row][i] / weights[row][j]:.3g}; by exp(s_{i} - "
+        f"s_{j}) with s = {scaled} it is {np.exp(wanted):.3g}"
     )
 
 

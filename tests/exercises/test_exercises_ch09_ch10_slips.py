@@ -137,7 +137,7 @@ KINDS = {
         routed(experts=lambda e: e.float()),
         "numbers of experts, 0",
     ),
-    "experts on the cpu": ("route_top_k", routed(experts=lambda e: e.cpu()), "the result is on the cpu"),
+    "experts on the cpu": ("route_top_k", routed(experts=lambda e: e.cpu()), "result 2 of 2 is on the cpu"),
 }
 
 

@@ -322,8 +322,7 @@ def test_masked_keys_do_not_enter_the_proportions():
 
 def test_two_weights_that_are_wrong_are_set_side_by_side():
     said = not_softmax(np.array([0.2, 0.7, 0.1]), np.array([0.0, 0.0, 1.0]), "the scores", 1.0)
-    assert said.startswith("weights 1 and 2 stand as 7 to 1; exp(s_1 - s_2)")
-    assert said.endswith("makes it 0.368 to 1")
+    assert said == "weights 1 and 2 have the ratio 7; by exp(s_1 - s_2) with s = the scores it is 0.368"
 
 
 @pytest.mark.slow
