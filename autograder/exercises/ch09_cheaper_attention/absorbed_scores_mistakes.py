@@ -303,3 +303,12 @@ def scores_on_the_cpu(q_nope, q_rope, c_kv, k_rope, W_uk):
     for i in range(h):
         scores[:, i] = q_nope[:, i] @ W_uk[i] @ c_kv.mT + q_rope[:, i] @ k_rope.mT
     return scores / (d_nope + q_rope.shape[-1]) ** 0.5
+
+
+@EXERCISE.misconception(
+    "You divide by sqrt(d_nope) + sqrt(d_rope). Add the widths first: sqrt(d_nope + d_rope).",
+    gravity="slip",
+)
+def roots_added(q_nope, q_rope, c_kv, k_rope, W_uk):
+    scores = q_nope @ W_uk @ c_kv[:, None].mT + q_rope @ k_rope[:, None].mT
+    return scores / (q_nope.shape[-1] ** 0.5 + q_rope.shape[-1] ** 0.5)

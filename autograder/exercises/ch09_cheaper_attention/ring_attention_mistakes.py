@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
+from autograder.checking.edits import wrong
 from autograder.exercises.ch09_cheaper_attention.ring_attention import EXERCISE
+from autograder.exercises.ch09_cheaper_attention.ring_attention_styles import (
+    merged_as_in_the_formula,
+    merged_from_nothing,
+)
+
+merged = partial(wrong, EXERCISE, merged_from_nothing)
+edited = partial(wrong, EXERCISE, merged_as_in_the_formula)
 
 
 @EXERCISE.misconception(
@@ -22,26 +32,13 @@ def own_shard_only(q_shards, k_shards, v_shards, causal=False):
     return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "outputs_moved_on",
     "Your outputs are moved on by one rank. The queries never move: return the output of q_shards[r] as "
     "out_shards[r].",
+    {"return outputs": "return outputs[-1:] + outputs[:-1]"},
     gravity="slip",
 )
-def outputs_moved_on(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs[-1:] + outputs[:-1]
 
 
 @EXERCISE.misconception(
@@ -161,25 +158,12 @@ def causal_ignored(q_shards, k_shards, v_shards, causal=False):
     return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "causal_by_default",
     "Your default of `causal` is True. Write causal=False in the first line of the function.",
+    {"causal=False": "causal=True"},
     gravity="slip",
 )
-def causal_by_default(q_shards, k_shards, v_shards, causal=True):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
 @EXERCISE.misconception(
@@ -281,89 +265,37 @@ def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
     return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "one_step_only",
     "The ring stops after one step: a rank sees its own shard and that of the rank before it. Make as "
-    "many turns as there are ranks, the own shard included."
+    "many turns as there are ranks, the own shard included.",
+    {"range(len(q_shards))": "{r, max(r - 1, 0)}"},
 )
-def one_step_only(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in {r, max(r - 1, 0)}:
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "own_shard_twice",
     "Each rank counts its own shard twice, as when it is merged before the loop and in it. Merge each "
-    "shard once."
+    "shard once.",
+    {"range(len(q_shards))": "[r, *range(len(q_shards))]"},
 )
-def own_shard_twice(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in [r, *range(len(q_shards))]:
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "values_stay_at_home",
     "Your keys meet the values of another shard: the keys travel and the values stay at home. Let both "
-    "travel together: k_shards[s] with v_shards[s]."
+    "travel together: k_shards[s] with v_shards[s].",
+    {"v_shards[s]": "v_shards[r]"},
 )
-def values_stay_at_home(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[r]
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "one_long_tensor",
     "You return one long tensor. Return a list with the outputs of each rank: out_shards[r] is as long "
     "as q_shards[r].",
+    {"return outputs": "return torch.cat(outputs, dim=2)"},
     gravity="slip",
 )
-def one_long_tensor(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return torch.cat(outputs, dim=2)
 
 
 @EXERCISE.misconception(
@@ -431,87 +363,114 @@ def one_maximum_for_all(q_shards, k_shards, v_shards, causal=False):
     return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "no_scale",
     "Your scores are not scaled. Divide q . k by sqrt(d): the ring changes who computes, not what.",
+    {" / q.shape[-1] ** 0.5": ""},
     gravity="slip",
 )
-def no_scale(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "shards_detached",
     "No gradient reaches the shards of keys and values, as if they were detached. Leave out .detach(): "
-    "what a query takes from a shard is learned by the rank that made it."
+    "what a query takes from a shard is learned by the rank that made it.",
+    {"k_shards[s].mT": "k_shards[s].detach().mT", "v_shards[s]": "v_shards[s].detach()"},
 )
-def shards_detached(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            k, v = k_shards[s].detach(), v_shards[s].detach()
-            scores = q @ k.mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "float32_on_the_cpu",
     "Some of your tensors are float32 on the cpu, whatever comes in. Use zeros_like(q), or pass "
-    "dtype=q.dtype, device=q.device to torch.zeros, torch.full and torch.arange."
+    "dtype=q.dtype, device=q.device to torch.zeros, torch.full and torch.arange.",
+    {
+        ", device=q_shards[0].device": "",
+        "torch.zeros_like(q)": "torch.zeros(q.shape)",
+        "torch.full_like(q[..., :1], -1e30)": "torch.full((*q.shape[:-1], 1), -1e30)",
+        "exp(scores - both)": "exp(scores - both).to(q.dtype)",
+    },
 )
-def float32_on_the_cpu(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths)).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        out, lse = torch.zeros(q.shape), torch.full((*q.shape[:-1], 1), -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both).to(q.dtype) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs
 
 
-@EXERCISE.misconception(
+merged(
+    "queries_changed_in_place",
     "You write into the caller's shards, as `q /= sqrt(d)` does. Write q = q / sqrt(d), which makes a "
-    "new tensor."
+    "new tensor.",
+    {
+        "        out, lse =": "        q /= q.shape[-1] ** 0.5\n        out, lse =",
+        " / q.shape[-1] ** 0.5\n            if": "\n            if",
+    },
 )
-def queries_changed_in_place(q_shards, k_shards, v_shards, causal=False):
-    lengths = [q.shape[2] for q in q_shards]
-    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
-    outputs = []
-    for r, q in enumerate(q_shards):
-        q /= q.shape[-1] ** 0.5
-        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
-        for s in range(len(q_shards)):
-            scores = q @ k_shards[s].mT
-            if causal:
-                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
-            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
-            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
-            lse = both
-        outputs.append(out)
-    return outputs
+
+
+edited(
+    "parts_of_seen_shards_added",
+    "You add up the attention to each shard, so that the weights of a query sum to the number of shards that "
+    "it sees. Weigh each shard by the sum of exponentials of its scores: keep L beside the output.",
+    {"torch.exp(lse - both) * out + torch.exp(lse_s - both) * out_s": "out + out_s"},
+)
+
+edited(
+    "parts_halved_in_turn",
+    "You take the mean of the output so far and the new one, whatever each of them weighs. Multiply them by "
+    "exp(L_a - L) and exp(L_b - L) before you add.",
+    {"torch.exp(lse - both) * out + torch.exp(lse_s - both) * out_s": "(out + out_s) / 2"},
+)
+
+edited(
+    "shares_exchanged",
+    "The two shares of the merge are exchanged: the part with the larger sum gets the smaller share. "
+    "Multiply o_a by exp(L_a - L) and o_b by exp(L_b - L).",
+    {
+        "torch.exp(lse - both) * out + torch.exp(lse_s - both) * out_s": "torch.exp(lse_s - both) * out "
+        "+ torch.exp(lse - both) * out_s"
+    },
+)
+
+edited(
+    "first_sum_kept",
+    "What has been merged is weighed as if it were the first shard alone. Replace L_a by L after each merge.",
+    {"* out_s, both": "* out_s, lse"},
+)
+
+edited(
+    "last_turn_left_out",
+    "Each rank misses one shard: there is one turn too few. Let the shards come by as often as there are "
+    "ranks, the rank's own shard included.",
+    {"range(n):": "range(n - 1 or 1):"},
+)
+
+edited(
+    "own_place_masked",
+    "No token sees itself, so the first token of the text sees nothing, and its output is 0/0. Forbid a key "
+    "only where its position is greater than the query's.",
+    {"position[s] > position": "position[s] >= position"},
+)
+
+edited(
+    "places_counted_anew",
+    "In causal calls, your positions begin at 0 in each shard, so a token misses tokens of earlier "
+    "shards. Add the lengths of all shards before.",
+    {"position[s] > position[r][:, None]": "torch.ones_like(scores).triu(1).bool()"},
+)
+
+edited(
+    "later_shards_kept",
+    "A shard that lies wholly in the future is not left out: all its scores are minus infinity, and so is "
+    "their log-sum-exp, which gives inf - inf = NaN. Skip the shards of later ranks when causal.",
+    {"causal and s > r": "False"},
+)
+
+edited(
+    "earlier_shards_skipped",
+    "When causal, you skip the shards of the earlier ranks and keep those of the later ranks. Skip the later "
+    "ones: s > r.",
+    {"causal and s > r": "causal and s < r"},
+)
+
+edited(
+    "logarithm_of_the_sum",
+    "The sum of the two exponentials leaves the range of floats: exp(10000) is infinite, and exp(-10000) "
+    "is 0. Call torch.logaddexp(L_a, L_b), which subtracts the maximum.",
+    {"torch.logaddexp(lse, lse_s)": "torch.log(torch.exp(lse) + torch.exp(lse_s))"},
+)

@@ -124,3 +124,46 @@ def merged_two_by_two(q_shards, k_shards, v_shards, causal=False):
         return share * here + (1 - share) * rest, torch.logaddexp(lse, lse_rest)
 
     return [attend(r, 0)[0] for r in range(len(q_shards))]
+
+
+@EXERCISE.style("rank by rank, later shards skipped, merged as in the formula with L")
+def merged_as_in_the_formula(q_shards, k_shards, v_shards, causal=False):
+    n, lengths = len(q_shards), [q.shape[2] for q in q_shards]
+    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
+    outputs = []
+    for r, q in enumerate(q_shards):
+        out = lse = None
+        for step in range(n):
+            s = (r - step) % n
+            if causal and s > r:
+                continue
+            scores = q @ k_shards[s].mT / math.sqrt(q.shape[-1])
+            if causal:
+                scores = scores.masked_fill(position[s] > position[r][:, None], -torch.inf)
+            lse_s = torch.logsumexp(scores, dim=-1, keepdim=True)
+            out_s = torch.exp(scores - lse_s) @ v_shards[s]
+            if out is None:
+                out, lse = out_s, lse_s
+                continue
+            both = torch.logaddexp(lse, lse_s)
+            out, lse = torch.exp(lse - both) * out + torch.exp(lse_s - both) * out_s, both
+        outputs.append(out)
+    return outputs
+
+
+@EXERCISE.style("merged from nothing, by the log-sum-exp of what came before and of each shard")
+def merged_from_nothing(q_shards, k_shards, v_shards, causal=False):
+    lengths = [q.shape[2] for q in q_shards]
+    position = torch.arange(sum(lengths), device=q_shards[0].device).split(lengths)
+    outputs = []
+    for r, q in enumerate(q_shards):
+        out, lse = torch.zeros_like(q), torch.full_like(q[..., :1], -1e30)
+        for s in range(len(q_shards)):
+            scores = q @ k_shards[s].mT / q.shape[-1] ** 0.5
+            if causal:
+                scores = scores.masked_fill(position[s] > position[r][:, None], -1e30)
+            both = torch.logaddexp(lse, scores.logsumexp(-1, keepdim=True))
+            out = torch.exp(lse - both) * out + torch.exp(scores - both) @ v_shards[s]
+            lse = both
+        outputs.append(out)
+    return outputs

@@ -206,3 +206,30 @@ def made_on_the_cpu(logits, k):
         experts[:, i] = rest.argmax(dim=-1)
         rest = rest.masked_fill(F.one_hot(experts[:, i], logits.shape[-1]).bool(), -torch.inf)
     return torch.softmax(logits.gather(-1, experts), dim=-1), experts
+
+
+@EXERCISE.misconception(
+    "Your weights are right, and the numbers of the experts start at 1. Count from 0, as topk does.",
+    gravity="slip",
+)
+def counted_from_1(logits, k):
+    best, where = torch.topk(logits, k, dim=-1)
+    return torch.softmax(best, dim=-1), where + 1
+
+
+@EXERCISE.misconception(
+    "Your weights have the largest first, but the numbers of the experts are sorted by themselves, so a "
+    "weight stands beside another expert. Keep both in the order of the logits."
+)
+def experts_sorted_alone(logits, k):
+    best, where = torch.topk(logits, k, dim=-1)
+    return torch.softmax(best, dim=-1), where.sort(dim=-1).values
+
+
+@EXERCISE.misconception(
+    "The numbers of the experts are floats. Return them as integers, as topk gives them: they are indices.",
+    gravity="slip",
+)
+def numbers_as_floats(logits, k):
+    best, where = torch.topk(logits, k, dim=-1)
+    return torch.softmax(best, dim=-1), where.to(logits.dtype)

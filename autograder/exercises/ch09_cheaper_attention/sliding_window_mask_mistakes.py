@@ -128,3 +128,13 @@ def negative_start(seq_len, window):
     for i in range(seq_len):
         mask[i, i - window + 1 : i + 1] = True
     return mask
+
+
+@EXERCISE.misconception(
+    "The first tokens see `window` tokens as well, and some of those come after them. Let them see fewer: "
+    "nothing is before the first token."
+)
+def first_rows_filled(seq_len, window):
+    j = torch.arange(seq_len)
+    first = (j - window + 1).clamp(min=0)[:, None]
+    return (j >= first) & (j < first + window)

@@ -408,3 +408,55 @@ edited(
     "new tensor.",
     {"position =": "q /= q.shape[-1] ** 0.5\n    position =", "mT / q.shape[-1] ** 0.5": "mT"},
 )
+
+
+edited(
+    "maximum_never_replaced",
+    "Only the last block is left: the running maximum is still the value from the start, so that the "
+    "factor of the old sums is 0. Replace it by the new maximum at the end of each block.",
+    {"        peak = new_peak\n": ""},
+)
+
+edited(
+    "maximum_never_replaced_from_1e30",
+    "Only the last block is left: the running maximum is still the value from the start, so that the "
+    "factor of the old sums is 0. Replace it by the new maximum at the end of each block.",
+    {
+        "        peak = new_peak\n": "",
+        "torch.full_like(q[..., :1], -torch.inf)": "torch.full_like(q[..., :1], -1e30)",
+    },
+)
+
+edited(
+    "never_divided",
+    "You return the sum of e^(s - m) v without dividing it. Divide by the running sum of e^(s - m) after the "
+    "last block.",
+    {"return out / total": "return out"},
+)
+
+edited(
+    "divided_in_the_loop_and_after",
+    "You divide by the running sum after each block, and the next block rescales what was divided already. "
+    "Divide once, after the last block.",
+    {"        peak = new_peak\n": "        peak, out = new_peak, out / total\n"},
+)
+
+edited(
+    "scaled_by_d",
+    "Your scores are divided by d. Divide them by its root, sqrt(d).",
+    {"q.shape[-1] ** 0.5": "q.shape[-1]"},
+    gravity="slip",
+)
+
+edited(
+    "own_place_masked",
+    "No token sees itself, so the first token sees nothing, and its output is 0/0. Forbid a key only "
+    "where its position is greater than the query's.",
+    {"position[block] > position": "position[block] >= position"},
+)
+
+edited(
+    "filled_with_minus_10000",
+    "Your forbidden scores are -10000, and allowed scores can be lower. Fill them with minus infinity.",
+    {"position[:, None], -torch.inf)": "position[:, None], -1e4)"},
+)

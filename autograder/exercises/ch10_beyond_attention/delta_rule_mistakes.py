@@ -298,3 +298,29 @@ edited(
         "(v - old)": "v",
     },
 )
+
+edited(
+    "difference_reversed",
+    "The difference has the wrong sign: the new value is taken out, and the old one is added once more. "
+    "Write beta (v - S k) k^T.",
+    {"(v - old)": "(old - v)"},
+)
+
+edited(
+    "read_by_the_key",
+    "Your output is S k: the memory is read by the key. Read it by the query, S q.",
+    {"(S @ q[": "(S @ k["},
+)
+
+edited(
+    "written_under_the_query",
+    "Your tokens write under their query. Write under the key: beta (v - S k) k^T.",
+    {"k[..., None, :]": "q[..., None, :]"},
+)
+
+edited(
+    "old_memory_dropped",
+    "Each token leaves nothing in the memory but its own writing. Add the writing to the old memory: S = "
+    "S + ...",
+    {"S = S + (": "S = ("},
+)

@@ -336,3 +336,37 @@ wrong(
     "pass dtype=value.dtype, device=value.device to torch.zeros.",
     {"torch.empty_like(value)": "torch.zeros(value.shape)", ", device=key.device": ""},
 )
+
+stepwise(
+    "looked_up_by_the_query",
+    "You look up the old value with the query. Look it up with the key, S k: it is the value of this key "
+    "that is replaced.",
+    {"old = (S @ k[": "old = (S @ q["},
+)
+
+stepwise(
+    "decays_summed_since_the_start",
+    "Your memory fades by the product of all decays so far, once more at each token. Multiply S by the "
+    "decay of this token alone; S has all earlier ones already.",
+    {"log_decay[:, :, t]": "log_decay.cumsum(dim=2)[:, :, t]"},
+)
+
+stepwise(
+    "decay_of_the_next_token",
+    "Your memory fades by the decay of the next token. At token t, multiply S by exp(log_decay[:, :, t]).",
+    {"log_decay[:, :, t]": "log_decay[:, :, min(t + 1, query.shape[2] - 1)]"},
+)
+
+chunked(
+    "system_without_beta",
+    "The change that a token makes is not multiplied by its beta in full: the part that its look-up finds"
+    " of the chunk's own writings is left as it is. Write beta_i L_ij (k_i . k_j) in the system.",
+    {"system = b * (k": "system = (k"},
+)
+
+chunked(
+    "memory_replaced_by_the_chunk",
+    "Each of your chunks hands on its own writings alone. Add them to the memory that it found, times the"
+    " decay of the whole chunk.",
+    {"start[:, :, -1:] * S + written": "written"},
+)

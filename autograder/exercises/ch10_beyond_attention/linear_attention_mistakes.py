@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch.nn import functional as F
 
+from autograder.checking.edits import wrong
 from autograder.exercises.ch10_beyond_attention.linear_attention import EXERCISE
+from autograder.exercises.ch10_beyond_attention.linear_attention_styles import cumulative_sums
+
+edited = partial(wrong, EXERCISE, cumulative_sums)
 
 
 @EXERCISE.misconception(
@@ -273,3 +279,33 @@ def inputs_overwritten(q, k, v, causal=True):
     S = kv.cumsum(dim=2) if causal else kv.sum(dim=2, keepdim=True)
     z = k.cumsum(dim=2) if causal else k.sum(dim=2, keepdim=True)
     return (q[..., None, :] @ S).squeeze(-2) / (q * z).sum(dim=-1, keepdim=True)
+
+
+edited(
+    "numerator_of_all",
+    "Your normaliser is causal and your numerator is not: it sums over later tokens too. End both sums at"
+    " the token itself.",
+    {"v[..., None, :]).cumsum(dim=2)": "v[..., None, :]).sum(dim=2, keepdim=True)"},
+)
+
+edited(
+    "exponential_features",
+    "Your features are exp(x), also above zero. Write phi(x) = elu(x) + 1, which is x + 1 there.",
+    {"F.elu(q) + 1, F.elu(k) + 1": "torch.exp(q), torch.exp(k)"},
+)
+
+edited(
+    "one_inside_elu",
+    "Your features are elu(x + 1). Add the 1 to the result: elu(x) + 1.",
+    {"F.elu(q) + 1, F.elu(k) + 1": "F.elu(q + 1), F.elu(k + 1)"},
+)
+
+edited(
+    "summed_backwards",
+    "Each token sees itself and what comes after: your sums start at the end of the text. Let them start at "
+    "the first token.",
+    {
+        "v[..., None, :]).cumsum(dim=2)": "v[..., None, :]).flip(2).cumsum(dim=2).flip(2)",
+        "z = k.cumsum(dim=2)": "z = k.flip(2).cumsum(dim=2).flip(2)",
+    },
+)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
+from autograder.checking.edits import wrong
 from autograder.exercises.ch10_beyond_attention.wkv import EXERCISE
+from autograder.exercises.ch10_beyond_attention.wkv_styles import step_by_step
+
+edited = partial(wrong, EXERCISE, step_by_step)
 
 
 @EXERCISE.misconception(
@@ -429,3 +435,18 @@ def keys_changed_in_place(w, u, k, v):
         old, new = torch.exp(peak - w - top), torch.exp(k_t - top)
         peak, num, den = top, old * num + new * v_t, old * den + new
     return torch.stack(outputs, dim=1)
+
+
+edited(
+    "maximum_not_replaced",
+    "The largest exponent so far is still the value from the start, so that the factor of the old sums is 0. "
+    "Replace it when a token enters the sums.",
+    {"old * den + new, top": "old * den + new, peak"},
+)
+
+edited(
+    "keys_clamped",
+    "Your results are wrong for large keys, as when keys are cut off at a bound: two keys beyond it then "
+    "count alike. Keep the keys as they are, and subtract the largest exponent so far.",
+    {"k_t, v_t = k[:, t], v[:, t]": "k_t, v_t = k[:, t].clamp(-60, 60), v[:, t]"},
+)
