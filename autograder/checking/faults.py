@@ -84,6 +84,11 @@ def _describe_error(exercise: Exercise, trial: Trial) -> str:
         if meant := difflib.get_close_matches(unknown[1], names, 1):
             return f"{sentence}. Do you mean `{meant[0]}`?"
         return f"{sentence}. Define or import `{unknown[1]}` before it is used here{advice}"
+    call = rf"TypeError: {exercise.function_name}(?:\.__init__)?\(\) (?:got|missing|takes)\b.*?"
+    if parameters := re.fullmatch(rf"({call})(?: \(line \d+: def .*)?", outcome.message):
+        return (
+            f"your code raised {parameters[1]}. Keep the parameters of the notebook: `{exercise.signature}`"
+        )
     if torch_message := re.match(r"RuntimeError: ([^:(]*in-?place operation)", outcome.message):
         plain = replace(trial.case, probe="module" if probe.startswith("module") else "call")
         before = tuple(tensors.arrays(plain.args, plain.kwargs))

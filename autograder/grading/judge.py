@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import gc
 import importlib
 import os
+import re
 import resource
 import socket
 import sys
@@ -314,6 +316,9 @@ def judge_exercise(
     report = examination(exercise.name, seed).report_on(
         session.candidate(exercise.function_name, calls), shrinking
     )
+    if report.status == "missing" and (other := _other_name(exercise.function_name, sources[-1])):
+        advice = f"Your code defines `{other}`: give it the name `{exercise.function_name}`."
+        return Report.without_points(exercise, "missing", f"{report.note} {advice}")
     if not errors:
         return report
     if report.status == "missing":
@@ -321,6 +326,15 @@ def judge_exercise(
     if report.failures and "NameError" in report.failures[0].fault:
         return dataclasses.replace(report, note=errors[-1])
     return report
+
+
+def _other_name(name: str, cell: str) -> str | None:
+    """Return the name that a cell defines and that is most like `name`, no exercise's own, or None."""
+    asked = {each.rpartition("/")[2] for each in exercises.names()}
+    defined = [
+        other for other in re.findall(r"^(?:def|class) (\w+)", cell, re.MULTILINE) if other not in asked
+    ]
+    return next(iter(difflib.get_close_matches(name, defined, 1)), None)
 
 
 USES_YOUR = "It uses your"

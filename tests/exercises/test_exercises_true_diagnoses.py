@@ -125,3 +125,19 @@ def test_a_fault_that_is_a_broken_law_is_written_once():
     told = [line for line in lines if "is right. Node" in line]
     assert told
     assert len(told) == len({line[line.index("your path") :] for line in told})
+
+
+def test_other_parameters_than_those_of_the_notebook_are_named():
+    def sliding_window_mask(T, window):
+        return torch.ones(T, T, dtype=torch.bool)
+
+    def with_keywords(seq_len, *, width):
+        return sliding_window_mask(seq_len, width)
+
+    def recursive(seq_len, window):
+        return sliding_window_mask(seq_len)
+
+    with_keywords.__qualname__ = "sliding_window_mask"
+    report = report_on(named("sliding_window_mask"), with_keywords)
+    assert "Keep the parameters of the notebook: `sliding_window_mask(seq_len, window)`" in str(report)
+    assert "Keep the parameters" not in str(report_on(named("sliding_window_mask"), recursive))

@@ -36,15 +36,16 @@ stepwise(
 
 stepwise(
     "decay_after_the_write",
-    "Your memory fades after the write, so that the new value fades too. Let S fade first, then look up "
-    "and write.",
+    "The new value fades too, as when the memory fades after the write. Let S fade first, then look up and "
+    "write the value as it is.",
     {FADES: "", WRITES: WRITES + FADES},
 )
 
 stepwise(
     "decay_after_the_read",
-    "Your memory fades after it is read, with the decay of the token that has just passed. Let token t "
-    "fade the memory that it finds: multiply S by exp(log_decay[:, :, t]) before token t looks up.",
+    "Your memory fades by the decay of the token that has just passed, as when it fades after it is read."
+    " Let token t fade the memory that it finds: multiply S by exp(log_decay[:, :, t]) before token t "
+    "looks up.",
     {
         FADES: "",
         READS: READS + FADES,
