@@ -249,6 +249,12 @@ def misleading(rng: np.random.Generator) -> Iterator[Case]:
         drawn.costs[:, *drawn.decoy] = -helps
         yield drawn.case(says)
 
+    drawn = plan(rng, 3)
+    drawn.whole[:] = -1.5
+    drawn.costs[:] = rng.uniform(-0.9, -0.5, drawn.costs.shape)
+    drawn.costs[:, *drawn.best] = -0.1
+    yield drawn.case("without any head the referent is likelier, and one head hurts least")
+
 
 def mean_costs(trial: Trial) -> Array:
     """Return the mean cost of silencing each head, (L, H)."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
+from autograder.checking.edits import wrong
 from autograder.exercises.ch11_capstone.find_coreference_head import EXERCISE
+from autograder.exercises.ch11_capstone.find_coreference_head_styles import a_table
+
+edited = partial(wrong, EXERCISE, a_table)
 
 
 @EXERCISE.misconception(
@@ -227,3 +233,41 @@ def more_and_more_silent(model, sentences):
                 logits = model(tokens[None], silenced=silenced)[0, -1]
                 costs[layer, head] += whole - logits.log_softmax(dim=-1)[referent]
     return divmod(int(costs.argmax()), model.num_heads)
+
+
+edited(
+    "searched_from_zero",
+    "Where every head has a negative mean cost you find none, as when a search starts at a cost of 0. "
+    "Start at minus infinity, or take the largest entry of the whole table.",
+    {"return divmod": "return None if costs.max() <= 0 else divmod"},
+)
+
+edited(
+    "first_place",
+    "You read the first place of a sentence. The answer is asked for at the last one: logits[0, -1].",
+    {
+        "whole = model(tokens[None])[0, -1]": "whole = model(tokens[None])[0, 0]",
+        "head)])[0, -1]": "head)])[0, 0]",
+    },
+)
+
+edited(
+    "normalised_over_places",
+    "Your probabilities sum to 1 over the places of the sentence. Take log_softmax over the vocabulary, the "
+    "last axis of the logits.",
+    {
+        "[0, -1].log_softmax(dim=-1)[referent]": "[0].log_softmax(dim=0)[-1, referent]",
+        "head)])[0, -1]": "head)])[0]",
+        "logits.log_softmax(dim=-1)[referent]": "logits.log_softmax(dim=0)[-1, referent]",
+    },
+)
+
+edited(
+    "counted_from_1",
+    "You count layers and heads from 1. Count from 0, as `silenced` does.",
+    {
+        "return divmod(int(costs.argmax()), model.num_heads)": "return tuple(i + 1 for i in divmod(int("
+        "costs.argmax()), model.num_heads))"
+    },
+    gravity="slip",
+)
