@@ -172,23 +172,23 @@ def _recognise(
 
     Of several levels, that counts at which the most students are found, then the highest.
     """
-    levels = list(_levels(files))
+    levels = list(_levels(files)) or [[]]
+    rows = [row for row in FORMATS.values() if (row.specific if platform is None else row.name == platform)]
     best: tuple[int, int, Format, list[File]] | None = None
     for depth, level in enumerate(levels):
-        for row in FORMATS.values():
-            if (platform == row.name or (platform is None and row.specific)) and (
-                students := _fits(row, level, wanted)
-            ):
-                if best is None or (students, -depth) > best[:2]:
-                    best = students, -depth, row, level
-                break
-    if best:
+        if found := next(((row, n) for row in rows if (n := _fits(row, level, wanted))), None):
+            row, students = found
+            if best is None or (students, -depth) > best[:2]:
+                best = students, -depth, row, level
+    if best and best[2].specific:
         return best[2:]
     if platform:
-        return FORMATS[platform], levels[0]
+        folders = list(_levels_of_folders(levels, assignment))
+        fitting = (level for level in folders if _fits(rows[0], level, wanted))
+        return rows[0], next(fitting, folders[0])
     notebooks = [file for file in files if file.is_notebook]
-    if notebooks and (found := _guess(levels, wanted, assignment, listed)):
-        return found
+    if notebooks and (guessed := _guess(levels, wanted, assignment, listed)):
+        return guessed
     if listed:
         return None
     if not notebooks:
