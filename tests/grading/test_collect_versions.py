@@ -139,13 +139,14 @@ def test_a_folder_with_one_students_versions_is_taken(course, tmp_path, released
         ("file,student\nz.ipynb,ada\n", "line 2: 'z.ipynb' is not in the archive"),
         ("file,student\nx.ipynb,ada\n", "line 2: 'x.ipynb' could be 1/x.ipynb or 2/x.ipynb"),
         ("file,student\n1/x.ipynb,../ada\n", "line 2: '../ada' cannot be a student's id"),
+        ("", "must begin with a line that names the columns file and student"),
         (None, "cannot be read"),
     ],
 )
 def test_a_table_of_names_that_cannot_be_used_is_refused(course, tmp_path, table, told):
     archive = zipped(tmp_path / "a.zip", {"1/x.ipynb": "1", "2/x.ipynb": "2"})
     names = tmp_path / "names.csv"
-    if table:
+    if table is not None:
         names.write_text(table)
     done = in_process("collect", ASSIGNMENT, archive, "-s", tmp_path / "s", "--names", names, cwd=course)
     assert done.exit_code == 2
