@@ -62,6 +62,9 @@ def collect(
     done = Collected(platform or "")
     with Archive(source) as archive:
         files = _readable(done, archive)
+        if not files:
+            why = f" that can be read ({done.problems[0]})" if done.problems else ""
+            raise BadInputError(f"{source} holds no notebook{why}. Name the archive from the platform.")
         found = identification.group_by_student(files, wanted, assignment, platform, names, zone)
         done.platform = found.platform
         done.remarks += found.remarks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import unicodedata
 from collections import defaultdict
@@ -14,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from autograder.course import student_ids
 from autograder.course.errors import BadInputError
+from autograder.platforms import delimited
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
 from autograder.platforms.metadata import Metadata, time_beside
@@ -117,47 +116,36 @@ def read_names(table: Path, files: list[File]) -> Names:
     Raises:
         BadInputError: the table has no columns `file` and `student`, or names a file that is not there once.
     """
-    try:
-        text = _decoded(table.read_bytes())
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{table} cannot be read as text ({error}). Save it as CSV in UTF-8.") from error
-    head = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
-    columns = {name.strip().casefold(): name for name in reader.fieldnames or ()}
-    if not {"file", "student"} <= columns.keys():
+    lines = delimited.read(table)
+    heads = [value.casefold() for value in lines.values(0)] if lines.lines else []
+    if not {"file", "student"} <= set(heads):
         raise BadInputError(
             f"{table} must begin with a line that names the columns file and student, with a line for each "
-            f"file below it; it begins with {head!r}."
+            f"file below it; it begins with {', '.join(heads) or 'nothing'!r}."
         )
+    columns = heads.index("file"), heads.index("student")
     paths = defaultdict(list)
     for file in files:
         path = _composed(str(file.path))
         for end in {path, path.rpartition("/")[2]}:
             paths[end].append(str(file.path))
     listed: dict[str, list[str]] = defaultdict(list)
-    for number, line in enumerate(reader, 2):
-        name, student = (_composed(line[columns[key]] or "").strip() for key in ("file", "student"))
+    for number in range(1, len(lines.lines)):
+        values = [_composed(value) for value in lines.values(number)] + [""] * len(heads)
+        name, student = (values[column] for column in columns)
         if not name and not student:
             continue
         if len(paths[name]) != 1:
             there = "is not in the archive" if not paths[name] else f"could be {' or '.join(paths[name])}"
-            raise BadInputError(f"{table}, line {number}: {name!r} {there}. Write its path in the archive.")
+            raise BadInputError(
+                f"{table}, line {number + 1}: {name!r} {there}. Write its path in the archive."
+            )
         if not student_ids.is_valid(student):
             raise BadInputError(
-                f"{table}, line {number}: {student!r} cannot be a student's id: {student_ids.RULE}."
+                f"{table}, line {number + 1}: {student!r} cannot be a student's id: {student_ids.RULE}."
             )
         listed[paths[name][0]].append(student)
     return listed
-
-
-def _decoded(data: bytes) -> str:
-    """Return the text of a table as spreadsheets save it: in UTF-8, UTF-16 or Windows' cp1252."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("cp1252")
 
 
 def _composed(text: str) -> str:
@@ -172,23 +160,23 @@ def _recognise(
 
     Of several levels, that counts at which the most students are found, then the highest.
     """
-    levels = list(_levels(files))
+    levels = list(_levels(files)) or [[]]
+    rows = [row for row in FORMATS.values() if (row.specific if platform is None else row.name == platform)]
     best: tuple[int, int, Format, list[File]] | None = None
     for depth, level in enumerate(levels):
-        for row in FORMATS.values():
-            if (platform == row.name or (platform is None and row.specific)) and (
-                students := _fits(row, level, wanted)
-            ):
-                if best is None or (students, -depth) > best[:2]:
-                    best = students, -depth, row, level
-                break
-    if best:
+        if found := next(((row, n) for row in rows if (n := _fits(row, level, wanted))), None):
+            row, students = found
+            if best is None or (students, -depth) > best[:2]:
+                best = students, -depth, row, level
+    if best and best[2].specific:
         return best[2:]
     if platform:
-        return FORMATS[platform], levels[0]
+        folders = list(_levels_of_folders(levels, assignment))
+        fitting = (level for level in folders if _fits(rows[0], level, wanted))
+        return rows[0], next(fitting, folders[0])
     notebooks = [file for file in files if file.is_notebook]
-    if notebooks and (found := _guess(levels, wanted, assignment, listed)):
-        return found
+    if notebooks and (guessed := _guess(levels, wanted, assignment, listed)):
+        return guessed
     if listed:
         return None
     if not notebooks:

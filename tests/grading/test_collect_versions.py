@@ -139,13 +139,14 @@ def test_a_folder_with_one_students_versions_is_taken(course, tmp_path, released
         ("file,student\nz.ipynb,ada\n", "line 2: 'z.ipynb' is not in the archive"),
         ("file,student\nx.ipynb,ada\n", "line 2: 'x.ipynb' could be 1/x.ipynb or 2/x.ipynb"),
         ("file,student\n1/x.ipynb,../ada\n", "line 2: '../ada' cannot be a student's id"),
+        ("", "must begin with a line that names the columns file and student"),
         (None, "cannot be read"),
     ],
 )
 def test_a_table_of_names_that_cannot_be_used_is_refused(course, tmp_path, table, told):
     archive = zipped(tmp_path / "a.zip", {"1/x.ipynb": "1", "2/x.ipynb": "2"})
     names = tmp_path / "names.csv"
-    if table:
+    if table is not None:
         names.write_text(table)
     done = in_process("collect", ASSIGNMENT, archive, "-s", tmp_path / "s", "--names", names, cwd=course)
     assert done.exit_code == 2
@@ -248,3 +249,44 @@ def test_times_of_the_download_are_not_those_of_the_submissions(course, tmp_path
     uploads = [Upload(person, NAME, person.login, DUE) for person in (ADA, BOB)]
     collect(Course.at(course), ASSIGNMENT, made.ilias(uploads).write(tmp_path / "a.zip"), tmp_path / "s")
     assert not list((tmp_path / "s").rglob("timestamp.txt"))
+
+
+@pytest.mark.parametrize(
+    ("member", "student"),
+    [
+        (f"Team Ä_7_assignsubmission_file/{NAME}", "Team Ä_7"),
+        (f"Default group_assignsubmission_file/{NAME}", "Default group"),
+        (f"grouplions_101_7001_{NAME}", "grouplions_101"),
+        (f"12-34 - Group 3 - Mar 8, 2026 1159 PM/{NAME}", "Group 3_12"),
+        (f"QKV_Group 3_attempt_2026-03-08-23-59-00_{NAME}", "Group 3"),
+        (f"Abgaben/Team 5/Lovelace_Ada_ada_101/{NAME}", "ada"),
+    ],
+)
+def test_a_groups_file_is_collected_under_the_name_that_the_archive_gives(course, tmp_path, member, student):
+    source = zipped(tmp_path / "a.zip", {member: "work"})
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s", timezone="UTC")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {student: "work"})
+
+
+def test_a_single_students_folders_are_not_students(course, tmp_path, released):
+    members = {f"ada/{ASSIGNMENT}/{n}/{NAME}": text for n, text in (("1", released), ("2", worked(released)))}
+    source = zipped(tmp_path / "a.zip", members)
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s", "folder")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {"ada": worked(released)})
+
+
+@pytest.mark.parametrize("platform", [None, "canvas", "folder"])
+def test_an_empty_archive_is_no_fault_of_the_program(course, tmp_path, platform):
+    source = zipped(tmp_path / "a.zip", {})
+    done = in_process(
+        "collect",
+        ASSIGNMENT,
+        source,
+        *(["--from", platform] if platform else []),
+        "-s",
+        tmp_path / "s",
+        cwd=course,
+    )
+    assert done.exit_code == 2
+    assert "holds no notebook" in done.stderr
+    assert not (tmp_path / "s").exists()
