@@ -29,41 +29,46 @@ EPILOG = examples(
 )
 
 
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help="csv for a spreadsheet; canvas, moodle, blackboard, brightspace, ilias or table (any other "
+        "table) with --into; gradescope for one results.json for each student, in the folder of --output.",
+    ),
+]
+Into = Annotated[
+    Path | None,
+    typer.Option(
+        help="The platform's own file, to be filled in, such as Canvas's exported gradebook. This file "
+        "itself is not changed."
+    ),
+]
+AssignmentColumn = Annotated[
+    str,
+    typer.Option(
+        help="The column of grades in --into: its heading, its title or its number, counted from 1.",
+        show_default="the assignment's name",
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        help="The other columns in --into, such as student=3,max=Punkte: who the student is, the maximum "
+        "points (max) and whether a grade can be changed (open).",
+        show_default="by their headings",
+    ),
+]
+
+
 def export(
     context: typer.Context,
     assignments: Assignments = None,
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help="csv for a spreadsheet; canvas, moodle, blackboard, brightspace, ilias or table (any other "
-            "table) with --into; gradescope for one results.json for each student, in the folder of "
-            "--output.",
-        ),
-    ] = "csv",
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            help="The platform's own file, to be filled in, such as Canvas's exported gradebook. This file "
-            "itself is not changed."
-        ),
-    ] = None,
-    assignment_column: Annotated[
-        str,
-        typer.Option(
-            help="The column of grades in --into: its heading, its title or its number, counted from 1.",
-            show_default="the assignment's name",
-        ),
-    ] = "",
-    columns: Annotated[
-        str,
-        typer.Option(
-            help="The other columns in --into, such as student=3,max=Punkte: who the student is, the maximum "
-            "points (max) and whether a grade can be changed (open).",
-            show_default="by their headings",
-        ),
-    ] = "",
+    format: Format = "csv",
+    into: Into = None,
+    assignment_column: AssignmentColumn = "",
+    columns: Columns = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; stdout by default.")
     ] = None,

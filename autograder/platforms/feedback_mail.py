@@ -77,6 +77,7 @@ def write_mailbox(path: Path, mails: list[Mail], sender: str = "") -> None:
         BadInputError: `sender` is not an e-mail address.
     """
     sent_by = require_sender(sender)
+    path.unlink(missing_ok=True)  # a mailbox that exists would be continued
     box = mailbox.mbox(path)
     try:
         for mail in mails:

@@ -2,12 +2,16 @@
 
 import json
 import mailbox
+import shutil
 import zipfile
+from datetime import UTC, datetime
 from email import policy
 from email.parser import BytesParser
+from functools import partial
 
 import pytest
 from nbgrader.api import Gradebook
+from platform_archives import Person, Upload, canvas, moodle
 from scratch import ASSIGNMENT, FEW, in_process
 
 from autograder.course.errors import BadInputError
@@ -110,30 +114,36 @@ def test_canvas_gives_each_page_to_the_student_whose_work_it_is(course, tmp_path
     assert all(name.endswith(f"_{PAGE}") for name in members)
 
 
-@pytest.mark.parametrize(
-    ("platform", "paths", "takes"),
-    [
-        (
-            "moodle",
-            [f"Ada_101_assignsubmission_file/{NAME}", f"Bo_102_assignsubmission_file/{NAME}"],
-            "101 102",
-        ),
-        ("canvas", [f"ada_101_7001_{NAME}", f"bo_102_7002_{ASSIGNMENT}-1.ipynb"], "101 102"),
-    ],
-)
-def test_collect_remembers_what_the_way_back_needs(course, tmp_path, platform, paths, takes):
-    here, archive = Course.at(course), tmp_path / "theirs.zip"
-    with zipfile.ZipFile(archive, "w") as opened:
-        for path in paths:
-            opened.writestr(f"all of them/{path}" if platform == "moodle" else path, "{}")
-    first = collect(here, ASSIGNMENT, archive, tmp_path / "submitted")
-    assert (first.platform, len(first.written)) == (platform, 2)
-    History(here, ASSIGNMENT).file.write_text("no longer JSON")
-    assert len(collect(here, ASSIGNMENT, archive, tmp_path / "submitted").unchanged) == 2
-    done = pack(here, platform, written(here, first.written), tmp_path)
-    rule = {"moodle": taken_by_moodle, "canvas": taken_by_canvas}[platform]
+ADA, BO = Person("Ada", "Löwe", "ada.l", 101), Person("Bo", "O'Öz", "boez", 102)
+BACK = {  # the archive, the rule of its platform, and what the platform calls a person
+    "canvas": (canvas, taken_by_canvas, lambda who: str(who.number)),
+    "canvas, anonymous": (
+        partial(canvas, anonymous=True),
+        taken_by_canvas,
+        lambda who: f"{who.login[:3]}x{who.number}",
+    ),
+    "moodle": (moodle, taken_by_moodle, lambda who: str(who.number)),
+    "moodle, flat": (partial(moodle, as_folders=False), taken_by_moodle, lambda who: str(who.number)),
+}
+
+
+@pytest.mark.parametrize("kind", BACK)
+def test_what_was_collected_finds_its_way_back(course, tmp_path, kind):
+    make, rule, number = BACK[kind]
+    here, time = Course.at(course), datetime(2026, 3, 8, tzinfo=UTC)
+    uploads = [Upload(who, NAME, f'{{"of": "{who.login}"}}', time, late=who is BO) for who in (ADA, BO)]
+    archive = make(uploads).write(tmp_path / "theirs.zip")
+    for _ in range(2):  # the second time nothing is new
+        assert not collect(here, ASSIGNMENT, archive, tmp_path / "submitted").problems
+        shutil.rmtree(here.state / "collected" if _ == 0 else tmp_path / "nothing", ignore_errors=True)
+    whose = {
+        path.parent.parent.name: json.loads(path.read_text())["of"]
+        for path in tmp_path.glob(f"submitted/*/{ASSIGNMENT}/{NAME}")
+    }
+    done = pack(here, kind.split(",")[0], written(here, whose), tmp_path)
     (target,) = done.archives
-    assert " ".join(sorted(rule(name)[0] for name in unpacked(target))) == takes
+    found = {rule(name)[0]: whose[text.removeprefix("of ")] for name, text in unpacked(target).items()}
+    assert found == {number(who): who.login for who in (ADA, BO)}
 
 
 def test_an_older_archive_leaves_the_way_of_the_newer_one(course, tmp_path):
@@ -215,8 +225,8 @@ def test_the_mails_are_read_back_with_their_pages(tmp_path):
     assert ada.get_body().get_content().startswith("Hello Ada Löwe,\n")
     assert [str(address) for address in cy["To"].addresses] == ['"Cy Bcc: eve@x.org" <cy@x.org>']
     assert cy["Bcc"] is cy["Cc"] is None
-    write_mailbox(tmp_path / "unsigned", mails)
-    assert mailbox.mbox(tmp_path / "unsigned")[0]["From"] is None
+    write_mailbox(tmp_path / "box", mails)
+    assert [mail["From"] for mail in mailbox.mbox(tmp_path / "box")] == [None, None]
 
 
 @pytest.mark.parametrize(
