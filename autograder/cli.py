@@ -30,6 +30,7 @@ from autograder.commands import (
     grade,
     release,
     report,
+    roster,
     simulate,
     verify,
 )
@@ -110,6 +111,8 @@ for module in (
     check,
 ):
     app.command(epilog=module.EPILOG)(getattr(module, module.__name__.rpartition(".")[2]))
+
+app.add_typer(roster.roster, name="roster")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import plural, say
+from autograder.commands.console import plural, print_json, say
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
     Gradebook,
+    Json,
     examples,
 )
 from autograder.commands.terminal import escape
@@ -67,12 +68,13 @@ def export(
     ] = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
+    as_json: Json = False,
 ) -> None:
     """Print the grades as a table with one line for each student and assignment.
 
-    A submission that could not be graded has a line without points; the last column gives the reason. With
-    --into print the platform's file, with the grades of the students in it filled in; encoding, separator and
-    quotes stay as they were.
+    A student who has not handed in, or whose submission could not be graded, has a line without points; the
+    last column gives the reason. With --into print the platform's file, with the grades of the students in it
+    filled in; encoding, separator and quotes stay as they were.
     """
     from autograder.platforms import export as grades
     from autograder.platforms.gradebook_formats import PLATFORMS
@@ -91,6 +93,9 @@ def export(
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
         files, notes = grades.results(here, chosen, output)
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
+    elif as_json:
+        data, notes = grades.as_data(here, chosen)
+        print_json(data)
     elif format == "csv":
         text, notes = grades.table(here, chosen)
         _write(text.encode(), text, plural(len(text.splitlines()) - 1, "line"), output)

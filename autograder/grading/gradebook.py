@@ -421,8 +421,6 @@ def read(course: Course, assignment: str) -> list[Row]:
     Raises:
         BadInputError: the course has no gradebook, or it cannot be read.
     """
-    require(course)
-    engine = create_engine(course.db_url)
     submitted = api.SubmittedAssignment
     query = (
         select(submitted)
@@ -435,14 +433,27 @@ def read(course: Course, assignment: str) -> list[Row]:
             .selectinload(api.Grade.cell),
         )
     )
+    with reading(course) as session:
+        rows = [_row(assignment, submission) for submission in session.scalars(query)]
+    return sorted(rows, key=lambda row: row.student)
+
+
+@contextmanager
+def reading(course: Course) -> Iterator[Session]:
+    """Yield a session that reads the gradebook.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
+    require(course)
+    engine = create_engine(course.db_url)
     try:
         with Session(engine) as session:
-            rows = [_row(assignment, submission) for submission in session.scalars(query)]
+            yield session
     except SQLAlchemyError as error:
         raise cannot_be_used(course, error) from error
     finally:
         engine.dispose()
-    return sorted(rows, key=lambda row: row.student)
 
 
 def _row(assignment: str, submission: api.SubmittedAssignment) -> Row:
