@@ -64,12 +64,17 @@ class ClassFile:
         self._set(student, GROUPS, "; ".join(groups))
 
     def extension(self, student: str, assignment: str) -> timedelta | None:
-        """Return the time that a student has beyond the due date, or None."""
-        days = _days(self.lines.get(student, {}).get(EXTENSION + assignment, ""), NAME)
-        return timedelta(days=days) if days else None
+        """Return the time that a student has beyond the due date, or None if the file says nothing."""
+        text = self.lines.get(student, {}).get(EXTENSION + assignment, "")
+        return timedelta(days=_days(text, NAME)) if text else None
 
     def set_extension(self, student: str, assignment: str, days: float) -> None:
-        """Give a student days beyond the due date; 0 takes them back."""
+        """Give a student days beyond the due date; with 0, remove what the file says.
+
+        Raises:
+            BadInputError: the number of days is out of range.
+        """
+        _days(f"{days:g}", "the extension")
         self._set(student, EXTENSION + assignment, f"{days:g}" if days else "")
 
     def extensions(self, student: str) -> dict[str, float]:

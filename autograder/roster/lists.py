@@ -9,8 +9,8 @@ from pathlib import Path
 from autograder.course import student_ids
 from autograder.course.class_file import split_groups
 from autograder.course.errors import BadInputError
+from autograder.course.people import Person, Roster
 from autograder.course.tables import TextTable, read_table
-from autograder.roster.people import Person, Roster
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "id": (

@@ -11,9 +11,9 @@ from scratch import in_process
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.course.people import Person, Roster
 from autograder.roster import people
 from autograder.roster.lists import read_list
-from autograder.roster.people import Person, Roster
 
 ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
 ZOE = ("zoe02", "Zoë", "O'Neill", "zoe@uni.de")
@@ -116,6 +116,7 @@ def test_nobody_is_left_out_without_a_word(tmp_path):
     ("folder", "person"),
     [
         ("lovelaceada_4711", "ada01"),  # Canvas and Moodle add their number
+        ("anonymous_4711", "ada01"),
         ("oneillzoe", "zoe02"),
         ("Zoë O'Neill_99", "zoe02"),
         ("ADA@uni.de", "ada01"),
