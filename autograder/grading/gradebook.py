@@ -27,7 +27,7 @@ from autograder.course.files import Files, require_writable
 from autograder.course.layout import Course
 from autograder.course.people import Roster
 from autograder.course.student_ids import require_valid
-from autograder.grading import students
+from autograder.grading import people
 from autograder.grading.late import LatePenalty
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
@@ -348,7 +348,7 @@ class GradebookWriter:
 
     @cached_property
     def _roster(self) -> Roster:
-        return students.read(self.book.db, self._class_file)
+        return people.read(self.book.db, self._class_file)
 
     def held(self, assignment: str, student: str) -> dict[str, float | None]:
         """Return the grader's points by grade_id; an empty dictionary for a student without a submission."""

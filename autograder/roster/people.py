@@ -9,7 +9,8 @@ from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.course.people import Person, Roster
-from autograder.grading import gradebook, students
+from autograder.grading import gradebook
+from autograder.grading import people as in_gradebook
 
 
 def read(course: Course) -> Roster:
@@ -21,7 +22,7 @@ def read(course: Course) -> Roster:
     if not gradebook.exists(course):
         return Roster(())
     with gradebook.reading(course) as session:
-        return students.read(session, ClassFile.read(course))
+        return in_gradebook.read(session, ClassFile.read(course))
 
 
 def require_known(course: Course, student: str) -> Person:
