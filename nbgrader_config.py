@@ -32,9 +32,6 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
-# What late work costs: `autograder late` writes the numbers into nbgrader_config.json.
-c.AssignLatePenalties.plugin_class = "autograder.grading.late.LatePenalty"
-
 # Feedback shows no hidden test, runs no script and asks no other host for anything.
 c.GenerateFeedback.exporter_class = "autograder.reports.feedback_page.FeedbackExporter"
 c.GenerateFeedback.preprocessors = [

@@ -35,9 +35,16 @@ def require_known(course: Course, student: str) -> Person:
     person = roster.find(student)
     if person:
         return person
+    raise BadInputError(
+        f"no student of this course is called {student!r}.{similar(roster, student)} "
+        "See: autograder roster list"
+    )
+
+
+def similar(roster: Roster, student: str) -> str:
+    """Return a question that names the ids that are nearly the same, or an empty text."""
     close = difflib.get_close_matches(student, [known.student for known in roster.known], 3)
-    near = f" Did you mean {' or '.join(close)}?" if close else ""
-    raise BadInputError(f"no student of this course is called {student!r}.{near} See: autograder roster list")
+    return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 def write(course: Course, people: Iterable[Person]) -> None:
