@@ -38,7 +38,7 @@ def made(tmp_path_factory):
     course = Course.at(folder)
     write(course, [Person(ADA, "Zoë", "O'Neill", MAIL, "13", ("Monday",)), Person("bob", "Bob", "B")])
     with opened(folder) as book:
-        book.find_comment("explain", FIRST, FIRST, ADA).manual_comment = "a private remark"
+        book.find_comment("explain", FIRST, FIRST, ADA).manual_comment = "a private remark " * 3000
         book.db.commit()
     state = folder / ".autograder"
     for path, text in (
@@ -95,6 +95,8 @@ def test_no_trace_is_left(course):
     assert done.exit_code == 0, done.stdout + done.stderr
     assert f"{ADA} is forgotten: 15 files, 2 submissions, 1 verdict" in done.stdout.replace("\n", " ")
     assert naming(course, TRACES) == []
+    with sqlite3.connect(course / "gradebook.db") as connection:  # where SQLite overwrites nothing by itself
+        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
     assert (rows(course)["bob"], naming(course, ["bob"])) == (bob, others)
     again = in_process("forget", ADA, "--yes", cwd=course)
     assert again.exit_code == 2
