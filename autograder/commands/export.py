@@ -26,6 +26,7 @@ EPILOG = examples(
     "autograder export ch02_qkv --format canvas --into gradebook.csv --output upload.csv",
     "autograder export ch02_qkv --format table --into exam.csv --columns student=Matrikelnummer "
     "--assignment-column Punkte --output upload.csv",
+    "autograder export --student ada01 --output ada01.zip",
 )
 
 
@@ -66,6 +67,10 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; stdout by default.")
     ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(help="Write everything that is kept about this student into one zip file, --output."),
+    ] = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,
@@ -80,6 +85,9 @@ def export(
     from autograder.platforms.gradebook_formats import PLATFORMS
 
     here = Course.at(course, db)
+    if student is not None:
+        _write_personal_data(here, student, output)
+        return
     chosen = here.chosen(assignments or [])
     if format not in grades.FORMATS:
         raise BadInputError(f"no format is called {format!r}. There are: {', '.join(grades.FORMATS)}.")
@@ -123,3 +131,16 @@ def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
     require_writable(output.parent)
     write_atomically(output, data)
     say(f"{what} in {escape(str(output))}")
+
+
+def _write_personal_data(course: Course, student: str, output: Path | None) -> None:
+    from autograder.course.files import require_writable, write_atomically
+    from autograder.roster import personal_data
+    from autograder.roster.forget import require_trace
+
+    if output is None or output.is_dir() or not output.parent.is_dir():
+        raise BadInputError("--student writes a zip file. Name it with --output, in a folder that exists.")
+    require_writable(output.parent)
+    files = personal_data.collect_data(course, require_trace(course, student))
+    write_atomically(output, personal_data.as_zip(files), mode=0o600)
+    say(f"{plural(len(files), 'file')} in {escape(str(output))}")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import sqlite3
+import zipfile
 
 import pytest
 from classroom import FIRST, SECOND, add_work, new_class, opened, rows
@@ -127,3 +128,30 @@ def test_files_of_ones_own_that_name_the_student_are_told(course):
     done = in_process("forget", ADA, "--yes", "--json", cwd=course)
     assert done.exit_code == 1
     assert json.loads(done.stdout)["left"] == ["gradebook.db.bak", "grades.csv"]
+
+
+def test_one_student_gets_everything_and_nothing_of_others(course):
+    (course / "grades.csv").write_text(f"student,points\n{ADA},8\nbob,2\n")
+    done = in_process("export", "--student", ADA, "--output", course / "zoe.zip", cwd=course)
+    assert done.exit_code == 0, done.stderr
+    with zipfile.ZipFile(course / "zoe.zip") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    whole = b"\n".join(files.values()).decode()
+    for text in (ADA, MAIL, "private remark", "the version before", "Monday", "not JSON", f"of {ADA}"):
+        assert text in whole, text
+    assert "bob" not in whole
+    ours = {*(f"{place}/{name}/{name}" for place in ("submitted", "autograded") for name in (FIRST, SECOND))}
+    assert {name.removesuffix(".ipynb") for name in files} >= ours
+    assert "grades.csv" in files["README.txt"].decode()
+    (first, _) = sorted(json.loads(files["grades.json"]), key=lambda one: one["assignment"])
+    assert [grade["auto_score"] for grade in first["notebooks"][0]["grades"]] == [4, 4]
+    data = (course / "zoe.zip").read_bytes()
+    (course / "zoe.zip").unlink()
+    in_process("export", "--student", ADA, "--output", course / "zoe.zip", cwd=course)
+    assert (course / "zoe.zip").read_bytes() == data
+
+
+def test_everything_of_nobody_is_refused(course):
+    for args in (("nobody", "--output", course / "x.zip"), (ADA,)):
+        assert in_process("export", "--student", *args, cwd=course).exit_code == 2
+    assert not (course / "x.zip").exists()
