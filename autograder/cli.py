@@ -30,6 +30,7 @@ from autograder.commands import (
     feedback,
     forget,
     grade,
+    group,
     late,
     merge,
     release,
@@ -103,6 +104,7 @@ def main(
 
 for module in (
     release,
+    group,
     audit,
     collect,
     grade,

@@ -16,7 +16,7 @@ from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.batch import problems
 from autograder.grading.gradebook import Row
-from autograder.roster import people
+from autograder.roster import handouts, people
 
 NOT_HANDED_IN = "not handed in"
 
@@ -58,7 +58,7 @@ def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[A
     to_grade = {person.student for name in waiting if (person := roster.find(name))} | set(waiting)
     due, more_time = due_date(course, assignment), ClassFile.read(course).extension
     found = []
-    for person in roster.people:
+    for person in handouts.concerned(course, assignment, roster.people):
         if person.student in settled:
             continue
         why = NOT_HANDED_IN
