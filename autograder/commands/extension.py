@@ -37,7 +37,8 @@ def extension(
         print_json(done.as_dict())
         return
     until = f", until {done.until:%Y-%m-%d %H:%M} UTC" if done.until else ""
-    out.print(escape(f"{done.student} has {days:g} more days for {assignment}{until}"), soft_wrap=True)
+    more = f"{days:g} more day{'' if days == 1 else 's'}" if days else "no more days"
+    out.print(escape(f"{done.student} has {more} for {assignment}{until}"), soft_wrap=True)
     for change in done.changes:
         say(f"the late penalty of {escape(change.student)} was {change.before:g} and is {change.after:g}")
     if not done.until:

@@ -67,7 +67,7 @@ def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[A
         elif due:
             extra = more_time(person.student, assignment)
             why += f"; due {due + extra if extra else due:%Y-%m-%d %H:%M} UTC"
-            why += f", with {extra.total_seconds() / 86400:g} more days" if extra else ""
+            why += ", with more time" if extra else ""
         found.append(Absent(person.student, person.name, why))
     return tuple(found)
 
