@@ -28,7 +28,7 @@ def late(
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Show or set what late work costs, and work the penalties of all graded work out anew.
+    """Show or set the price of late days, and update the penalties of all graded work.
 
     The rule is in nbgrader_config.json, so that nbgrader's own commands use it too.
     """

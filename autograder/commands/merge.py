@@ -29,8 +29,8 @@ def merge(
 ) -> None:
     """Unite two ids of one student, with all work, points, marks, comments and feedback.
 
-    Where both have work for one assignment, nothing changes until --wins says whose counts. If the run is
-    interrupted, type the same command again.
+    If both have work for one assignment, nothing changes until --wins names the id whose work counts. If the
+    run is interrupted, type the same command again.
     """
     from autograder.roster import move
 

@@ -1,4 +1,4 @@
-"""Print what ``autograder rename`` and ``autograder merge`` have moved, and make the reports anew."""
+"""Print what ``autograder rename`` and ``autograder merge`` have moved, and update the reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show(course: Course, moved: Moved, as_json: bool) -> None:
-    """Print a move, after each report that named the old id has been made anew."""
+    """Print a move, and first update each report that names the old id."""
     from autograder.reports import class_page
 
     pages = class_page.write_again(course, moved.old)
@@ -27,4 +27,4 @@ def show(course: Course, moved: Moved, as_json: bool) -> None:
     for assignment in moved.set_aside:
         say(f"the other version of {assignment} is in .autograder/replaced/{assignment}/{escape(moved.new)}/")
     if moved.assignments:
-        say("Run autograder feedback: pages that name the old id are made anew.")
+        say("Run autograder feedback to update the pages that name the old id.")

@@ -32,7 +32,7 @@ class ClassFile:
 
     @classmethod
     def read(cls, course: Course) -> ClassFile:
-        """Return the content of the file; no lines if there is no file.
+        """Return the content of the file, without lines if the file does not exist.
 
         Raises:
             BadInputError: the file cannot be read, names a student twice, or a number of days is wrong.
@@ -100,7 +100,7 @@ class ClassFile:
             self.lines.setdefault(student, {STUDENT: student})[column] = value
 
     def write(self) -> None:
-        """Write the file in one step; write nothing if there is no line and no file."""
+        """Write the file in one step, unless it does not exist and has no lines."""
         path = self.course.root / NAME
         if not self.lines and not path.exists():
             return

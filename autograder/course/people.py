@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Person:
-    """A student with what a platform says about him or her.
+    """A student as a platform's list describes him or her.
 
     Args:
         student: the id, which is the name of the folder of submissions.
@@ -88,7 +88,7 @@ class Roster:
 
 
 def _keys(person: Person) -> Iterable[tuple[str, str]]:
-    """Return what a person may be called, once each."""
+    """Return the names and numbers of a person, each with its kind."""
     email = person.email.casefold()
     names = (f"{person.first_name} {person.last_name}", f"{person.last_name} {person.first_name}")
     keys = {("id", person.student.casefold()), ("email", email), ("number", person.number)}

@@ -42,7 +42,7 @@ def write(course: Course, report: ClassReport) -> Path:
 
 
 def write_again(course: Course, student: str) -> list[Path]:
-    """Make the reports anew that name a student who has another id by now, or is forgotten.
+    """Write the reports again that name a student with a new id, or a forgotten student.
 
     Returns:
         The paths of the reports; one that nobody is left for is deleted.

@@ -1,4 +1,4 @@
-"""Give students more time, before or after they hand in, and set what late work costs."""
+"""Give students more time, before or after they hand in, and set the price of late days."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def extend(course: Course, student: str, assignment: str, days: float) -> Extend
 
 
 def set_late_rule(course: Course, rule: LateRule) -> tuple[Change, ...]:
-    """Set what late work costs, and work out the penalties of everything that is graded.
+    """Set the price of late days, and update the penalties of all graded work.
 
     Raises:
         BadInputError: the rule is out of range, or `nbgrader_config.py` has one of its own.
@@ -86,7 +86,7 @@ def set_late_rule(course: Course, rule: LateRule) -> tuple[Change, ...]:
 def penalise(
     writer: gradebook.GradebookWriter, submissions: Iterable[api.SubmittedAssignment]
 ) -> tuple[Change, ...]:
-    """Work the late penalties of submissions out anew, and return those that have changed."""
+    """Update the late penalties of submissions, and return the changes."""
     changes = []
     for submission in submissions:
         before = _penalty(submission)

@@ -1,4 +1,4 @@
-"""Remove every trace of a student from a course, and find what is left in files that others wrote."""
+"""Remove every trace of a student from a course, and find other programs' files that name the student."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from autograder.grading.verdict import Verdict
 from autograder.roster import people, traces
 
 LOG = ".nbgrader.log"
-"""The file in which nbgrader's own commands write what they do, with the ids of students."""
+"""The log of nbgrader's own commands, which has the ids of students."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ def _delete(folder: Path) -> int:
 
 
 def _forget_entries(course: Course, student: str) -> None:
-    """Delete the student's rows, and overwrite what they leave behind in the file of the gradebook."""
+    """Delete the student's rows, and write the file of the gradebook again without their free space."""
     if not gradebook.exists(course):
         return
     if student in people.read(course):

@@ -27,7 +27,7 @@ COLUMNS = ("group", "assignment", "variant")
 
 @dataclass(frozen=True)
 class Handout:
-    """What one group gets: an assignment, in a variant or as it is."""
+    """An assignment for one group, in a variant or as it is."""
 
     group: str
     assignment: str
@@ -56,7 +56,7 @@ class HandedOut:
 
 
 def read(course: Course) -> tuple[Handout, ...]:
-    """Return the lines of `groups.csv`; none if there is no file.
+    """Return the lines of `groups.csv`, or an empty tuple without that file.
 
     Raises:
         BadInputError: the file cannot be read or lacks a column.

@@ -35,9 +35,9 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 }
 """The headings of each field, the best first; capitals do not count.
 
-Those of nbgrader's own `db student import` are from its documentation; those of Canvas's gradebook from the
-documentation of programs that read it. Moodle's German headings are from its language files. Those of
-Gradescope, Brightspace, Blackboard and GitHub Classroom are from public programs that read these lists.
+The headings of nbgrader's own `db student import` are from its documentation. Canvas's headings are from the
+documentation of a program that reads its gradebook. Moodle's German headings are from its language files. The
+headings of Gradescope, Brightspace, Blackboard and GitHub Classroom are from public programs that read them.
 """
 STUDENTS = ("student", "learner", "studierende", "teilnehmer")
 """Beginnings of the roles of students; people with other roles are left out and named."""
@@ -46,7 +46,7 @@ EXPECTED = "a class list with headings and a line for each student"
 
 @dataclass
 class Imported:
-    """The people of a list, and notes on what is not as the list says.
+    """The people of a list, with notes where the gradebook differs from it.
 
     Args:
         people: the people as they are entered.
@@ -62,7 +62,7 @@ class Imported:
 
 
 def read_list(path: Path, roster: Roster, columns: str | None = None) -> Imported:
-    """Return the people of a class list, with the ids by which the gradebook knows them already.
+    """Return the people of a class list. People in the gradebook keep their ids.
 
     Args:
         path: the file.

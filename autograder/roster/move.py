@@ -52,7 +52,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """What was moved: the assignments with work, and those whose other version was set aside."""
+    """The result of a move: the assignments with work, and the assignments with a version set aside."""
 
     old: str
     new: str
@@ -233,7 +233,7 @@ def _remove(folder: Path) -> None:
 
 
 def _move_records(course: Course, plan: Move) -> None:
-    """Move the reasons why work could not be graded; drop the records of pages, which are made anew."""
+    """Move the reasons why work could not be graded; drop the records of pages to be made again."""
     for path in traces.records(course):
         entries = traces.read_record(path)
         theirs = {key: what for key, what in entries.items() if traces.owner(path, key) == plan.old}

@@ -14,7 +14,7 @@ from autograder.grading import people as in_gradebook
 
 
 def read(course: Course) -> Roster:
-    """Return the students in the gradebook, sorted by id; nobody, if there is no gradebook yet.
+    """Return the students in the gradebook, sorted by id; nobody before there is a gradebook.
 
     Raises:
         BadInputError: the gradebook or `class.csv` cannot be read.

@@ -91,7 +91,7 @@ def read_record(path: Path) -> dict[str, str]:
 
 
 def owner(path: Path, key: str) -> str:
-    """Return the student to whom an entry of a record belongs."""
+    """Return the student of an entry in a record."""
     return key.split("/")[0] if path.name == "feedback.json" else key
 
 

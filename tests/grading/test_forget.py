@@ -155,3 +155,28 @@ def test_everything_of_nobody_is_refused(course):
     for args in (("nobody", "--output", course / "x.zip"), (ADA,)):
         assert in_process("export", "--student", *args, cwd=course).exit_code == 2
     assert not (course / "x.zip").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_is_finished_by_the_same_command(course, monkeypatch):
+    """Stopped before each of its deletions in turn."""
+    delete, stops = shutil.rmtree, 0
+    while True:
+        left = [stops]
+
+        def stopping(*args, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return delete(*args)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil, "rmtree", stopping)
+            done = in_process("forget", ADA, "--yes", cwd=course)
+        if done.exit_code == 0:
+            break
+        assert done.exit_code == 130
+        assert rows(course)[ADA].total == 8
+        stops += 1
+    assert stops > 0
+    assert naming(course, TRACES) == []

@@ -135,7 +135,7 @@ def test_a_platforms_name_finds_its_person(folder, person):
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory):
-    """A class of four of which two have handed in, one of them under Canvas's name."""
+    """A class of four. Two have handed in, one of them under Canvas's name."""
     folder = tmp_path_factory.mktemp("class") / "course"
     new_class(folder, {("lovelaceada_4711", FIRST): 7, ("bob", FIRST): 4})
     file = folder / "list.csv"
