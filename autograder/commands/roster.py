@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from autograder.commands.console import out, print_json, say
-from autograder.commands.options import CourseFolder, Gradebook, Json, examples
+from autograder.commands.console import out, plural, print_json, progress, say
+from autograder.commands.options import BAD_INPUT, CourseFolder, Gradebook, Json, examples
 from autograder.commands.terminal import escape
 from autograder.course.layout import Course
 
@@ -18,6 +18,9 @@ EPILOG = examples(
     "autograder roster import class.csv --columns id=Kennung,last=2,first=3",
     "autograder roster list",
 )
+
+SHOWN = 10
+"""At most this many notes are shown; --json has all of them."""
 
 roster = typer.Typer(
     no_args_is_help=True,
@@ -64,8 +67,12 @@ def import_list(
         out.print(f"{len(done.new)} new, {known} known, in the gradebook")
     for why in done.left_out:
         say(f"[yellow]left out:[/] {escape(why)}")
-    for note in [*done.notes, *lists.advice(done.notes)]:
+    for note in done.notes[:SHOWN]:
         say(f"[yellow]note:[/] {escape(note)}")
+    if len(done.notes) > SHOWN:
+        say(f"and {len(done.notes) - SHOWN} more notes, which --json prints")
+    for advice in lists.advice(done.notes):
+        say(advice)
 
 
 @roster.command("list", epilog=EPILOG)
@@ -85,8 +92,31 @@ def list_people(course: CourseFolder = Path(), db: Gradebook = None, as_json: Js
         texts = (person.student, person.name, person.email, ", ".join(person.groups))
         table.add_row(*map(escape, texts))
     out.print(table)
-    for person in known.known:
-        if (other := known.find(person.student)) not in (person, None) and other:
-            say(f"[yellow]note:[/] {escape(f'{person.student} is {other.student}')}: autograder merge")
+    for other, student in known.other_ids.items():
+        say(f"[yellow]note:[/] {escape(f'{other} is {student}')}: autograder roster unite")
     if not known.people:
         say("Nobody is in the gradebook yet. Run: autograder roster import FILE")
+
+
+@roster.command("unite", epilog=EPILOG)
+def unite(course: CourseFolder = Path(), db: Gradebook = None, as_json: Json = False) -> None:
+    """Merge each id that a platform has made, such as lovelaceada_4711, into the person of the class list.
+
+    Exit with status 2 if two ids have work for one assignment; `autograder merge` decides whose counts.
+    """
+    from autograder.reports import class_page
+    from autograder.roster import move
+
+    here = Course.at(course, db)
+    with progress("uniting") as show_progress:
+        moved, problems = move.unite(here, show_progress)
+    for each in moved:
+        class_page.write_again(here, each.old)
+    if as_json:
+        print_json({"united": {each.old: each.new for each in moved}, "problems": problems})
+    else:
+        out.print(f"{plural(len(moved), 'id')} united with the class list")
+    for problem in problems:
+        say(f"[bold red]not united:[/] {escape(problem)}")
+    if problems:
+        raise typer.Exit(BAD_INPUT)

@@ -56,6 +56,14 @@ class Roster:
         return tuple(person for person in self.known if self.find(person.student) in (person, None))
 
     @cached_property
+    def other_ids(self) -> dict[str, str]:
+        """Return the id of the person by each id that the person has besides, as platforms write it."""
+        found = {person.student: self.find(person.student) for person in self.known}
+        return {
+            other: person.student for other, person in found.items() if person and person.student != other
+        }
+
+    @cached_property
     def _by_key(self) -> dict[tuple[str, str], list[Person]]:
         by_key: dict[tuple[str, str], list[Person]] = {}
         for person in self.known:

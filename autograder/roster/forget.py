@@ -48,9 +48,15 @@ def require_trace(course: Course, student: str) -> Person:
     """Return the student with exactly this id.
 
     Raises:
-        BadInputError: nothing of a student with this id is in the course.
+        BadInputError: nothing of a student with this id is in the course, or some has another id.
     """
     roster = people.read(course)
+    others = sorted(other for other, known in roster.other_ids.items() if known == student)
+    if others:
+        raise BadInputError(
+            f"{', '.join(others)} in the gradebook is {student} too. Unite the two first, with: autograder "
+            f"merge {others[0]} {student}"
+        )
     for person in roster.known:
         if person.student == student:
             return person

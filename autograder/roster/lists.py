@@ -62,7 +62,7 @@ class Imported:
 
 
 def read_list(path: Path, roster: Roster, columns: str | None = None) -> Imported:
-    """Return the people of a class list. People in the gradebook keep their ids.
+    """Return the people of a class list. People whom the gradebook has with their names keep their ids.
 
     Args:
         path: the file.
@@ -167,17 +167,20 @@ def _person(values: dict[str, str]) -> Person:
 
 
 def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> None:
-    """Give each person the id that the gradebook has for him or her, and note where that differs."""
+    """Give each person the id of the list, or the id under which the gradebook has the name already."""
     described = Roster(tuple(people))
     for person in people:
         others = [known for known in roster.known if _is_same(described, known, person)]
-        if person.student in roster or not others:
-            done.people.append(person)
-            done.new += [] if person.student in roster else [person.student]
-            done.notes += [_advice(known.student, person, path) for known in others]
-        else:
-            done.people.append(replace(person, student=others[0].student))
-            done.notes += [_advice(known.student, person, path) for known in others]
+        named = [known.student for known in others if known.is_described]
+        if person.student not in roster and named:
+            person = replace(person, student=named[0])
+        done.new += [] if person.student in roster else [person.student]
+        done.people.append(person)
+        done.notes += [
+            f"{known.student} in the gradebook is {person.student}"
+            for known in others
+            if known.student != person.student
+        ]
     ids = {person.student for person in done.people}
     missing = sorted(
         k.student for k in roster.known if k.student not in ids and described.find(k.student) is None
@@ -192,11 +195,7 @@ def _is_same(described: Roster, known: Person, person: Person) -> bool:
     return bool(same_address) or described.find(known.student) == person
 
 
-def _advice(known: str, person: Person, path: Path) -> str:
-    return f"{known} in the gradebook is {person.student} in {path.name}"
-
-
 def advice(notes: list[str]) -> Iterator[str]:
-    """Yield the commands that unite people with two ids."""
+    """Yield the command that unites people with two ids."""
     if any(" in the gradebook is " in note for note in notes):
-        yield "`autograder rename OLD NEW` changes an id, `autograder merge OLD INTO` unites two."
+        yield "To give their work the ids of the list: autograder roster unite"

@@ -20,6 +20,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import hold_lock, read_if_there, require_writable, write_atomically
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
+from autograder.course.workers import Progress
 from autograder.grading import gradebook
 from autograder.roster import people, traces
 
@@ -83,6 +84,19 @@ def merge(course: Course, old: str, into: str, wins: str = "") -> Moved:
             changed then.
     """
     return _run(course, old, into, wins, merging=True)
+
+
+def unite(course: Course, progress: Progress) -> tuple[list[Moved], list[str]]:
+    """Merge each id that is another name of somebody in the class list; return the moves and the refusals."""
+    moved, problems = [], []
+    others = people.read(course).other_ids
+    for count, (other, student) in enumerate(sorted(others.items())):
+        progress(count, len(others))
+        try:
+            moved.append(merge(course, other, student))
+        except BadInputError as error:
+            problems.append(str(error))
+    return moved, problems
 
 
 def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Moved:

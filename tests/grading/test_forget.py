@@ -180,3 +180,16 @@ def test_a_run_that_was_interrupted_is_finished_by_the_same_command(course, monk
         stops += 1
     assert stops > 0
     assert naming(course, TRACES) == []
+
+
+@pytest.mark.parametrize(
+    "args", [("forget", ADA, "--yes"), ("export", "--student", ADA, "--output", "x.zip")]
+)
+def test_work_under_another_name_is_not_overlooked(course, args):
+    with opened(course) as book:
+        book.update_or_create_student("oneillzoe_13")
+    before = tree(course)
+    done = in_process(*args, cwd=course)
+    assert done.exit_code == 2
+    assert f"merge oneillzoe_13 {ADA}" in done.stderr
+    assert tree(course) == before

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from classroom import DUE, FIRST, SECOND, add_work, new_class, opened
+from classroom import DUE, FIRST, SECOND, add_work, new_class, opened, rows
 from scratch import in_process
 
 from autograder.course.class_file import ClassFile
@@ -145,9 +145,9 @@ def listed(tmp_path_factory):
     )
     done = in_process("roster", "import", file, cwd=folder)
     assert done.exit_code == 0
-    assert done.stdout == "1 new, 2 known, in the gradebook\n"
+    assert done.stdout == "2 new, 1 known, in the gradebook\n"
     assert "line 2: '    Points Possible'".replace("    ", "") in done.stderr
-    assert "lovelaceada_4711 in the gradebook is ada01 in list.csv" in done.stderr
+    assert "lovelaceada_4711 in the gradebook is ada01" in done.stderr
     (folder / "submitted" / "carl" / FIRST).mkdir(parents=True)
     (folder / "submitted" / "carl" / FIRST / "x.ipynb").write_text("{}")
     return folder
@@ -157,11 +157,11 @@ def test_the_list_is_in_nbgraders_table(listed):
     with opened(listed) as book:
         zoe = book.find_student("zoe02")
         assert (zoe.first_name, zoe.last_name, zoe.lms_user_id) == ("Zoë", "O'Neill", "13")
-        assert {student.id for student in book.students} == {"lovelaceada_4711", "bob", "zoe02"}
+        assert {student.id for student in book.students} == {"lovelaceada_4711", "ada01", "bob", "zoe02"}
     shown = json.loads(in_process("roster", "list", "--json", cwd=listed).stdout)
     assert {person["student"]: person["groups"] for person in shown} == {
         "bob": ["Monday"],
-        "lovelaceada_4711": ["Monday"],
+        "ada01": ["Monday"],
         "zoe02": ["Tuesday"],
     }
 
@@ -224,6 +224,15 @@ def test_two_ids_of_one_person_are_told(tmp_path):
     assert "lovelaceada_4711 is ada01" in done.stderr
     data = json.loads(in_process("export", "--json", cwd=folder).stdout)
     assert not [line for line in data if line["total"] is None]
+    add_work(folder, "ada", FIRST, 3)
+    done = in_process("roster", "unite", "--json", cwd=folder)
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["united"] == {"lovelaceada_4711": "ada01"}
+    assert "ada and ada01 both have work" in done.stderr
+    points = {
+        (row.student, row.assignment, row.total) for a in (FIRST, SECOND) for row in rows(folder, a).values()
+    }
+    assert points == {("ada01", FIRST, 4), ("ada01", SECOND, 2), ("ada", FIRST, 3)}
 
 
 def test_the_class_file_may_be_edited(tmp_path):
@@ -244,3 +253,13 @@ def test_the_class_file_may_be_edited(tmp_path):
         file.write_text(f"student,extension {FIRST}\n{bad}")
         with pytest.raises(BadInputError, match=message):
             ClassFile.read(Course.at(folder))
+
+
+def test_a_person_with_a_name_keeps_the_id(tmp_path):
+    """Another column of ids in the second list makes nobody a second person."""
+    file = tmp_path / "list.csv"
+    file.write_text("id,email\n4711,ada@uni.de\nada,bob@uni.de\n")
+    known = Roster((Person(*ADA), Person("bob", "Bob", "B", "bob@uni.de")))
+    done = read_list(file, known)
+    assert [person.student for person in done.people] == ["ada01", "bob"]
+    assert done.new == []
