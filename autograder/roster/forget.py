@@ -80,6 +80,8 @@ def forget(course: Course, person: Person) -> Forgotten:
         if gradebook.exists(course):
             gradebook.require_usable(course)
         done.verdicts = _forget_verdicts(course, student)
+        for path in traces.packed_feedback(course, student):
+            done.files += _delete(path)
         for folder in [*traces.homes(course, student), *traces.variants(course, student)]:
             done.files += _delete(folder)
         for path in traces.records(course):

@@ -247,7 +247,7 @@ def _remove(folder: Path) -> None:
 
 
 def _move_records(course: Course, plan: Move) -> None:
-    """Move the reasons why work could not be graded; drop the records of pages to be made again."""
+    """Move the entries of our records; drop the records of pages to be made again."""
     for path in traces.records(course):
         entries = traces.read_record(path)
         theirs = {key: what for key, what in entries.items() if traces.owner(path, key) == plan.old}
@@ -255,5 +255,6 @@ def _move_records(course: Course, plan: Move) -> None:
             continue
         kept = {key: what for key, what in entries.items() if key not in theirs}
         if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
-            kept = {plan.new: theirs[plan.old]} | kept
+            mine = {plan.new: theirs[plan.old]}
+            kept = kept | mine if path.stem in plan.contested else mine | kept
         write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())

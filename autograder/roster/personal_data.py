@@ -21,7 +21,7 @@ from autograder.roster.forget import files_that_name
 
 README = """What this course keeps about {student}, put together by `autograder export --student`.
 
-about.json             the person: id, name, e-mail address, groups, extensions; what could not be graded
+about.json             the person: id, name, e-mail address, groups, extensions; problems and collecting
 grades.json            each submission with its points, marks and comments, by cell
 submitted/             what was handed in
 replaced/              earlier versions
@@ -44,14 +44,16 @@ def collect_data(course: Course, person: Person) -> Files:
             if path.is_file() and not path.is_symlink():
                 name = path.relative_to(work.folder).as_posix()
                 files[f"{work.place}/{work.assignment}/{name}"] = path.read_bytes()
-    about = person.as_dict() | {
-        "extensions_in_days": ClassFile.read(course).extensions(person.student),
-        "not_graded": {
+    records = {
+        name: {
             path.stem: entries[person.student]
             for path in traces.records(course)
-            if person.student in (entries := traces.read_record(path))
-        },
+            if path.parent.name == name and person.student in (entries := traces.read_record(path))
+        }
+        for name in traces.RECORDS
     }
+    extensions = ClassFile.read(course).extensions(person.student)
+    about = person.as_dict() | {"extensions_in_days": extensions} | records
     files["about.json"] = _as_json(about)
     files["grades.json"] = _as_json(_grades(course, person.student))
     files |= _verdicts(course, files)

@@ -9,6 +9,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbgrader import api
 from sqlalchemy import select
@@ -34,6 +35,10 @@ class Work:
 
 PLACES = ("submitted", "autograded", "feedback", "replaced")
 """The kinds of folders that hold a student's files."""
+
+
+RECORDS = ("problems", "collected")
+"""The folders of JSON files by assignment: why work was not graded, and what `collect` remembers."""
 
 
 def folder_of(course: Course, place: str, student: str, assignment: str) -> Path:
@@ -77,11 +82,12 @@ def entered(course: Course, student: str) -> set[str]:
 
 
 def records(course: Course) -> list[Path]:
-    """Return our JSON files that have entries by student: problems by id, pages by ``id/assignment/name``."""
-    return [course.state / "feedback.json", *sorted((course.state / "problems").glob("*.json"))]
+    """Return our JSON files with entries by student: pages by ``id/assignment/name``, the others by id."""
+    by_id = [path for name in RECORDS for path in sorted((course.state / name).glob("*.json"))]
+    return [course.state / "feedback.json", *by_id]
 
 
-def read_record(path: Path) -> dict[str, str]:
+def read_record(path: Path) -> dict[str, Any]:
     """Return the entries of a JSON file; none if there is no such file."""
     try:
         entries = json.loads(path.read_bytes())
@@ -93,6 +99,12 @@ def read_record(path: Path) -> dict[str, str]:
 def owner(path: Path, key: str) -> str:
     """Return the student of an entry in a record."""
     return key.split("/")[0] if path.name == "feedback.json" else key
+
+
+def packed_feedback(course: Course, student: str) -> list[Path]:
+    """Return the archives of pages that may hold a page of a student."""
+    ends = tuple(f"-{work.assignment}" for work in works(course, student))
+    return [path for path in sorted(course.reports.glob("feedback-*")) if path.stem.endswith(ends)]
 
 
 def variants(course: Course, student: str) -> list[Path]:

@@ -46,6 +46,8 @@ def made(tmp_path_factory):
         (state / "replaced" / FIRST / ADA / "1.ipynb", f"the version before of {ADA}"),
         (state / "problems" / f"{SECOND}.json", json.dumps({ADA: f"{ADA}: not JSON", "bob": "empty"})),
         (state / "feedback.json", json.dumps({f"{ADA}/{FIRST}/{FIRST}": "1", f"bob/{FIRST}/{FIRST}": "2"})),
+        (state / "collected" / f"{FIRST}.json", json.dumps({ADA: {"path": f"x/{ADA}.ipynb"}, "bob": {}})),
+        (folder / "reports" / f"feedback-mail-{FIRST}.mbox", f"to {ADA}"),
         (folder / "variants" / ADA / FIRST / "x.ipynb", "{}"),
         (state / "variants" / ADA / f"{FIRST}.md", "answers"),
         (folder / ".nbgrader.log", f"autograde {ADA}\nautograde bob\n"),
@@ -94,7 +96,7 @@ def test_no_trace_is_left(course):
     bob, others = rows(course)["bob"], naming(course, ["bob"])
     done = in_process("forget", ADA, "--yes", cwd=course)
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert f"{ADA} is forgotten: 15 files, 2 submissions, 1 verdict" in done.stdout.replace("\n", " ")
+    assert f"{ADA} is forgotten: 16 files, 2 submissions, 1 verdict" in done.stdout.replace("\n", " ")
     assert naming(course, TRACES) == []
     with sqlite3.connect(course / "gradebook.db") as connection:  # where SQLite overwrites nothing by itself
         assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)

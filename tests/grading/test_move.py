@@ -30,6 +30,8 @@ def made(tmp_path_factory):
     (state / "replaced" / FIRST / "ada" / "old.ipynb").write_text("the version before")
     (state / "problems").mkdir()
     (state / "problems" / f"{SECOND}.json").write_text('{"ada": "not JSON", "bob": "empty"}')
+    (state / "collected").mkdir()
+    (state / "collected" / f"{FIRST}.json").write_text('{"ada": {"order": 2}, "bob": {"order": 1}}')
     (state / "feedback.json").write_text(
         json.dumps({f"ada/{FIRST}/{FIRST}": "1", f"bob/{FIRST}/{FIRST}": "2"})
     )
@@ -55,7 +57,8 @@ def of(folder, student):
             for key, what in json.loads(path.read_text()).items()
             if student in key
         }
-        for path in sorted((folder / ".autograder").rglob("problems/*.json"))
+        for name in ("collected", "problems")
+        for path in sorted((folder / ".autograder" / name).glob("*.json"))
     ]
     here = ClassFile.read(Course.at(folder))
     with opened(folder) as book:
@@ -114,6 +117,7 @@ def test_a_merge_needs_to_know_whose_work_counts(course, winner):
     after = of(course, "bob")
     assert after[-1] == {FIRST: alone[winner][FIRST], SECOND: alone["ada"][SECOND]}
     assert set(rows(course)) == {"bob"}
+    assert after[1][0] == {"ID": {"order": {"ada": 2, "bob": 1}[winner]}}
     assert after[2:4] == (("Monday",), {SECOND: 3})
     assert after[4]["email"] == "ada@uni.de"
     text = (course / "submitted" / "bob" / FIRST / f"{FIRST}.ipynb").read_text()
