@@ -6,6 +6,7 @@ is in the folders and files of this list. Each of them imports only from entries
 - `cli`: the entry point of the commands. `commands`: one module for each command
 - `reports`: the pages and tables about a graded class, from one student's feedback to the class report
 - `platforms`: collecting work (`collect`), exporting grades (`export`), bundles, nbgrader, a hub, clusters
+- `roster`: who is in the class, who has not handed in, and everything about one student
 - `proof`: tests of the grader itself: `verify`, mutants, attacks, simulated classes, `doctor`
 - `grading`: grading one notebook (`judge`, `pair`), then a class (`batch`), and the gradebook
 - `release`: making the students' notebooks from the solutions

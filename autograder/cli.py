@@ -27,10 +27,17 @@ from autograder.commands import (
     collect,
     doctor,
     export,
+    extension,
     feedback,
+    forget,
     grade,
+    group,
+    late,
+    merge,
     release,
+    rename,
     report,
+    roster,
     simulate,
     status,
     verify,
@@ -100,12 +107,18 @@ def main(
 for module in (
     status,
     release,
+    group,
     audit,
     collect,
     grade,
     feedback,
     report,
     export,
+    extension,
+    late,
+    rename,
+    merge,
+    forget,
     bundle,
     verify,
     doctor,
@@ -114,6 +127,8 @@ for module in (
     adopt,
 ):
     app.command(epilog=module.EPILOG)(getattr(module, module.__name__.rpartition(".")[2]))
+
+app.add_typer(roster.roster, name="roster")
 
 
 if __name__ == "__main__":

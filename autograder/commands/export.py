@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import plural, say
+from autograder.commands.console import plural, print_json, say
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
     Gradebook,
+    Json,
     examples,
     given_arguments,
 )
@@ -26,6 +27,7 @@ EPILOG = examples(
     "autograder export ch02_qkv --format canvas --into gradebook.csv --output upload.csv",
     "autograder export ch02_qkv --format table --into exam.csv --columns student=Matrikelnummer "
     "--assignment-column Punkte --output upload.csv",
+    "autograder export --student ada01 --output ada01.zip",
 )
 
 
@@ -72,34 +74,38 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; stdout by default.")
     ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(help="Write everything that is kept about this student into one zip file, --output."),
+    ] = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
+    as_json: Json = False,
 ) -> None:
     """Print the grades as a table with one line for each student and assignment.
 
-    A submission that could not be graded has a line without points; the last column gives the reason. With
-    --into print the platform's file, with the grades of the students in it filled in; encoding, separator and
-    quotes stay as they were.
+    A student who has not handed in, or whose submission could not be graded, has a line without points; the
+    last column gives the reason. With --into print the platform's file, with the grades of the students in it
+    filled in; encoding, separator and quotes stay as they were.
     """
     from autograder.platforms import export as grades
     from autograder.platforms import exported
-    from autograder.platforms.gradebook_formats import PLATFORMS
 
     here = Course.at(course, db)
+    if student is not None:
+        _write_personal_data(here, student, output)
+        return
     chosen = here.chosen(assignments or [])
-    if format not in grades.FORMATS:
-        raise BadInputError(f"no format is called {format!r}. There are: {', '.join(grades.FORMATS)}.")
-    if format not in PLATFORMS and (into or columns or assignment_column):
-        raise BadInputError(
-            f"--format {format} fills no file in, so --into, --columns and --assignment-column mean nothing. "
-            f"Name the platform with --format: {', '.join(PLATFORMS)}."
-        )
+    _require_format(format, fills_in=bool(into or columns or assignment_column))
     hashes = exported.hash_all(here, chosen) if output else {}
     if format == "gradescope":
         if output is None or output.is_file():
             raise BadInputError("--format gradescope writes into a folder. Name one with --output.")
         files, notes = grades.results(here, chosen, output)
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
+    elif as_json:
+        data, notes = grades.as_data(here, chosen)
+        print_json(data)
     elif format == "csv":
         text, notes = grades.table(here, chosen)
         _write(text.encode(), text, plural(len(text.splitlines()) - 1, "line"), output)
@@ -113,6 +119,19 @@ def export(
         exported.remember(here, hashes, given_arguments(context))
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
+
+
+def _require_format(format: str, fills_in: bool) -> None:
+    from autograder.platforms.export import FORMATS
+    from autograder.platforms.gradebook_formats import PLATFORMS
+
+    if format not in FORMATS:
+        raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
+    if fills_in and format not in PLATFORMS:
+        raise BadInputError(
+            f"--format {format} fills no file in, so --into, --columns and --assignment-column mean nothing. "
+            f"Name the platform with --format: {', '.join(PLATFORMS)}."
+        )
 
 
 def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
@@ -129,3 +148,16 @@ def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
     require_writable(output.parent)
     write_atomically(output, data)
     say(f"{what} in {escape(str(output))}")
+
+
+def _write_personal_data(course: Course, student: str, output: Path | None) -> None:
+    from autograder.course.files import require_writable, write_atomically
+    from autograder.roster import personal_data
+    from autograder.roster.forget import require_trace
+
+    if output is None or output.is_dir() or not output.parent.is_dir():
+        raise BadInputError("--student writes a zip file. Name it with --output, in a folder that exists.")
+    require_writable(output.parent)
+    files = personal_data.collect_data(course, require_trace(course, student))
+    write_atomically(output, personal_data.as_zip(files), mode=0o600)
+    say(f"{plural(len(files), 'file')} in {escape(str(output))}")

@@ -118,6 +118,8 @@ def overview(report: ClassReport, out: Console) -> None:
         tell(f"and {len(report.misconceptions) - MOST_MISTAKES} more mistakes on the page")
     for exercise, count in report.unrecognised.items():
         tell(f"{escape(exercise)}: {count} with a mistake that was not recognised")
+    for why, names in report.absent_by_reason().items():
+        tell(f"[yellow]{escape(why)}:[/] {len(names)}: {escape(', '.join(names))}")
     for look in report.review_queue:
         tell(f"[yellow]look:[/] {escape(f'{look.student}: {look.kind}: {look.why}')}")
     for pair in report.similar_pairs[:MOST_MISTAKES]:

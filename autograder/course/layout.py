@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
 CONFIG = "nbgrader_config.py"
+SETTINGS = "nbgrader_config.json"
+"""The file beside `CONFIG` that nbgrader reads after it, and that a program can write."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,20 @@ class Course:
 
     @cached_property
     def _config(self) -> Any:
+        from traitlets.config import JSONFileConfigLoader
+
+        config = self.python_config()
+        if (self.root / SETTINGS).is_file():
+            try:
+                config.merge(JSONFileConfigLoader(SETTINGS, path=str(self.root)).load_config())
+            except Exception as error:
+                raise BadInputError(
+                    f"{self.root / SETTINGS} cannot be read: {error!r}. Correct that file, or delete it."
+                ) from error
+        return config
+
+    def python_config(self) -> Any:
+        """Return nbgrader's configuration without what a program has written into `SETTINGS`."""
         from traitlets.config import PyFileConfigLoader
 
         try:

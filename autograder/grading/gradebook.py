@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import nbformat
@@ -19,10 +20,14 @@ from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from autograder.course import databases
+from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable
 from autograder.course.layout import Course
+from autograder.course.people import Roster
 from autograder.course.student_ids import require_valid
+from autograder.grading import people
+from autograder.grading.late import LatePenalty
 from autograder.grading.rows import Row, find_rows
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
@@ -239,7 +244,10 @@ class GradebookWriter:
 
     def __init__(self, book: api.Gradebook, course: Course) -> None:
         self.book = book
-        self._penalties = AssignLatePenalties(config=course.config, log=_QUIET)
+        self._class_file = ClassFile.read(course)
+        config = course.config
+        config.AssignLatePenalties.setdefault("plugin_class", LatePenalty)
+        self._penalties = AssignLatePenalties(config=config, log=_QUIET)
         self._penalties.init_plugin()
 
     def learn(self, assignment: str, released: Files) -> None:
@@ -290,6 +298,7 @@ class GradebookWriter:
         """
         self.book.update_or_create_student(require_valid(student))
         submission = self.book.update_or_create_submission(assignment, student, timestamp=timestamp)
+        self.extend(assignment, student)
         for submitted in submission.notebooks:
             if notebook := graded.get(submitted.name):
                 self._enter_notebook(submitted, notebook, scores, unchanged)
@@ -297,9 +306,27 @@ class GradebookWriter:
 
     def penalise(self, assignment: str, student: str) -> None:
         """Update the late penalty of an entered submission: the due date may have changed since."""
+        self.extend(assignment, student)
         submission = self.book.find_submission(assignment, student)
         for submitted in submission.notebooks:
             self._penalise(submission, submitted)
+
+    def extend(self, assignment: str, student: str) -> None:
+        """Give an entered submission the time that `class.csv` has for this student beyond the due date."""
+        submission = self.book.find_submission(assignment, student)
+        if submission.assignment.duedate is None:  # nbgrader cannot add to it
+            submission.extension = None
+            return
+        extra = self._class_file.extension(student, assignment)
+        if extra is None and self._class_file.lines:
+            person = self._roster.find(student)
+            extra = self._class_file.extension(person.student, assignment) if person else None
+        if extra is not None:
+            submission.extension = extra or None
+
+    @cached_property
+    def _roster(self) -> Roster:
+        return people.read(self.book.db, self._class_file)
 
     def held(self, assignment: str, student: str) -> dict[str, float | None]:
         """Return the grader's points by grade_id; an empty dictionary for a student without a submission."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
@@ -13,11 +15,12 @@ from autograder.course.files import require_writable, write_if_changed
 from autograder.course.layout import Course
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
-from autograder.grading.contacts import read_contacts
 from autograder.grading.rows import Row
 from autograder.platforms import gradescope
 from autograder.platforms.fill_gradebook import Filled, fill
 from autograder.platforms.gradebook_formats import PLATFORMS
+from autograder.roster import people as roster
+from autograder.roster.absent import NOT_HANDED_IN, find_absent
 
 FORMATS = ("csv", *PLATFORMS, "gradescope")
 RESULTS = "results.json"
@@ -63,8 +66,8 @@ def platform_table(
         )
     rows = _rows(course, assignments)
     known_as = {
-        student.id: tuple(filter(None, (student.lms_user_id, student.email)))
-        for student in read_contacts(course).values()
+        person.student: tuple(filter(None, (person.number, person.email)))
+        for person in roster.read(course).known
     }
     filled = fill(
         platform,
@@ -129,6 +132,14 @@ def _not_graded(
             remarks[assignment, student] = f"{kept}not graded: {problem}"
     without = [f"{student}, {assignment}" for assignment, student in remarks.keys() - rows_by_key.keys()]
     notes = []
+    for assignment in assignments:
+        absent = find_absent(course, assignment, rows)
+        remarks |= {(assignment, person.student): person.why for person in absent}
+        names = [person.student for person in absent if person.why.startswith(NOT_HANDED_IN)]
+        without += [f"{p.student}, {assignment}" for p in absent if p.student not in names]
+        if names:
+            have = "1 student has" if len(names) == 1 else f"{len(names)} students have"
+            notes.append(f"{have} not handed in {assignment}, so without points: {'; '.join(names)}")
     if without:
         are = "1 submission is" if len(without) == 1 else f"{len(without)} submissions are"
         notes.append(f"{are} not graded: {'; '.join(sorted(without))}")
@@ -138,6 +149,27 @@ def _not_graded(
         if (assignment, student) in rows_by_key
     ]
     return remarks, notes
+
+
+def as_data(course: Course, assignments: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the table as JSON data: points are None where there are none, with the reason as the remark.
+
+    Raises:
+        BadInputError: nothing is graded.
+    """
+    rows = _rows(course, assignments)
+    remarks, notes = _not_graded(course, assignments, rows)
+    keys = [(row.assignment, row.student) for row in rows]
+    data = [
+        asdict(row) | {"total": row.total, "max": row.max_total, "remark": remarks.get(key)}
+        for key, row in zip(keys, rows, strict=True)
+    ]
+    data += [
+        {"student": student, "assignment": assignment, "total": None, "remark": remark}
+        for (assignment, student), remark in sorted(remarks.items())
+        if (assignment, student) not in keys
+    ]
+    return data, notes
 
 
 def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -> str:

@@ -13,7 +13,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from autograder.course.errors import BadInputError
-from autograder.grading.contacts import Contact
+from autograder.course.people import Person
 
 _ADDRESS = re.compile(r"[\w.+/=?^'!#$%&*{}|~`-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 _TEXT = """Hello{name},
@@ -43,18 +43,18 @@ def address(email: str, name: str = "") -> Address | None:
 
 
 def find_addresses(
-    students: list[str], contacts: Mapping[str, Contact]
+    students: list[str], people: Mapping[str, Person]
 ) -> tuple[dict[str, Address], dict[str, str]]:
     """Return the address of each student, and for each student without an address of their own the reason.
 
     The address is the one in the gradebook, else the id of the student if that is an address.
     """
-    emails = {student: contacts.get(student, Contact(student)).email or student for student in students}
+    emails = {student: people.get(student, Person(student)).email or student for student in students}
     shared = Counter(email.casefold() for email in emails.values())
     addresses, missing = {}, {}
     for student, email in emails.items():
-        about = contacts.get(student, Contact(student))
-        to = address(email, f"{about.first_name} {about.last_name}")
+        about = people.get(student, Person(student))
+        to = address(email, about.name)
         if to is None:
             given = f"{about.email!r} is not an e-mail address" if about.email else "no e-mail address"
             missing[student] = f"{given} in the gradebook"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 
+from autograder.course import delimited
+from autograder.course.delimited import Table
 from autograder.course.errors import BadInputError
 from autograder.grading.rows import Row
-from autograder.platforms import delimited
-from autograder.platforms.delimited import Table
 from autograder.platforms.gradebook_formats import PLATFORMS, Platform
 
 ROLES = ("student", "max", "open")

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path, PurePosixPath
 
-from autograder.course import student_ids
+from autograder.course import delimited, student_ids
 from autograder.course.errors import BadInputError
-from autograder.platforms import delimited
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
 from autograder.platforms.metadata import Metadata, time_beside

@@ -18,6 +18,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool
 from traitlets.config import Application, Config
 
+from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
 from autograder.course.visible import one_line, visible
@@ -55,8 +56,12 @@ class GradeSafely(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         require_valid(resources["nbgrader"]["student"])
         submission = json.dumps(nb).encode()
-        seed = secret_seed(Course.at(Path()))
+        course = Course.at(Path(), resources["nbgrader"]["db_url"])
+        seed = secret_seed(course)
         assignment = resources["nbgrader"]["assignment"]
+        if ClassFile.read(course).lines:
+            with gradebook.opened(course) as book:  # before nbgrader works out what is late
+                book.extend(assignment, resources["nbgrader"]["student"])
         task = notebook_task(assignment, _released(resources), submission, seed, Limits())
         verdict = _pair(cages.required(self.allow_unsafe)).grade(task)
         if verdict.status != "graded":

@@ -16,9 +16,9 @@ from pathlib import Path
 from autograder.course.errors import BadInputError
 from autograder.course.files import replacing, require_writable
 from autograder.course.layout import Course
-from autograder.grading.contacts import read_contacts
 from autograder.platforms.feedback_mail import Mail, find_addresses, require_sender, write_mailbox
 from autograder.platforms.history import History
+from autograder.roster import people as roster
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,12 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
     else:
         remedy = f"collect the archive from {platform.capitalize()} once more, then run this again"
         returned = Returned(ARCHIVES[platform].upload, remedy)
-    contacts = read_contacts(course) if platform == MAIL else {}
+    known = roster.read(course).known if platform == MAIL else ()
+    people = {person.student: person for person in known}
     for assignment, by_student in sorted(by_assignment.items()):
         if platform == MAIL:
             target = into / f"feedback-{assignment}.mbox"
-            addresses, left_out = find_addresses(list(by_student), contacts)
+            addresses, left_out = find_addresses(list(by_student), people)
             mails = [Mail(to, assignment, tuple(by_student[student])) for student, to in addresses.items()]
             if mails:
                 with replacing(target) as temporary:

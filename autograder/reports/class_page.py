@@ -5,6 +5,7 @@ This module computes the values of the page; the templates in `templates/class_r
 
 from __future__ import annotations
 
+from html import unescape
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,13 +15,14 @@ from markupsafe import Markup, escape
 
 from autograder import exercises
 from autograder.checking.report import marked_up
+from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.visible import visible
 from autograder.exercises import UnknownExerciseError
 from autograder.platforms.export import cells_in_order
 from autograder.reports import plagiarism
-from autograder.reports.class_report import ClassReport
+from autograder.reports.class_report import ClassReport, make_report
 from autograder.reports.item_analysis import FEWEST
 from autograder.reports.review_queue import KINDS
 
@@ -37,6 +39,22 @@ def write(course: Course, report: ClassReport) -> Path:
     path = course.reports / f"{report.assignment}.html"
     write_if_changed(path, as_html(report).encode())
     return path
+
+
+def write_again(course: Course, student: str) -> list[Path]:
+    """Write the reports again that name a student with a new id, or a forgotten student.
+
+    Returns:
+        The paths of the reports; one that nobody is left for is deleted.
+    """
+    paths = sorted(course.reports.glob("*.html"))
+    stale = [path for path in paths if student in unescape(path.read_text("utf-8", "replace"))]
+    for path in stale:
+        try:
+            write(course, make_report(course, path.stem))
+        except BadInputError:  # nothing is graded any more
+            path.unlink()
+    return stale
 
 
 def as_html(report: ClassReport) -> str:

@@ -24,6 +24,7 @@ from autograder.reports.item_analysis import Item
 from autograder.reports.plagiarism import Pair
 from autograder.reports.review_queue import ReviewItem
 from autograder.reports.sections import Section, book_url, section_of
+from autograder.roster.absent import Absent, find_absent
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class ClassReport:
     similar_pairs: tuple[Pair, ...]
     book: str = ""
     """The address of the published book."""
+    absent: tuple[Absent, ...] = ()
+    """The students of the class who have no points, each with the reason."""
 
     @property
     def shares(self) -> list[float]:
@@ -71,6 +74,14 @@ class ClassReport:
     def waiting(self) -> tuple[Item, ...]:
         """Return the cells that a person still has to grade."""
         return tuple(item for item in self.items if item.waiting)
+
+    def absent_by_reason(self) -> dict[str, list[str]]:
+        """Return the students without points by reason, most students first."""
+        by_reason: dict[str, list[str]] = {}
+        for person in self.absent:
+            shown = f"{person.student} ({person.name})" if person.name else person.student
+            by_reason.setdefault(person.why, []).append(shown)
+        return dict(sorted(by_reason.items(), key=lambda reason: -len(reason[1])))
 
     def section(self, exercise: str) -> Section | None:
         """Return the section of the book that treats an exercise."""
@@ -125,6 +136,7 @@ class ClassReport:
             "unrecognised_mistakes": self.unrecognised,
             "needs_a_look": [asdict(item) for item in self.review_queue],
             "near_identical": [asdict(pair) for pair in self.similar_pairs],
+            "without_points": [person.as_dict() for person in self.absent],
         }
 
     def _section_data(self, exercise: str) -> dict[str, str | None]:
@@ -165,6 +177,7 @@ def make_report(course: Course, assignment: str) -> ClassReport:
         review_queue.make_review_queue(rows, problems(course, assignment), reports, remarks),
         tuple(plagiarism.find_pairs(answers, _released_code(course, assignment))),
         book_url(course),
+        find_absent(course, assignment, rows),
     )
 
 

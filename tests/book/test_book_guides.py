@@ -116,6 +116,7 @@ def test_every_command_of_the_autograder_is_shown() -> None:
 
     shown = {command.split()[1] for command in commands(INSTRUCTOR) if command.startswith("autograder ")}
     names = {one.name or one.callback.__name__ for one in app.registered_commands if one.callback}
+    names |= {group.name for group in app.registered_groups}
     assert shown == names
 
 

@@ -7,9 +7,10 @@ import unicodedata
 import pytest
 from scratch import in_process
 
+from autograder.course import delimited
 from autograder.course.errors import BadInputError
 from autograder.grading.rows import Row
-from autograder.platforms import delimited, moodle_headings
+from autograder.platforms import moodle_headings
 from autograder.platforms.fill_gradebook import fill
 from autograder.platforms.gradebook_formats import PLATFORMS
 

@@ -14,9 +14,9 @@ from nbgrader.api import Gradebook
 from platform_archives import Person, Upload, canvas, moodle
 from scratch import ASSIGNMENT, FEW, in_process
 
+from autograder.course import people
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.grading.contacts import Contact
 from autograder.platforms.collect import collect
 from autograder.platforms.feedback_mail import Mail, find_addresses, write_mailbox
 from autograder.platforms.history import History, Version
@@ -185,12 +185,12 @@ def test_the_same_pages_give_the_same_archive_and_an_error_leaves_the_old_one(co
 
 
 PEOPLE = {
-    "ada": Contact("ada", "Ada", "Löwe", "ada@x.org"),
-    "bo": Contact("bo", email="Bo@x.org"),
-    "bob": Contact("bob", email="bo@X.org"),
-    "cy": Contact("cy", "Cy\nBcc: eve@x.org", "", "cy@x.org"),
-    "mal": Contact("mal", email="cy@x.org, eve@x.org"),
-    "nul": Contact("nul"),
+    "ada": people.Person("ada", "Ada", "Löwe", "ada@x.org"),
+    "bo": people.Person("bo", email="Bo@x.org"),
+    "bob": people.Person("bob", email="bo@X.org"),
+    "cy": people.Person("cy", "Cy\nBcc: eve@x.org", "", "cy@x.org"),
+    "mal": people.Person("mal", email="cy@x.org, eve@x.org"),
+    "nul": people.Person("nul"),
 }
 
 

@@ -1,0 +1,45 @@
+"""Define the command ``autograder extension``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands.console import out, print_json, say
+from autograder.commands.options import CourseFolder, Gradebook, Json, examples
+from autograder.commands.terminal import escape
+from autograder.course.layout import Course
+
+EPILOG = examples("autograder extension ada01 ch02_qkv 3", "autograder extension ada01 ch02_qkv 0")
+
+
+def extension(
+    student: Annotated[str, typer.Argument(help="The id of the student.", show_default=False)],
+    assignment: Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)],
+    days: Annotated[float, typer.Argument(help="Days beyond the due date; 0 for none.", show_default=False)],
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
+    """Give a student more time for an assignment, before or after the work is handed in.
+
+    The days count from the due date, also if the student had an extension before. They are kept in class.csv
+    and entered into the gradebook with the submission.
+    """
+    from autograder.roster import extensions
+
+    here = Course.at(course, db)
+    (assignment,) = here.chosen([assignment])
+    done = extensions.extend(here, student, assignment, days)
+    if as_json:
+        print_json(done.as_dict())
+        return
+    until = f", until {done.until:%Y-%m-%d %H:%M} UTC" if done.until else ""
+    more = f"{days:g} more day{'' if days == 1 else 's'}" if days else "no more days"
+    out.print(escape(f"{done.student} has {more} for {assignment}{until}"), soft_wrap=True)
+    for change in done.changes:
+        say(f"the late penalty of {escape(change.student)} was {change.before:g} and is {change.after:g}")
+    if not done.until:
+        say(f"{assignment} has no due date yet: nbgrader db assignment add {assignment} --duedate DATE")

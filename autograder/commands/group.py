@@ -1,0 +1,63 @@
+"""Define the command ``autograder group``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands.console import out, plural, print_json, say
+from autograder.commands.options import CourseFolder, Gradebook, Json, examples
+from autograder.commands.terminal import escape
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+
+EPILOG = examples(
+    "autograder group ch02_qkv Monday=front Tuesday=back",
+    "autograder group ch03_scaling Thursday",
+    "autograder group ch03_scaling --everybody",
+)
+
+
+def group(
+    assignment: Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)],
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(help="Groups, each with its variant, such as Monday=front.", show_default=False),
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--everybody", help="Hand it to the whole class again.")] = False,
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
+    """Hand an assignment to some groups, in a variant for each or as it is; show who gets what.
+
+    Students outside of the groups are not expected to hand it in. Without groups, only show.
+    """
+    from autograder.roster import handouts
+
+    here = Course.at(course, db)
+    (assignment,) = here.chosen([assignment])
+    if everybody and groups:
+        raise BadInputError("--everybody takes no groups. Name groups, or the whole class.")
+    pairs = [(name, variant) for name, _, variant in (text.partition("=") for text in groups or ())]
+    variants = dict(pairs)
+    if len(variants) != len(pairs):
+        raise BadInputError("a group is named twice. Give each group one variant.")
+    if variants or everybody:
+        done = handouts.hand_out(here, assignment, variants)
+    else:
+        done = handouts.show(here, assignment)
+    if as_json:
+        print_json(done.as_dict())
+        return
+    for handout in done.handouts:
+        count = plural(len(done.students[handout.group]), "student")
+        folder = handout.folder(here).relative_to(here.root)
+        out.print(escape(f"{handout.group}: {folder}, {count}"), soft_wrap=True)
+    if not done.handouts:
+        out.print(f"{assignment} is for the whole class")
+    for students, what in ((done.without, "in none of these groups"), (done.several, "in several of them")):
+        if students:
+            say(f"[yellow]note:[/] {what}: {escape(', '.join(students))}")

@@ -1,0 +1,49 @@
+"""Define the command ``autograder late``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands.console import out, plural, print_json, say
+from autograder.commands.options import CourseFolder, Gradebook, Json, examples
+from autograder.commands.terminal import escape
+from autograder.course.layout import SETTINGS, Course
+
+EPILOG = examples("autograder late", "autograder late --percent 10 --grace 1", "autograder late --percent 0")
+
+
+def late(
+    percent: Annotated[
+        float | None,
+        typer.Option(help="Percentage of the points of the work that each day begun costs.", min=0, max=100),
+    ] = None,
+    grace: Annotated[
+        float | None, typer.Option(help="Days after the due date that cost nothing.", min=0)
+    ] = None,
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
+    """Show or set the price of late days, and update the penalties of all graded work.
+
+    The rule is in nbgrader_config.json, so that nbgrader's own commands use it too.
+    """
+    from autograder.grading.late import LateRule, read_rule
+    from autograder.roster import extensions
+
+    here = Course.at(course, db)
+    rule, changes = read_rule(here), None
+    if percent is not None or grace is not None:
+        given = rule.percent if percent is None else percent, rule.grace if grace is None else grace
+        rule = LateRule(*given)
+        changes = extensions.set_late_rule(here, rule)
+    if as_json:
+        print_json(asdict(rule) | {"changes": [asdict(change) for change in changes or ()]})
+        return
+    out.print(escape(str(rule)), soft_wrap=True)
+    if changes is not None:
+        say(f"written into {SETTINGS}; the penalty of {plural(len(changes), 'submission')} changed")

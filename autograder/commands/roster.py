@@ -1,0 +1,122 @@
+"""Define the commands ``autograder roster import`` and ``autograder roster list``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from autograder.commands.console import out, plural, print_json, progress, say
+from autograder.commands.options import BAD_INPUT, CourseFolder, Gradebook, Json, examples
+from autograder.commands.terminal import escape
+from autograder.course.layout import Course
+
+EPILOG = examples(
+    "autograder roster import participants.csv",
+    "autograder roster import class.csv --columns id=Kennung,last=2,first=3",
+    "autograder roster list",
+)
+
+SHOWN = 10
+"""At most this many notes are shown; --json has all of them."""
+
+roster = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Keep the list of the class: who is in it, and in which groups.",
+)
+
+
+@roster.command("import", epilog=EPILOG)
+def import_list(
+    file: Annotated[Path, typer.Argument(help="The class list, saved as CSV.", show_default=False)],
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Headings or positions where the headings are not recognised: id, first, last, name, email, "
+            "number, groups and role, such as id=Kennung,last=2.",
+        ),
+    ] = None,
+    course: CourseFolder = Path(),
+    db: Gradebook = None,
+    as_json: Json = False,
+) -> None:
+    """Enter the students of a platform's list into the gradebook, and their groups into class.csv.
+
+    Nobody is removed. A student whose work the gradebook has under a platform's name keeps that id. Lines
+    without a student are named.
+    """
+    from autograder.roster import lists, people
+
+    here = Course.at(course, db)
+    done = lists.read_list(file, people.read(here), columns)
+    people.write(here, done.people)
+    if as_json:
+        print_json(
+            {
+                "students": [person.as_dict() for person in done.people],
+                "new": done.new,
+                "left_out": done.left_out,
+                "notes": done.notes,
+            }
+        )
+    else:
+        known = len(done.people) - len(done.new)
+        out.print(f"{len(done.new)} new, {known} known, in the gradebook")
+    for why in done.left_out:
+        say(f"[yellow]left out:[/] {escape(why)}")
+    for note in done.notes[:SHOWN]:
+        say(f"[yellow]note:[/] {escape(note)}")
+    if len(done.notes) > SHOWN:
+        say(f"and {len(done.notes) - SHOWN} more notes, which --json prints")
+    for advice in lists.advice(done.notes):
+        say(advice)
+
+
+@roster.command("list", epilog=EPILOG)
+def list_people(course: CourseFolder = Path(), db: Gradebook = None, as_json: Json = False) -> None:
+    """Show the students of the class with their groups."""
+    from autograder.roster import people
+
+    here = Course.at(course, db)
+    known = people.read(here)
+    if as_json:
+        print_json([person.as_dict() for person in known.people])
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("student", "name", "e-mail", "groups"):
+        table.add_column(heading, overflow="fold")
+    for person in known.people:
+        texts = (person.student, person.name, person.email, ", ".join(person.groups))
+        table.add_row(*map(escape, texts))
+    out.print(table)
+    for other, student in known.other_ids.items():
+        say(f"[yellow]note:[/] {escape(f'{other} is {student}')}: autograder roster unite")
+    if not known.people:
+        say("Nobody is in the gradebook yet. Run: autograder roster import FILE")
+
+
+@roster.command("unite", epilog=EPILOG)
+def unite(course: CourseFolder = Path(), db: Gradebook = None, as_json: Json = False) -> None:
+    """Merge each id that a platform has made, such as lovelaceada_4711, into the person of the class list.
+
+    Exit with status 2 if two ids have work for one assignment; `autograder merge` decides whose counts.
+    """
+    from autograder.reports import class_page
+    from autograder.roster import move
+
+    here = Course.at(course, db)
+    with progress("uniting") as show_progress:
+        moved, problems = move.unite(here, show_progress)
+    for each in moved:
+        class_page.write_again(here, each.old)
+    if as_json:
+        print_json({"united": {each.old: each.new for each in moved}, "problems": problems})
+    else:
+        out.print(f"{plural(len(moved), 'id')} united with the class list")
+    for problem in problems:
+        say(f"[bold red]not united:[/] {escape(problem)}")
+    if problems:
+        raise typer.Exit(BAD_INPUT)

@@ -1,0 +1,115 @@
+"""Describe the people of a class, and find them by the names that platforms give to their work."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Person:
+    """A student as a platform's list describes him or her.
+
+    Args:
+        student: the id, which is the name of the folder of submissions.
+        first_name: the first name.
+        last_name: the last name.
+        email: the e-mail address.
+        number: the platform's number for the person, nbgrader's `lms_user_id`.
+        groups: the names of the groups.
+    """
+
+    student: str
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    number: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.first_name} {self.last_name}".strip()
+
+    @property
+    def is_described(self) -> bool:
+        """Return whether anything but the id is known; grading alone enters nothing but an id."""
+        return bool(self.name or self.email or self.number)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the person as JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The students of a class, found also by the names that platforms give to their work."""
+
+    known: tuple[Person, ...]
+
+    @cached_property
+    def people(self) -> tuple[Person, ...]:
+        """Return each person once: an id without a name that belongs to somebody else is left out."""
+        return tuple(person for person in self.known if self.find(person.student) in (person, None))
+
+    @cached_property
+    def other_ids(self) -> dict[str, str]:
+        """Return the id of the person by each id that the person has besides, as platforms write it."""
+        found = {person.student: self.find(person.student) for person in self.known}
+        return {
+            other: person.student for other, person in found.items() if person and person.student != other
+        }
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str], list[Person]]:
+        by_key: dict[tuple[str, str], list[Person]] = {}
+        for person in self.known:
+            for key in _keys(person):
+                by_key.setdefault(key, []).append(person)
+        return by_key
+
+    def find(self, student: str) -> Person | None:
+        """Return the person with an id, an e-mail address, or a name or number as platforms write them.
+
+        An exact id of somebody with a name counts first. Nobody is found where two people fit.
+        """
+        exact = self._by_key.get(("id", student.casefold()), [])
+        if len(exact) == 1 and exact[0].is_described:
+            return exact[0]
+        number = re.search(r"(?:^|[ _])(\d+)$", student)
+        for key in (
+            ("email", student.casefold()),
+            ("number", number[1] if number else ""),
+            ("email name", student.casefold()),
+            ("name", squeeze(re.sub(r"_\d+$", "", student))),
+        ):
+            fitting = self._by_key.get(key, []) if key[1] else []
+            if len(fitting) == 1:
+                return fitting[0]
+        return exact[0] if len(exact) == 1 else None
+
+    def __contains__(self, student: str) -> bool:
+        return any(person.student == student for person in self.known)
+
+
+def _keys(person: Person) -> Iterable[tuple[str, str]]:
+    """Return the names and numbers of a person, each with its kind."""
+    email = person.email.casefold()
+    names = (f"{person.first_name} {person.last_name}", f"{person.last_name} {person.first_name}")
+    keys = {("id", person.student.casefold()), ("email", email), ("number", person.number)}
+    keys |= {("email name", email.split("@")[0])}
+    keys |= {("name", squeeze(name)) for name in names if person.first_name and person.last_name}
+    return {(kind, value) for kind, value in keys if value}
+
+
+def squeeze(name: str) -> str:
+    """Return a name without spaces, accents and capitals, as Canvas writes it into the names of files.
+
+    >>> squeeze("O'Neill, Zoë") == squeeze("oneillzoe")
+    True
+    """
+    plain = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(character for character in plain if character.isalnum())

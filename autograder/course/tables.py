@@ -1,0 +1,45 @@
+"""Read a table of people: headings, then a line for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.course import delimited
+from autograder.course.errors import BadInputError
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table: its headings, and its lines as values by heading, each with its number in the file."""
+
+    columns: list[str]
+    lines: list[tuple[int, dict[str, str]]]
+
+
+def read_table(path: Path, expected: str) -> TextTable:
+    """Return the table in a file that a spreadsheet or a platform saved as text.
+
+    Args:
+        path: the file.
+        expected: the kind of file that an error message asks for.
+
+    Raises:
+        BadInputError: the file cannot be read, or it is not a table.
+    """
+    table = delimited.read(path)
+    rows = [(number + 1, table.values(number)) for number in range(len(table.lines))]
+    if rows and rows[0][1][0].casefold().startswith("sep="):  # Excel's first line may name the separator
+        rows = rows[1:]
+    if not rows or not any(rows[0][1]):
+        raise BadInputError(f"{path} has no line of headings. Expected {expected}.")
+    columns = rows[0][1]
+    twice = {name for name in columns if name and columns.count(name) > 1}
+    if twice:
+        raise BadInputError(f"{path} has the column {min(twice)!r} twice. Rename or delete one of them.")
+    lines = [
+        (number, dict(zip(columns, [*values, *[""] * len(columns)], strict=False)))
+        for number, values in rows[1:]
+        if any(values)
+    ]
+    return TextTable(columns, lines)

@@ -1,0 +1,89 @@
+"""Find who has not handed in an assignment, each with a reason: no points, which is not zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nbgrader import api
+from sqlalchemy import select
+
+from autograder.course.class_file import ClassFile
+from autograder.course.layout import Course
+from autograder.grading import gradebook
+from autograder.grading.batch import problems
+from autograder.grading.gradebook import Row
+from autograder.roster import handouts, people
+
+NOT_HANDED_IN = "not handed in"
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A student of the class without points for an assignment, with the reason."""
+
+    student: str
+    name: str
+    why: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the student as JSON data."""
+        return asdict(self)
+
+
+def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[Absent, ...]:
+    """Return the students who have no points for an assignment, and whose work is not a known problem.
+
+    Nobody is absent from an assignment that nobody has handed in yet.
+
+    Args:
+        course: the course.
+        assignment: the name of the assignment.
+        rows: the rows of the gradebook for this assignment.
+
+    Raises:
+        BadInputError: the gradebook or `class.csv` cannot be read.
+    """
+    roster = people.read(course)
+    graded = [row.student for row in rows if row.assignment == assignment]
+    waiting = _handed_in(course, assignment)
+    handed_in = {*graded, *waiting, *problems(course, assignment)}
+    if not handed_in:
+        return ()
+    settled = {*graded, *problems(course, assignment)}
+    settled |= {person.student for name in settled if (person := roster.find(name))}
+    to_grade = {person.student for name in waiting if (person := roster.find(name))} | set(waiting)
+    due, more_time = due_date(course, assignment), ClassFile.read(course).extension
+    found = []
+    for person in handouts.concerned(course, assignment, roster.people):
+        if person.student in settled:
+            continue
+        why = NOT_HANDED_IN
+        if person.student in to_grade:
+            why = "handed in, but not graded yet: run autograder grade"
+        elif due:
+            extra = more_time(person.student, assignment)
+            why += f"; due {due + extra if extra else due:%Y-%m-%d %H:%M} UTC"
+            why += ", with more time" if extra else ""
+        found.append(Absent(person.student, person.name, why))
+    return tuple(found)
+
+
+def _handed_in(course: Course, assignment: str) -> list[str]:
+    folder = course.folder("submitted_directory", "submitted")
+    return [path.parent.name for path in folder.glob(f"*/{assignment}") if _holds_files(path)]
+
+
+def _holds_files(folder: Path) -> bool:
+    return not folder.is_symlink() and folder.is_dir() and any(folder.iterdir())
+
+
+def due_date(course: Course, assignment: str) -> datetime | None:
+    """Return when an assignment is due for everybody, in UTC."""
+    with gradebook.reading(course) as session:
+        query = select(api.Assignment.duedate).where(api.Assignment.name == assignment)
+        due: datetime | None = session.scalar(query)
+        return due

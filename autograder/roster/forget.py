@@ -1,0 +1,201 @@
+"""Remove every trace of a student from a course, and find other programs' files that name the student."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from markupsafe import escape
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from autograder.course.class_file import ClassFile
+from autograder.course.errors import BadInputError
+from autograder.course.files import hold_lock, read_if_there, write_atomically
+from autograder.course.layout import Course
+from autograder.course.people import Person
+from autograder.grading import gradebook, written
+from autograder.grading.verdict import Verdict
+from autograder.roster import people, traces
+
+LOG = ".nbgrader.log"
+"""The log of nbgrader's own commands, which has the ids of students."""
+
+
+@dataclass
+class Forgotten:
+    """What was removed, and the files that still name the student."""
+
+    student: str
+    files: int = 0
+    submissions: int = 0
+    verdicts: int = 0
+    left: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON data."""
+        return asdict(self)
+
+
+def require_trace(course: Course, student: str) -> Person:
+    """Return the student with exactly this id.
+
+    Raises:
+        BadInputError: nothing of a student with this id is in the course, or some has another id.
+    """
+    roster = people.read(course)
+    others = sorted(other for other, known in roster.other_ids.items() if known == student)
+    if others:
+        raise BadInputError(
+            f"{', '.join(others)} in the gradebook is {student} too. Unite the two first, with: autograder "
+            f"merge {others[0]} {student}"
+        )
+    for person in roster.known:
+        if person.student == student:
+            return person
+    if traces.homes(course, student) or student in ClassFile.read(course).lines:
+        return Person(student)
+    near = people.similar(roster, student)
+    raise BadInputError(f"nothing of a student with the id {student!r} is here.{near}")
+
+
+def forget(course: Course, person: Person) -> Forgotten:
+    """Remove a student's files, rows, verdicts and lines. A run that was interrupted can be repeated.
+
+    The rows go last: until then the same command finds the student.
+
+    Raises:
+        BadInputError: the course is being graded, or the gradebook cannot be written.
+    """
+    student, done = person.student, Forgotten(person.student)
+    course.make_private()
+    with hold_lock(course.state / "lock", "autograder grade"):
+        if gradebook.exists(course):
+            gradebook.require_usable(course)
+        done.verdicts = _forget_verdicts(course, student)
+        for path in traces.packed_feedback(course, student):
+            done.files += _delete(path)
+        for folder in [*traces.homes(course, student), *traces.variants(course, student)]:
+            done.files += _delete(folder)
+        for path in traces.records(course):
+            entries = traces.read_record(path)
+            kept = {key: what for key, what in entries.items() if traces.owner(path, key) != student}
+            if kept != entries:
+                write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())
+        here = ClassFile.read(course)
+        here.forget(student)
+        here.write()
+        _forget_in_log(course.root / LOG, student)
+        done.submissions = len(traces.entered(course, student))
+        _forget_entries(course, student)
+    return done
+
+
+def _delete(folder: Path) -> int:
+    """Delete a folder or a link, and return the number of its files."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink()
+        return 1
+    count = sum(path.is_file() for path in folder.rglob("*"))
+    shutil.rmtree(folder)
+    return count
+
+
+def _forget_entries(course: Course, student: str) -> None:
+    """Delete the student's rows, and write the file of the gradebook again without their free space."""
+    if not gradebook.exists(course):
+        return
+    if student in people.read(course):
+        with gradebook.opened(course) as writer:
+            for assignment in sorted(traces.entered(course, student)):
+                writer.book.remove_submission(assignment, student)
+            writer.book.db.flush()
+            writer.book.db.expire_all()
+            writer.book.remove_student(student)
+    if course.db_file:
+        engine = create_engine(course.db_url)
+        try:
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(text("VACUUM"))
+        except SQLAlchemyError as error:
+            raise gradebook.cannot_be_used(course, error) from error
+        finally:
+            engine.dispose()
+
+
+def _forget_verdicts(course: Course, student: str) -> int:
+    """Remove the verdicts on the student's notebooks, unless somebody else handed in the same file."""
+    submitted = course.folder("submitted_directory", "submitted")
+    files = [*submitted.glob("*/*/*.ipynb"), *(course.state / "replaced").glob("*/*/*.ipynb")]
+    theirs: set[str] = set()
+    others: set[str] = set()
+    homes = traces.homes(course, student)
+    for path in files:
+        digest = hashlib.sha256(read_if_there(path) or b"").hexdigest()
+        (theirs if any(path.is_relative_to(home) for home in homes) else others).add(digest)
+    graded = {path.read_bytes() for path in (course.autograded / student).glob("*/*.ipynb")}
+    count = 0
+    for store in sorted((course.state / "verdicts").glob("*.jsonl")):
+        kept = []
+        for line in store.read_bytes().splitlines(keepends=True):
+            if _is_about(line, theirs - others, graded, others):
+                count += 1
+            else:
+                kept.append(line)
+        write_atomically(store, b"".join(kept), mode=0o600)
+    return count
+
+
+def _is_about(line: bytes, theirs: set[str], graded: set[bytes], others: set[str]) -> bool:
+    """Return whether a verdict is on a notebook of the student, by its hash or by the graded notebook."""
+    try:
+        record = json.loads(line)
+        if record["submission"] in theirs:
+            return True
+        if record["submission"] in others or record["status"] != "graded":
+            return False
+        return written.as_bytes(written.with_results(Verdict.from_dict(record["verdict"]))) in graded
+    except (ValueError, KeyError, TypeError):
+        return False  # a line that was cut off
+
+
+def _forget_in_log(path: Path, student: str) -> None:
+    data = read_if_there(path)
+    if data and (
+        kept := [x for x in data.splitlines(keepends=True) if not _pattern([student]).search(x)]
+    ) != (data.splitlines(keepends=True)):
+        write_atomically(path, b"".join(kept))
+
+
+def files_that_name(course: Course, person: Person) -> Iterator[Path]:
+    """Yield the files of the course that name a student: by id, name or e-mail address, as whole words.
+
+    The solutions and the releases are not searched: nothing in them is about a student.
+    """
+    words = (
+        {person.student, person.email, person.name} if person.first_name else {person.student, person.email}
+    )
+    whole, part = (_pattern(sorted(words - {""}), is_whole) for is_whole in (True, False))
+    without = {course.solutions, course.notebooks, course.root / "bundles"}
+    for folder, folders, names in os.walk(course.root):
+        folders[:] = sorted(name for name in folders if Path(folder, name) not in without and name != ".git")
+        for name in sorted([*names, *folders]):
+            path = Path(folder, name)
+            data = read_if_there(path) or b"" if path.is_file() else b""
+            is_text = b"\0" not in data[:1024]
+            if whole.search(name.encode()) or (whole if is_text else part).search(data):
+                yield path
+
+
+def _pattern(words: list[str], whole: bool = True) -> re.Pattern[bytes]:
+    """Return a pattern for words as text, JSON and HTML write them; of a database, also inside of words."""
+    forms = {form for word in words for form in (word, json.dumps(word)[1:-1], str(escape(word)))}
+    either = b"|".join(re.escape(form.encode()) for form in sorted(forms))
+    return re.compile(rb"(?<![\w.@-])(?:" + either + rb")(?![\w@-])" if whole else either)

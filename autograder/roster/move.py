@@ -1,0 +1,260 @@
+"""Give a student another id, or unite two ids, with all work, points, marks by hand and feedback.
+
+The plan is written before anything changes and removed at the end. Each step can be repeated, so a run that
+was interrupted is finished by the same command. The gradebook changes in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from nbgrader import api
+from sqlalchemy import delete, update
+
+from autograder.course.class_file import ClassFile
+from autograder.course.errors import BadInputError
+from autograder.course.files import hold_lock, read_if_there, require_writable, write_atomically
+from autograder.course.layout import Course
+from autograder.course.student_ids import require_valid
+from autograder.course.workers import Progress
+from autograder.grading import gradebook
+from autograder.roster import people, traces
+
+PLAN = "moving.json"
+
+
+@dataclass(frozen=True)
+class Move:
+    """The plan of a move: from one id to another, and whose work counts where both have some.
+
+    Args:
+        old: the id that goes away.
+        new: the id that stays.
+        wins: the id whose work counts where both have some; empty if nobody has said.
+        contested: the assignments for which both have work.
+        settled: whether the other version of each contested assignment is set aside already.
+    """
+
+    old: str
+    new: str
+    wins: str = ""
+    contested: tuple[str, ...] = ()
+    settled: bool = False
+
+    @property
+    def loser(self) -> str:
+        """Return the id whose work does not count where both have some."""
+        return self.old if self.wins == self.new else self.new
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The result of a move: the assignments with work, and the assignments with a version set aside."""
+
+    old: str
+    new: str
+    assignments: tuple[str, ...]
+    set_aside: tuple[str, ...]
+
+
+def rename(course: Course, old: str, new: str) -> Moved:
+    """Give a student another id.
+
+    Raises:
+        BadInputError: nobody has the old id, or somebody has the new one. Nothing has changed then.
+    """
+    return _run(course, old, new, "", merging=False)
+
+
+def merge(course: Course, old: str, into: str, wins: str = "") -> Moved:
+    """Unite two ids: the work of one becomes the work of the other.
+
+    Args:
+        course: the course.
+        old: the id that goes away.
+        into: the id that stays.
+        wins: the id whose work counts where both have work for one assignment.
+
+    Raises:
+        BadInputError: an id is unknown, or both have work and nobody has said which counts. Nothing has
+            changed then.
+    """
+    return _run(course, old, into, wins, merging=True)
+
+
+def unite(course: Course, progress: Progress) -> tuple[list[Moved], list[str]]:
+    """Merge each id that is another name of somebody in the class list; return the moves and the refusals."""
+    moved, problems = [], []
+    others = people.read(course).other_ids
+    for count, (other, student) in enumerate(sorted(others.items())):
+        progress(count, len(others))
+        try:
+            moved.append(merge(course, other, student))
+        except BadInputError as error:
+            problems.append(str(error))
+    return moved, problems
+
+
+def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Moved:
+    require_valid(new)
+    course.make_private()
+    with hold_lock(course.state / "lock", "autograder grade"):
+        path = course.state / PLAN
+        interrupted = _interrupted(path, old, new)
+        plan = interrupted or _plan(course, old, new, wins, merging)
+        assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
+        for place in (course.root, course.state):
+            require_writable(place)
+        _save(path, plan)
+        try:
+            _move_entries(course, plan)
+        except BadInputError:
+            if not interrupted:
+                path.unlink()
+            raise
+        if not plan.settled:
+            _set_aside(course, plan)
+            plan = replace(plan, settled=True)
+            _save(path, plan)
+        _move_folders(course, plan)
+        _move_records(course, plan)
+        here = ClassFile.read(course)
+        here.move(old, new)
+        here.write()
+        path.unlink()
+    return Moved(old, new, tuple(sorted(assignments)), plan.contested)
+
+
+def _save(path: Path, plan: Move) -> None:
+    write_atomically(path, json.dumps(asdict(plan)).encode(), mode=0o600)
+
+
+def _interrupted(path: Path, old: str, new: str) -> Move | None:
+    """Return the plan of an interrupted run.
+
+    Raises:
+        BadInputError: the interrupted run was another one, which must be finished first.
+    """
+    if not (data := read_if_there(path)):
+        return None
+    saved = json.loads(data)
+    plan = Move(saved["old"], saved["new"], saved["wins"], tuple(saved["contested"]), saved["settled"])
+    if (plan.old, plan.new) != (old, new):
+        raise BadInputError(
+            f"moving {plan.old} to {plan.new} was interrupted. Finish that first: "
+            f"autograder merge {plan.old} {plan.new}"
+        )
+    return plan
+
+
+def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
+    """Return the plan, or refuse it before anything has changed."""
+    if old == new:
+        raise BadInputError(f"{old} and {new} are the same id. Name two.")
+    roster = people.read(course)
+    known = {name: name in roster or bool(traces.works(course, name)) for name in (old, new)}
+    if not known[old]:
+        near = people.similar(roster, old)
+        raise BadInputError(f"nobody has the id {old!r}.{near} See: autograder roster list")
+    if merging and not known[new]:
+        raise BadInputError(f"nobody has the id {new!r} yet. To change an id: autograder rename {old} {new}")
+    if known[new] and not merging:
+        raise BadInputError(f"{new} is somebody already. To unite the two: autograder merge {old} {new}")
+    if wins not in ("", old, new):
+        raise BadInputError(f"--wins names {old} or {new}, not {wins!r}.")
+    by_student = [
+        {work.assignment for work in traces.works(course, name) if work.place != "replaced"}
+        | traces.entered(course, name)
+        for name in (old, new)
+    ]
+    contested = tuple(sorted(by_student[0] & by_student[1]))
+    if contested and not wins:
+        raise BadInputError(
+            f"{old} and {new} both have work for {', '.join(contested)}. Say whose counts, with "
+            f"--wins {old} or --wins {new}; the other's notebooks are kept in .autograder/replaced/."
+        )
+    return Move(old, new, wins, contested)
+
+
+def _move_entries(course: Course, plan: Move) -> None:
+    """Move the rows of the gradebook in one transaction; the marks and comments stay with the submissions."""
+    if plan.old not in people.read(course):
+        return
+    with gradebook.opened(course) as writer:
+        book = writer.book
+        old = book.find_student(plan.old)
+        known = {name: getattr(old, name) for name in ("first_name", "last_name", "email", "lms_user_id")}
+        new = book.update_or_create_student(plan.new)
+        for name, value in known.items():
+            setattr(new, name, getattr(new, name) or value)
+        for assignment in plan.contested:
+            try:
+                book.remove_submission(assignment, plan.loser)
+            except api.MissingEntry:
+                continue
+        book.db.flush()
+        submitted = api.SubmittedAssignment
+        book.db.execute(update(submitted).where(submitted.student_id == plan.old).values(student_id=plan.new))
+        book.db.execute(delete(api.Student).where(api.Student.id == plan.old))
+        book.db.expire_all()
+
+
+def _set_aside(course: Course, plan: Move) -> None:
+    """Keep the loser's contested notebooks in `replaced`, and delete what was made from them."""
+    for work in traces.works(course, plan.loser):
+        if work.assignment in plan.contested and work.place != "replaced":
+            if work.place == "submitted":
+                aside = traces.folder_of(course, "replaced", plan.new, work.assignment)
+                _move_files(work.folder, aside, prefix=f"{plan.loser}-")
+            _remove(work.folder)
+
+
+def _move_folders(course: Course, plan: Move) -> None:
+    for work in traces.works(course, plan.old):
+        target = traces.folder_of(course, work.place, plan.new, work.assignment)
+        if work.place == "replaced":
+            _move_files(work.folder, target)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(work.folder, target)
+    for top in traces.homes(course, plan.old):
+        if not top.is_symlink() and not any(path.is_file() for path in top.rglob("*")):
+            shutil.rmtree(top)
+
+
+def _move_files(source: Path, target: Path, prefix: str = "") -> None:
+    """Move the files of a folder into another without replacing any."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted(source.iterdir()):
+        new, count = target / f"{prefix}{path.name}", 1
+        while os.path.lexists(new):
+            new, count = target / f"{count}-{prefix}{path.name}", count + 1
+        os.rename(path, new)
+    _remove(source)
+
+
+def _remove(folder: Path) -> None:
+    if not os.path.lexists(folder):
+        return
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+
+
+def _move_records(course: Course, plan: Move) -> None:
+    """Move the entries of our records; drop the records of pages to be made again."""
+    for path in traces.records(course):
+        entries = traces.read_record(path)
+        theirs = {key: what for key, what in entries.items() if traces.owner(path, key) == plan.old}
+        if not theirs:
+            continue
+        kept = {key: what for key, what in entries.items() if key not in theirs}
+        if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
+            mine = {plan.new: theirs[plan.old]}
+            kept = kept | mine if path.stem in plan.contested else mine | kept
+        write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())

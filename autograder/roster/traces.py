@@ -1,0 +1,113 @@
+"""Name the places in a course where something about a student is kept: folders, tables of ours, answers.
+
+`move`, `forget` and `personal_data` go through these places, so that a new place is added here once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbgrader import api
+from sqlalchemy import select
+
+from autograder.course.layout import Course
+from autograder.grading import gradebook
+
+
+@dataclass(frozen=True)
+class Work:
+    """The folder of one student's files for one assignment.
+
+    Args:
+        place: what the files are: submitted, autograded, feedback or replaced.
+        assignment: the name of the assignment.
+        folder: the folder.
+    """
+
+    place: str
+    assignment: str
+    folder: Path
+
+
+PLACES = ("submitted", "autograded", "feedback", "replaced")
+"""The kinds of folders that hold a student's files."""
+
+
+RECORDS = ("problems", "collected")
+"""The folders of JSON files by assignment: why work was not graded, and what `collect` remembers."""
+
+
+def folder_of(course: Course, place: str, student: str, assignment: str) -> Path:
+    """Return the folder of one student's files for one assignment."""
+    if place == "replaced":
+        return course.state / place / assignment / student
+    return course.folder(f"{place}_directory", place) / student / assignment
+
+
+def homes(course: Course, student: str) -> list[Path]:
+    """Return the folders that have a student's name."""
+    tops = [course.folder(f"{place}_directory", place) / student for place in PLACES if place != "replaced"]
+    tops += [folder / student for folder in sorted((course.state / "replaced").glob("*"))]
+    return [top for top in tops if os.path.lexists(top)]
+
+
+def works(course: Course, student: str) -> list[Work]:
+    """Return the folders with files of a student; a link counts as a file."""
+    found = []
+    for top in homes(course, student):
+        is_replaced = top.parent.parent == course.state / "replaced"
+        for folder in [top] if is_replaced else sorted(top.iterdir()) if top.is_dir() else []:
+            place = "replaced" if is_replaced else _place_of(course, top)
+            assignment = folder.parent.name if is_replaced else folder.name
+            if folder.is_symlink() or not folder.is_dir() or any(folder.iterdir()):
+                found.append(Work(place, assignment, folder))
+    return found
+
+
+def _place_of(course: Course, home: Path) -> str:
+    return next(p for p in PLACES if course.folder(f"{p}_directory", p) == home.parent)
+
+
+def entered(course: Course, student: str) -> set[str]:
+    """Return the assignments for which the gradebook has a submission of a student."""
+    if not gradebook.exists(course):
+        return set()
+    query = select(api.Assignment.name).join(api.SubmittedAssignment)
+    with gradebook.reading(course) as session:
+        return set(session.scalars(query.where(api.SubmittedAssignment.student_id == student)))
+
+
+def records(course: Course) -> list[Path]:
+    """Return our JSON files with entries by student: pages by ``id/assignment/name``, the others by id."""
+    by_id = [path for name in RECORDS for path in sorted((course.state / name).glob("*.json"))]
+    return [course.state / "feedback.json", *by_id]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the entries of a JSON file; none if there is no such file."""
+    try:
+        entries = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def owner(path: Path, key: str) -> str:
+    """Return the student of an entry in a record."""
+    return key.split("/")[0] if path.name == "feedback.json" else key
+
+
+def packed_feedback(course: Course, student: str) -> list[Path]:
+    """Return the archives of pages that may hold a page of a student."""
+    ends = tuple(f"-{work.assignment}" for work in works(course, student))
+    return [path for path in sorted(course.reports.glob("feedback-*")) if path.stem.endswith(ends)]
+
+
+def variants(course: Course, student: str) -> list[Path]:
+    """Return the releases and answers that were made for a student alone."""
+    folders = (course.root / "variants" / student, course.state / "variants" / student)
+    return [folder for folder in folders if folder.is_dir()]

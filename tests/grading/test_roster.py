@@ -1,0 +1,265 @@
+"""The class list: every platform's table is read, everybody in it is entered or named."""
+
+import csv
+import io
+import json
+
+import pytest
+from classroom import DUE, FIRST, SECOND, add_work, new_class, opened, rows
+from scratch import in_process
+
+from autograder.course.class_file import ClassFile
+from autograder.course.errors import BadInputError
+from autograder.course.layout import Course
+from autograder.course.people import Person, Roster
+from autograder.roster import people
+from autograder.roster.lists import read_list
+
+ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
+ZOE = ("zoe02", "Zoë", "O'Neill", "zoe@uni.de")
+
+LISTS = {
+    "nbgrader": ("id,first_name,last_name,email", "{id},{first},{last},{email}"),
+    "Canvas": (
+        "Student,ID,SIS User ID,SIS Login ID,Section,ch02_qkv (99)",
+        '"{last}, {first}",4{number},S-{id},{id},Monday,',
+    ),
+    "Moodle, participants": ('First name,Last name,"Email address",Groups', "{first},{last},{email},Monday"),
+    "Moodle, worksheet": (
+        "Identifier,Full name,ID number,Email address,Status,Grade",
+        "Participant 4{number},{first} {last},{id},{email},,",
+    ),
+    "Moodle in German": (
+        '"Vorname";"Nachname";"ID-Nummer";"E-Mail-Adresse";"Gruppen"',
+        '"{first}";"{last}";"{id}";"{email}";"Monday"',
+    ),
+    "Gradescope": (
+        "First Name,Last Name,SID,Email,Role,Sections",
+        "{first},{last},{id},{email},Student,Monday",
+    ),
+    "Brightspace": (
+        "OrgDefinedId,Username,Last Name,First Name,Email,End-of-Line Indicator",
+        "#9{number},#{id},{last},{first},{email},#",
+    ),
+    "Blackboard": (
+        '"Last Name"\t"First Name"\t"Username"\t"Student ID"',
+        '"{last}"\t"{first}"\t"{id}"\t"9{number}"',
+    ),
+    "GitHub": (
+        "identifier,github_username,github_id,name",
+        '"{last}, {first} (i02)",{id},10{number},{first} {last}',
+    ),
+}
+
+
+def lines_of(platform):
+    heading, line = LISTS[platform]
+    fields = ("id", "first", "last", "email")
+    lines = [
+        line.format(number=n, **dict(zip(fields, person, strict=True))) for n, person in enumerate((ADA, ZOE))
+    ]
+    return "\n".join([heading, *lines]) + "\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize("platform", LISTS)
+def test_each_platforms_list_is_read(tmp_path, platform, encoding):
+    file = tmp_path / "list.csv"
+    file.write_bytes(lines_of(platform).replace("\n", "\r\n").encode(encoding))
+    ada, zoe = read_list(file, Roster(())).people
+    named = "ada" if platform == "Moodle, participants" else "ada01"  # it has no id: the address up to the @
+    assert (ada.student, ada.first_name, ada.last_name) == (named, "Ada", "Lovelace")
+    assert (zoe.first_name, zoe.last_name) == ("Zoë", "O'Neill")
+    assert {ada.email, zoe.email} in ({"ada@uni.de", "zoe@uni.de"}, {""})
+    assert ada.groups == (("Monday",) if "Monday" in lines_of(platform) else ())
+    assert bool(ada.number) == (platform in ("Canvas", "Moodle, worksheet", "GitHub"))
+
+
+@pytest.mark.parametrize("columns", ["id=Kürzel,last=2,first=3", "id=1,last=Wer,first=3"])
+def test_other_headings_are_named(tmp_path, columns):
+    file = tmp_path / "list.csv"
+    file.write_text("sep=;\nKürzel;Wer;Wie noch\nada01;Lovelace;Ada\n", "utf-8")
+    with pytest.raises(BadInputError, match="no column of ids"):
+        read_list(file, Roster(()))
+    assert read_list(file, Roster(()), columns).people == [Person("ada01", "Ada", "Lovelace")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "no line of headings"),
+        ("id,id\nada,1\n", "column 'id' twice"),
+        ("id,name\n", "names no student"),
+        ("id,first name\nada,Ada\nada,Bob\n", "to another person"),
+        ("PK\3\4", "Save the table as CSV"),
+    ],
+)
+def test_what_is_no_list_is_refused(tmp_path, text, expected):
+    file = tmp_path / "list.csv"
+    file.write_text(text)
+    with pytest.raises(BadInputError, match=expected):
+        read_list(file, Roster(()))
+
+
+def test_nobody_is_left_out_without_a_word(tmp_path):
+    file = tmp_path / "list.csv"
+    file.write_text(
+        "SID,Name,Role,Sections\nada,Ada L,Student,A\n,Bob B,Student,A\nprof,Eve E,Instructor,\n"
+        "../x,Mal X,Student,\nada,Ada L,Student,B\n"
+    )
+    done = read_list(file, Roster(()))
+    assert done.people == [Person("ada", "Ada", "L", groups=("A", "B"))]
+    assert [line.split(":")[0] for line in done.left_out] == ["line 3", "line 4", "line 5"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "person"),
+    [
+        ("lovelaceada_4711", "ada01"),  # Canvas and Moodle add their number
+        ("anonymous_4711", "ada01"),
+        ("oneillzoe", "zoe02"),
+        ("Zoë O'Neill_99", "zoe02"),
+        ("ADA@uni.de", "ada01"),
+        ("ada", "ada01"),
+        ("Kim Lee_1", None),  # two people of that name
+        ("kim1", "kim1"),
+        ("grace", None),
+    ],
+)
+def test_a_platforms_name_finds_its_person(folder, person):
+    ada = Person(*ADA, number="4711")
+    kims = [Person(name, "Kim", "Lee") for name in ("kim1", "kim2")]
+    found = Roster((ada, Person(*ZOE), *kims)).find(folder)
+    assert (found.student if found else None) == person
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    """A class of four. Two have handed in, one of them under Canvas's name."""
+    folder = tmp_path_factory.mktemp("class") / "course"
+    new_class(folder, {("lovelaceada_4711", FIRST): 7, ("bob", FIRST): 4})
+    file = folder / "list.csv"
+    file.write_text(
+        "Student,ID,SIS Login ID,Section\n    Points Possible,,,\n"
+        '"Lovelace, Ada",4711,ada01,Monday\n"B, Bob",12,bob,Monday\n"O\'Neill, Zoë",13,zoe02,Tuesday\n'
+    )
+    done = in_process("roster", "import", file, cwd=folder)
+    assert done.exit_code == 0
+    assert done.stdout == "2 new, 1 known, in the gradebook\n"
+    assert "line 2: '    Points Possible'".replace("    ", "") in done.stderr
+    assert "lovelaceada_4711 in the gradebook is ada01" in done.stderr
+    (folder / "submitted" / "carl" / FIRST).mkdir(parents=True)
+    (folder / "submitted" / "carl" / FIRST / "x.ipynb").write_text("{}")
+    return folder
+
+
+def test_the_list_is_in_nbgraders_table(listed):
+    with opened(listed) as book:
+        zoe = book.find_student("zoe02")
+        assert (zoe.first_name, zoe.last_name, zoe.lms_user_id) == ("Zoë", "O'Neill", "13")
+        assert {student.id for student in book.students} == {"lovelaceada_4711", "ada01", "bob", "zoe02"}
+    shown = json.loads(in_process("roster", "list", "--json", cwd=listed).stdout)
+    assert {person["student"]: person["groups"] for person in shown} == {
+        "bob": ["Monday"],
+        "ada01": ["Monday"],
+        "zoe02": ["Tuesday"],
+    }
+
+
+def test_a_second_import_changes_nothing(listed):
+    before = people.read(Course.at(listed))
+    done = in_process("roster", "import", listed / "list.csv", cwd=listed)
+    assert done.stdout == "0 new, 3 known, in the gradebook\n"
+    assert people.read(Course.at(listed)) == before
+
+
+@pytest.mark.slow
+def test_who_has_not_handed_in_is_in_the_table_without_points(listed):
+    done = in_process("export", FIRST, cwd=listed)
+    lines = {line["student"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
+    assert set(lines) == {"lovelaceada_4711", "bob", "zoe02"}
+    assert lines["zoe02"]["total"] == lines["zoe02"][f"{FIRST}/softmax"] == ""
+    assert lines["zoe02"]["remark"] == "not handed in; due 2026-03-08 23:59 UTC"
+    assert lines["bob"]["total"] == "4"
+    assert f"1 student has not handed in {FIRST}" in done.stderr
+    data = {line["student"]: line for line in json.loads(in_process("export", "--json", cwd=listed).stdout)}
+    assert data["zoe02"]["total"] is None
+    assert data["bob"]["total"] == 4
+
+
+@pytest.mark.slow
+def test_who_has_not_handed_in_is_in_the_report(listed):
+    done = in_process("report", FIRST, cwd=listed)
+    assert "not handed in; due 2026-03-08 23:59 UTC: 1: zoe02 (Zoë O'Neill)" in done.stdout
+    page = (listed / "reports" / f"{FIRST}.html").read_text()
+    assert "Without points" in page
+    (report,) = json.loads(in_process("report", FIRST, "--json", cwd=listed).stdout)
+    assert [person["student"] for person in report["without_points"]] == ["zoe02"]
+    assert report["students"] == 2  # an absence changes no mean
+
+
+def test_nobody_is_absent_where_nobody_has_handed_in(listed):
+    done = in_process("export", "--json", cwd=listed)
+    assert {line["assignment"] for line in json.loads(done.stdout)} == {FIRST}
+
+
+@pytest.mark.slow
+def test_work_that_waits_is_not_called_missing(tmp_path):
+    folder = new_class(tmp_path / "course", {("bob", FIRST): 4, ("eve", SECOND): 1})
+    home = folder / "submitted" / "eve" / FIRST
+    home.mkdir(parents=True)
+    (home / "timestamp.txt").write_text(DUE)
+    (report,) = json.loads(in_process("report", FIRST, "--json", cwd=folder).stdout)
+    assert [person["why"].split(":")[0] for person in report["without_points"]] == [
+        "handed in, but not graded yet"
+    ]
+
+
+@pytest.mark.slow
+def test_two_ids_of_one_person_are_told(tmp_path):
+    folder = new_class(tmp_path / "course", {("ada01", FIRST): 4})
+    people.write(Course.at(folder), [Person(*ADA, number="4711")])
+    add_work(folder, "lovelaceada_4711", SECOND, 2)
+    done = in_process("roster", "list", cwd=folder)
+    assert "lovelaceada_4711 is ada01" in done.stderr
+    data = json.loads(in_process("export", "--json", cwd=folder).stdout)
+    assert not [line for line in data if line["total"] is None]
+    add_work(folder, "ada", FIRST, 3)
+    done = in_process("roster", "unite", "--json", cwd=folder)
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["united"] == {"lovelaceada_4711": "ada01"}
+    assert "ada and ada01 both have work" in done.stderr
+    points = {
+        (row.student, row.assignment, row.total) for a in (FIRST, SECOND) for row in rows(folder, a).values()
+    }
+    assert points == {("ada01", FIRST, 4), ("ada01", SECOND, 2), ("ada", FIRST, 3)}
+
+
+def test_the_class_file_may_be_edited(tmp_path):
+    folder = new_class(tmp_path / "course", {})
+    file = folder / "class.csv"
+    file.write_text(f"student;notes;groups;extension {FIRST}\nzoe;moved; A, B;1,5\n", "cp1252")
+    here = ClassFile.read(Course.at(folder))
+    assert here.groups("zoe") == ("A", "B")
+    assert here.extensions("zoe") == {FIRST: 1.5}
+    here.set_groups("ada", ("C",))
+    here.write()
+    assert file.read_text() == (f'student,groups,notes,extension {FIRST}\nada,C,,\nzoe,"A, B",moved,"1,5"\n')
+    for bad, message in (
+        ("zoe,x\n", "number of days"),
+        ("zoe,1\nzoe,2\n", "second time"),
+        (",1\n", "no student"),
+    ):
+        file.write_text(f"student,extension {FIRST}\n{bad}")
+        with pytest.raises(BadInputError, match=message):
+            ClassFile.read(Course.at(folder))
+
+
+def test_a_person_with_a_name_keeps_the_id(tmp_path):
+    """Another column of ids in the second list makes nobody a second person."""
+    file = tmp_path / "list.csv"
+    file.write_text("id,email\n4711,ada@uni.de\nada,bob@uni.de\n")
+    known = Roster((Person(*ADA), Person("bob", "Bob", "B", "bob@uni.de")))
+    done = read_list(file, known)
+    assert [person.student for person in done.people] == ["ada01", "bob"]
+    assert done.new == []
