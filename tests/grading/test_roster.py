@@ -91,7 +91,7 @@ def test_other_headings_are_named(tmp_path, columns):
         ("id,id\nada,1\n", "column 'id' twice"),
         ("id,name\n", "names no student"),
         ("id,first name\nada,Ada\nada,Bob\n", "to another person"),
-        ("PK\3\4", "Save the table as CSV"),
+        ("PK\3\4", "or save it as CSV"),
     ],
 )
 def test_what_is_no_list_is_refused(tmp_path, text, expected):
