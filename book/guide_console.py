@@ -29,6 +29,8 @@ CLONE = ("autograder", "tfcore", "solutions", "nbgrader_config.py", "requirement
 """What the commands need of the repository."""
 HOME = "/home/you"
 """What the page says for the folder that all of it happens in."""
+PROGRESS = re.compile(r"[a-z ]+:( \d+ of \d+,)? \d+ s")
+"""A line that a long command prints every ten seconds; the page leaves these lines out."""
 STEP = re.compile(
     r"^% run\n```console\n(?P<console>.*?)^```$"
     r"|^% apply\n```diff\n(?P<diff>.*?)^```$"
@@ -110,6 +112,7 @@ def shown(printed: str) -> str:
     told = [
         textwrap.wrap(line, WIDTH, break_on_hyphens=False) if len(line) > WIDTH else [line.rstrip()]
         for line in printed.splitlines()
+        if not PROGRESS.fullmatch(line)
     ]
     if sum(map(len, told)) > FIRST + LAST:
         told = [*within(told, FIRST), ["..."], *within(told[::-1], LAST)[::-1]]
