@@ -6,6 +6,8 @@ Every entry of the archive is accounted for, and each notebook that another repl
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,6 +25,7 @@ from autograder.platforms.history import History, Version
 from autograder.platforms.identification import Grouped, HandedIn
 from autograder.platforms.metadata import in_utc, written_time
 from autograder.release import publish
+from autograder.roster import people
 
 
 def collect(
@@ -71,7 +74,7 @@ def collect(
         _record_others(done, found)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         downloaded = archive.newest_entry if found.stamped_by_download else ""
-        by_student = sorted(found.by_student.items())
+        by_student = sorted(_by_ids_of_the_class_list(done, course, found, into, assignment).items())
         if platform is None and found.platform == "folder" and len(by_student) == 1:
             _refuse_several_people(by_student[0][1], releases, others)
         for folder in (into, course.state):
@@ -92,6 +95,32 @@ def collect(
         if history.known:
             history.save()
     return done
+
+
+def _by_ids_of_the_class_list(
+    done: Collected, course: Course, found: Grouped, into: Path, assignment: str
+) -> dict[str, list[HandedIn]]:
+    """Return the files by student, under the ids of the class list where it knows a student by another name.
+
+    Two names of one person stay apart, and so does a name under which work was collected before.
+    """
+    roster = people.read(course)
+    names: dict[str, list[str]] = defaultdict(list)
+    for name in found.by_student:
+        person = None if (into / name / assignment).exists() else roster.find(name)
+        names[person.student if person else name].append(name)
+    by_student: dict[str, list[HandedIn]] = {}
+    for student, known_as in names.items():
+        if len(known_as) > 1:
+            done.remarks.append(
+                f"{' and '.join(sorted(known_as))} may be one student, {student}; if so, run: autograder "
+                "roster unite"
+            )
+            by_student |= {name: found.by_student[name] for name in known_as}
+        else:
+            items = found.by_student[known_as[0]]
+            by_student[student] = [replace(item, student=student) for item in items]
+    return by_student
 
 
 def _zone(timezone: str | None) -> ZoneInfo | None:

@@ -86,7 +86,7 @@ def forget(course: Course, person: Person) -> Forgotten:
             done.files += _delete(folder)
         for path in traces.records(course):
             entries = traces.read_record(path)
-            kept = {key: what for key, what in entries.items() if traces.owner(path, key) != student}
+            kept = {key: what for key, what in entries.items() if traces.owner(key) != student}
             if kept != entries:
                 write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())
         here = ClassFile.read(course)

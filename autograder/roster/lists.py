@@ -36,8 +36,9 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 """The headings of each field, the best first; capitals do not count.
 
 The headings of nbgrader's own `db student import` are from its documentation. Canvas's headings are from the
-documentation of a program that reads its gradebook. Moodle's German headings are from its language files. The
-headings of Gradescope, Brightspace, Blackboard and GitHub Classroom are from public programs that read them.
+documentation of a program that reads its gradebook. The headings of Moodle, Gradescope, Brightspace,
+Blackboard and GitHub Classroom are from public programs that read them. Further German words are synonyms
+without a source.
 """
 STUDENTS = ("student", "learner", "studierende", "teilnehmer")
 """Beginnings of the roles of students; people with other roles are left out and named."""

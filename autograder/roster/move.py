@@ -250,11 +250,11 @@ def _move_records(course: Course, plan: Move) -> None:
     """Move the entries of our records; drop the records of pages to be made again."""
     for path in traces.records(course):
         entries = traces.read_record(path)
-        theirs = {key: what for key, what in entries.items() if traces.owner(path, key) == plan.old}
+        theirs = {key: what for key, what in entries.items() if traces.owner(key) == plan.old}
         if not theirs:
             continue
         kept = {key: what for key, what in entries.items() if key not in theirs}
         if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
-            mine = {plan.new: theirs[plan.old]}
+            mine = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()}
             kept = kept | mine if path.stem in plan.contested else mine | kept
         write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())

@@ -46,9 +46,9 @@ def collect_data(course: Course, person: Person) -> Files:
                 files[f"{work.place}/{work.assignment}/{name}"] = path.read_bytes()
     records = {
         name: {
-            path.stem: entries[person.student]
+            path.stem: theirs.get(person.student, theirs)
             for path in traces.records(course)
-            if path.parent.name == name and person.student in (entries := traces.read_record(path))
+            if path.parent.name == name and (theirs := traces.entries_of(path, person.student))
         }
         for name in traces.RECORDS
     }

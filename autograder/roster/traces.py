@@ -37,8 +37,8 @@ PLACES = ("submitted", "autograded", "feedback", "replaced")
 """The kinds of folders that hold a student's files."""
 
 
-RECORDS = ("problems", "collected")
-"""The folders of JSON files by assignment: why work was not graded, and what `collect` remembers."""
+RECORDS = ("problems", "collected", "tried")
+"""The folders of JSON files by assignment: why work was not graded, what was collected, what was graded."""
 
 
 def folder_of(course: Course, place: str, student: str, assignment: str) -> Path:
@@ -82,7 +82,7 @@ def entered(course: Course, student: str) -> set[str]:
 
 
 def records(course: Course) -> list[Path]:
-    """Return our JSON files with entries by student: pages by ``id/assignment/name``, the others by id."""
+    """Return our JSON files with entries by student: the keys are ``id`` or ``id/name``."""
     by_id = [path for name in RECORDS for path in sorted((course.state / name).glob("*.json"))]
     return [course.state / "feedback.json", *by_id]
 
@@ -96,9 +96,14 @@ def read_record(path: Path) -> dict[str, Any]:
     return entries if isinstance(entries, dict) else {}
 
 
-def owner(path: Path, key: str) -> str:
+def owner(key: str) -> str:
     """Return the student of an entry in a record."""
-    return key.split("/")[0] if path.name == "feedback.json" else key
+    return key.split("/")[0]
+
+
+def entries_of(path: Path, student: str) -> dict[str, Any]:
+    """Return the entries of a student in a record."""
+    return {key: what for key, what in read_record(path).items() if owner(key) == student}
 
 
 def packed_feedback(course: Course, student: str) -> list[Path]:

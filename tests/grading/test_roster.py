@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import zipfile
 
 import pytest
 from classroom import DUE, FIRST, SECOND, add_work, new_class, opened, rows
@@ -12,6 +13,7 @@ from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.course.people import Person, Roster
+from autograder.platforms.collect import collect
 from autograder.roster import people
 from autograder.roster.lists import read_list
 
@@ -263,3 +265,18 @@ def test_a_person_with_a_name_keeps_the_id(tmp_path):
     done = read_list(file, known)
     assert [person.student for person in done.people] == ["ada01", "bob"]
     assert done.new == []
+
+
+def test_collect_uses_the_ids_of_the_class_list(tmp_path):
+    """Unless two names may be one person's, or the platform's name has work already."""
+    folder = new_class(tmp_path / "course", {})
+    known = [Person(student, first, last, email) for student, first, last, email in (ADA, ZOE)]
+    people.write(Course.at(folder), [*known, Person("bo03", "Bo", "Öz")])
+    (folder / "submitted" / "özbo_4713" / SECOND).mkdir(parents=True)
+    archive = tmp_path / "canvas.zip"
+    with zipfile.ZipFile(archive, "w") as opened_archive:
+        for name in ("lovelaceada_4711", "oneillzoe_4712", "zoeoneill_4719", "özbo_4713", "unknown_4714"):
+            opened_archive.writestr(f"{name}_70{name[-2:]}_{SECOND}.ipynb", "{}")
+    collect(Course.at(folder), SECOND, archive, folder / "submitted", "canvas")
+    collected = {path.parent.parent.name for path in folder.glob(f"submitted/*/{SECOND}/*.ipynb")}
+    assert collected == {"ada01", "oneillzoe_4712", "zoeoneill_4719", "özbo_4713", "unknown_4714"}
