@@ -340,22 +340,8 @@ edited(
 )
 
 edited(
-    "not_clamped",
-    "Your residual is negative where the draft prefers a token. Clamp the difference at 0, then divide by"
-    " its sum.",
-    {".clamp(min=0)": ""},
-)
-
-edited(
     "any_accepted_parent",
     "Your path holds two children of one node. A node is judged only if its parent is the node that was "
     "accepted last.",
     {"parents[i] != here": "parents[i] != -1 and parents[i] not in path"},
-)
-
-edited(
-    "one_random_number_for_siblings",
-    "Siblings are judged by one and the same random number. Compare u[i], the number of node i, with its "
-    "ratio.",
-    {"u[i] *": "u[len(path)] *"},
 )

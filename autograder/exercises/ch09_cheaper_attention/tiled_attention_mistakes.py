@@ -419,8 +419,8 @@ edited(
 
 edited(
     "maximum_never_replaced_from_1e30",
-    "Only the last block is left: the running maximum is still the value from the start, so that the "
-    "factor of the old sums is 0. Replace it by the new maximum at the end of each block.",
+    "Only the last block is left where a query sees it: the running maximum is still the value from the "
+    "start, such as -1e30. Replace it by the new maximum at the end of each block.",
     {
         "        peak = new_peak\n": "",
         "torch.full_like(q[..., :1], -torch.inf)": "torch.full_like(q[..., :1], -1e30)",
