@@ -13,6 +13,7 @@ from book_paths import ROOT
 
 STUDENT = ROOT / "book" / "student_guide.md"
 INSTRUCTOR = ROOT / "book" / "instructor_guide.md"
+LANDING = ROOT / "book" / "index.md"
 GLOSSARY = ROOT / "book" / "glossary.md"
 CHAPTER = "ch03_scaling"
 WIDTH = 46
@@ -26,7 +27,7 @@ REPORT = re.compile(
 
 
 def reports() -> list[Any]:
-    found = REPORT.finditer(STUDENT.read_text())
+    found = [one for page in (STUDENT, LANDING) for one in REPORT.finditer(page.read_text())]
     return [pytest.param(*one.groups(), id=f"{n}-{one['name']}") for n, one in enumerate(found, 1)]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from book_paths import ROOT
+from bs4 import BeautifulSoup
+from matplotlib.image import imread
 
 pytestmark = pytest.mark.slow  # it builds the book
 
@@ -62,6 +64,32 @@ def test_the_landing_page_sends_on_and_asks_for_nothing(html: Path) -> None:
     assert '<a href="book/index.html">' in text
     assert re.search(r"<script|src=", text) is None
     assert re.findall(r'<link rel="(\w+)" href="([^"]+)">', text) == [("icon", "data:,")]
+
+
+def test_a_shared_link_shows_title_description_and_picture(html: Path) -> None:
+    config = (ROOT / "_config.yml").read_text()
+    owner, name = re.search(r"url: https://github.com/([^/]+)/(\S+)", config).groups()
+    height, width, _ = imread(html / "_static" / "card.png").shape
+    for page in sorted((html / "book").glob("*.html")):
+        soup = BeautifulSoup(page.read_text("utf8"), "html.parser")
+        shown = {tag["property"]: tag["content"] for tag in soup.select("meta[property^=og]")}
+        assert shown["og:title"] == soup.select_one("title").text.partition(" — ")[0], page.name
+        assert shown["og:description"] == soup.select_one("meta[name=description]")["content"]
+        assert shown["og:url"] == f"https://{owner}.github.io/{name}/book/{page.name}"
+        assert shown["og:image"] == f"https://{owner}.github.io/{name}/_static/card.png"
+        assert (int(shown["og:image:width"]), int(shown["og:image:height"])) == (width, height)
+
+
+def test_the_landing_page_counts_the_claims(html: Path) -> None:
+    claims = (html / "book" / "claims.html").read_text("utf8")
+    text = BeautifulSoup((html / "book" / "index.html").read_text("utf8"), "html.parser").text
+    for verdict, words in (
+        ("tf-holds", "hold"),
+        ("tf-does-not-hold", "do not hold"),
+        ("tf-open", "are open"),
+    ):
+        count = len(BeautifulSoup(claims, "html.parser").select(f".tf-claim.{verdict}"))
+        assert f"{count} {words}" in text
 
 
 def test_no_path_of_this_machine_is_in_the_book(html: Path) -> None:

@@ -16,6 +16,7 @@ MODULES = (
     "launch",
     "alt_text",
     "accessible",
+    "open_graph",
     "sizes",
     "search",
     "typeface",

@@ -12,7 +12,8 @@
     ```
 
 ``tried`` may be missing. The claim's anchor is made from its text, and a link to it is shown.
-``{verdicts}`` counts the claims of its page.
+``{verdicts}`` counts the claims of its page; ``{verdicts} claims`` says in one sentence how many the page
+`claims` has of each verdict.
 """
 
 from __future__ import annotations
@@ -94,12 +95,44 @@ class ClaimDirective(SphinxDirective):
         return [box]
 
 
+def count_verdicts(text: str) -> Counter[str]:
+    """Return the number of claims by verdict in the text of a page."""
+    return Counter(re.findall(r"^verdict: (.+)$", text, re.MULTILINE))
+
+
+def summarise(counts: Counter[str], page: str) -> str:
+    """Return one sentence on the verdicts, which links to the page of the claims.
+
+    >>> print(summarise(Counter({"holds": 1, "does not hold": 2, "open": 1}), "claims"))
+    **4 claims** of the field, tested: **1** holds, **2** do not hold, **1** is open. [See which.](claims.md)
+    """
+    words = {"holds": "hold", "does not hold": "do not hold", "open": "are open"}
+    plural = {verdict: words.get(verdict, verdict.replace("holds", "hold", 1)) for verdict in VERDICTS}
+    singular = {**{verdict: verdict for verdict in VERDICTS}, "open": "is open"}
+    found = [
+        f"**{counts[verdict]}** {singular[verdict] if counts[verdict] == 1 else plural[verdict]}"
+        for verdict in VERDICTS
+        if counts[verdict]
+    ]
+    return f"**{counts.total()} claims** of the field, tested: {', '.join(found)}. [See which.]({page}.md)"
+
+
 class VerdictsDirective(SphinxDirective):
-    """A list of the verdicts, each with what it means and how many claims have it."""
+    """A list of the verdicts with their counts on this page, or a sentence on those of another page."""
+
+    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        text = Path(self.env.doc2path(self.env.docname)).read_text("utf8")
-        counts = Counter(re.findall(r"^verdict: (.+)$", text, re.MULTILINE))
+        here = Path(self.env.doc2path(self.env.docname))
+        if self.arguments:
+            page = here.with_name(f"{self.arguments[0]}.md")
+            if not page.is_file():
+                raise self.error(f"verdicts: there is no page {page.name} beside {here.name}")
+            self.env.note_dependency(str(page))
+            return self.parse_text_to_nodes(
+                summarise(count_verdicts(page.read_text("utf8")), self.arguments[0])
+            )
+        counts = count_verdicts(here.read_text("utf8"))
         rows = [f"- **{counts[verdict]} {verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]
         return self.parse_text_to_nodes("\n".join(rows))
 
