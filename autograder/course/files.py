@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -54,6 +56,20 @@ def read_if_there(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the entries of one of our JSON files; none if the file is missing or damaged."""
+    try:
+        entries = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def write_record(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write the entries of one of our JSON files, unless the file holds exactly these."""
+    write_if_changed(path, json.dumps(entries, indent=1, sort_keys=True).encode())
 
 
 def require_writable(folder: Path) -> None:

@@ -7,7 +7,6 @@ writes.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -25,10 +24,11 @@ from autograder.course.files import (
     FULL,
     Files,
     hold_lock,
+    read_record,
     read_seed,
     require_writable,
     write_atomically,
-    write_if_changed,
+    write_record,
 )
 from autograder.course.layout import Course
 from autograder.course.remark import Remark
@@ -234,8 +234,7 @@ class _Run:
                 for submission, identity in self.identities.items()
                 if submission.assignment == assignment and identity.key not in failed
             }
-            data = json.dumps(tried(self.course, assignment) | new, indent=1, sort_keys=True)
-            write_if_changed(_record(self.course, "tried", assignment), data.encode())
+            write_record(_record(self.course, "tried", assignment), tried(self.course, assignment) | new)
 
     def _add_kept_points(self) -> None:
         """Add to each problem the points that the gradebook keeps from an earlier version."""
@@ -383,26 +382,18 @@ def _save_problems(course: Course, assignments: Iterable[str], batch: Batch) -> 
         open_problems |= {problem.student: problem.what for problem in new}
         path = _record(course, "problems", assignment)
         if open_problems or path.exists():
-            write_atomically(path, json.dumps(open_problems, indent=1, sort_keys=True).encode())
+            write_record(path, open_problems)
 
 
 def problems(course: Course, assignment: str) -> dict[str, str]:
     """Return by student the problem of each submission that could not be graded, with the remedy."""
-    return _read_record(_record(course, "problems", assignment))
+    return read_record(_record(course, "problems", assignment))
 
 
 def tried(course: Course, assignment: str) -> dict[str, str]:
     """Return the SHA-256 of each notebook that was graded last or cannot be graded, by student/notebook."""
-    return _read_record(_record(course, "tried", assignment))
+    return read_record(_record(course, "tried", assignment))
 
 
 def _record(course: Course, what: str, assignment: str) -> Path:
     return course.state / what / f"{assignment}.json"
-
-
-def _read_record(path: Path) -> dict[str, str]:
-    try:
-        saved = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {str(key): str(value) for key, value in saved.items()} if isinstance(saved, dict) else {}

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
-from autograder.course.files import hold_lock, read_if_there, write_atomically
+from autograder.course.files import hold_lock, read_if_there, read_record, write_atomically, write_record
 from autograder.course.layout import Course
 from autograder.course.people import Person
 from autograder.grading import gradebook, written
@@ -85,10 +85,10 @@ def forget(course: Course, person: Person) -> Forgotten:
         for folder in [*traces.homes(course, student), *traces.variants(course, student)]:
             done.files += _delete(folder)
         for path in traces.records(course):
-            entries = traces.read_record(path)
+            entries = read_record(path)
             kept = {key: what for key, what in entries.items() if traces.owner(key) != student}
             if kept != entries:
-                write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())
+                write_record(path, kept)
         here = ClassFile.read(course)
         here.forget(student)
         here.write()

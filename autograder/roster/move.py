@@ -17,7 +17,14 @@ from sqlalchemy import delete, update
 
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
-from autograder.course.files import hold_lock, read_if_there, require_writable, write_atomically
+from autograder.course.files import (
+    hold_lock,
+    read_if_there,
+    read_record,
+    require_writable,
+    write_atomically,
+    write_record,
+)
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
@@ -249,7 +256,7 @@ def _remove(folder: Path) -> None:
 def _move_records(course: Course, plan: Move) -> None:
     """Move the entries of our records; drop the records of pages to be made again."""
     for path in traces.records(course):
-        entries = traces.read_record(path)
+        entries = read_record(path)
         theirs = {key: what for key, what in entries.items() if traces.owner(key) == plan.old}
         if not theirs:
             continue
@@ -257,4 +264,4 @@ def _move_records(course: Course, plan: Move) -> None:
         if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
             mine = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()}
             kept = kept | mine if path.stem in plan.contested else mine | kept
-        write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())
+        write_record(path, kept)
