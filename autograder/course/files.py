@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from autograder.course.errors import BadInputError
 
 Files = dict[str, bytes]
@@ -109,27 +107,3 @@ def read_seed(state: Path) -> int | None:
         return None
     except ValueError as error:
         raise BadInputError(f"{path} must hold one number. Delete it, and a new seed is drawn.") from error
-
-
-@contextlib.contextmanager
-def hold_lock(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock while the block runs. The lock file stays; the lock ends with this process at the latest.
-
-    Raises:
-        BadInputError: another process holds the lock, or the file cannot be locked on this disk.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        raise BadInputError(f"{what} is already running in this course. Wait until it has ended.") from error
-    except OSError as error:
-        raise BadInputError(
-            f"{path} cannot be locked ({error.strerror or error}), so a second {what} would go unnoticed. "
-            "Give yourself permission to write that file, or work in a copy of the course on another disk."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()

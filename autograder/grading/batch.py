@@ -23,7 +23,6 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import (
     FULL,
     Files,
-    hold_lock,
     read_record,
     read_seed,
     require_writable,
@@ -31,6 +30,7 @@ from autograder.course.files import (
     write_record,
 )
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.remark import Remark
 from autograder.course.student_ids import is_valid
 from autograder.course.workers import MOST_WORKERS, Progress
@@ -163,7 +163,8 @@ def grade(
     releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
     course.make_private()
     tier = tier_of(executor, allow_unsafe)
-    with hold_lock(course.state / "lock", "autograder grade"):
+    with hold_lock(course):
+        require_no_move(course)
         seed = secret_seed(course) if seed is None else seed
         batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
         _Run(course, releases, found, limits, seed, force, batch).grade_all(executor, workers, progress)

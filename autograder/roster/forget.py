@@ -18,8 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
-from autograder.course.files import hold_lock, read_if_there, read_record, write_atomically, write_record
+from autograder.course.files import read_if_there, read_record, write_atomically, write_record
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.people import Person
 from autograder.grading import gradebook, written
 from autograder.grading.verdict import Verdict
@@ -75,8 +76,8 @@ def forget(course: Course, person: Person) -> Forgotten:
         BadInputError: the course is being graded, or the gradebook cannot be written.
     """
     student, done = person.student, Forgotten(person.student)
-    course.make_private()
-    with hold_lock(course.state / "lock", "autograder grade"):
+    with hold_lock(course):
+        require_no_move(course)
         if gradebook.exists(course):
             gradebook.require_usable(course)
         done.verdicts = _forget_verdicts(course, student)
