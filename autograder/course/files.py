@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import Any
 
 from autograder.course.errors import BadInputError
 
@@ -56,6 +56,20 @@ def read_if_there(path: Path) -> bytes | None:
         return None
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the entries of one of our JSON files; none if the file is missing or damaged."""
+    try:
+        entries = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def write_record(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write the entries of one of our JSON files, unless the file holds exactly these."""
+    write_if_changed(path, json.dumps(entries, indent=1, sort_keys=True).encode())
+
+
 def require_writable(folder: Path) -> None:
     """Check that files can be made in a folder, or in its nearest existing parent.
 
@@ -93,27 +107,3 @@ def read_seed(state: Path) -> int | None:
         return None
     except ValueError as error:
         raise BadInputError(f"{path} must hold one number. Delete it, and a new seed is drawn.") from error
-
-
-@contextlib.contextmanager
-def hold_lock(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock while the block runs. The lock file stays; the lock ends with this process at the latest.
-
-    Raises:
-        BadInputError: another process holds the lock, or the file cannot be locked on this disk.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        raise BadInputError(f"{what} is already running in this course. Wait until it has ended.") from error
-    except OSError as error:
-        raise BadInputError(
-            f"{path} cannot be locked ({error.strerror or error}), so a second {what} would go unnoticed. "
-            "Give yourself permission to write that file, or work in a copy of the course on another disk."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -24,6 +24,7 @@ from autograder.course import student_ids
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import Course
+from autograder.course.lock import require_no_move
 from autograder.grading import gradebook, other_gradebook
 from autograder.grading.other_gradebook import ABOUT_STUDENT, Cell, Handed, Marks, OtherGradebook
 from autograder.release import publish
@@ -102,6 +103,7 @@ def adopt(course: Course, file: Path | None = None) -> Adopted:
             f"{path} holds none of this course's assignments. It has "
             f"{', '.join(sorted(other.due)) or 'none'}; this course has {', '.join(course.assignments)}."
         )
+    require_no_move(course)
     gradebook.require_usable(course)
     require_writable(course.state)
     done = Adopted(assignments=list(ours), not_in_course=sorted(other.due.keys() - ours.keys()))

@@ -7,7 +7,6 @@ writes.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -24,13 +23,14 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import (
     FULL,
     Files,
-    hold_lock,
+    read_record,
     read_seed,
     require_writable,
     write_atomically,
-    write_if_changed,
+    write_record,
 )
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.remark import Remark
 from autograder.course.student_ids import is_valid
 from autograder.course.workers import MOST_WORKERS, Progress
@@ -163,7 +163,8 @@ def grade(
     releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
     course.make_private()
     tier = tier_of(executor, allow_unsafe)
-    with hold_lock(course.state / "lock", "autograder grade"):
+    with hold_lock(course):
+        require_no_move(course)
         seed = secret_seed(course) if seed is None else seed
         batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
         _Run(course, releases, found, limits, seed, force, batch).grade_all(executor, workers, progress)
@@ -234,8 +235,7 @@ class _Run:
                 for submission, identity in self.identities.items()
                 if submission.assignment == assignment and identity.key not in failed
             }
-            data = json.dumps(tried(self.course, assignment) | new, indent=1, sort_keys=True)
-            write_if_changed(_record(self.course, "tried", assignment), data.encode())
+            write_record(_record(self.course, "tried", assignment), tried(self.course, assignment) | new)
 
     def _add_kept_points(self) -> None:
         """Add to each problem the points that the gradebook keeps from an earlier version."""
@@ -383,26 +383,18 @@ def _save_problems(course: Course, assignments: Iterable[str], batch: Batch) -> 
         open_problems |= {problem.student: problem.what for problem in new}
         path = _record(course, "problems", assignment)
         if open_problems or path.exists():
-            write_atomically(path, json.dumps(open_problems, indent=1, sort_keys=True).encode())
+            write_record(path, open_problems)
 
 
 def problems(course: Course, assignment: str) -> dict[str, str]:
     """Return by student the problem of each submission that could not be graded, with the remedy."""
-    return _read_record(_record(course, "problems", assignment))
+    return read_record(_record(course, "problems", assignment))
 
 
 def tried(course: Course, assignment: str) -> dict[str, str]:
     """Return the SHA-256 of each notebook that was graded last or cannot be graded, by student/notebook."""
-    return _read_record(_record(course, "tried", assignment))
+    return read_record(_record(course, "tried", assignment))
 
 
 def _record(course: Course, what: str, assignment: str) -> Path:
     return course.state / what / f"{assignment}.json"
-
-
-def _read_record(path: Path) -> dict[str, str]:
-    try:
-        saved = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {str(key): str(value) for key, value in saved.items()} if isinstance(saved, dict) else {}

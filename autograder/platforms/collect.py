@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
+from autograder.course.lock import require_no_move
 from autograder.course.visible import one_line
 from autograder.platforms import identification
 from autograder.platforms.account import Collected
@@ -53,6 +54,7 @@ def collect(
     """
     releases = [Release(name, data) for name, data in sorted(publish.notebooks(course, assignment).items())]
     wanted = [release.name for release in releases]
+    require_no_move(course)
     zone = _zone(timezone)
     if platform is not None and platform not in FORMATS:
         raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(FORMATS)}.")

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from autograder.course.files import read_if_there, require_writable, write_if_changed
+from autograder.course.files import read_record, require_writable, write_record
 from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.rows import Row
@@ -43,15 +43,10 @@ def remember(course: Course, hashes: dict[str, str], arguments: list[str]) -> No
     """
     new = {name: {"arguments": arguments, "grades": grades} for name, grades in hashes.items()}
     course.make_private()
-    data = json.dumps(read_record(course) | new, indent=1, sort_keys=True)
-    write_if_changed(course.state / RECORD, data.encode())
+    write_record(course.state / RECORD, last_exports(course) | new)
 
 
-def read_record(course: Course) -> dict[str, dict[str, Any]]:
-    """Return what was exported last, by assignment; empty if nothing was."""
-    try:
-        record = json.loads(read_if_there(course.state / RECORD) or b"{}")
-    except ValueError:
-        return {}
-    entries = record.items() if isinstance(record, dict) else ()
+def last_exports(course: Course) -> dict[str, dict[str, Any]]:
+    """Return the arguments and the hash of the last export, by assignment."""
+    entries = read_record(course.state / RECORD).items()
     return {name: entry for name, entry in entries if isinstance(entry, dict) and entry.keys() >= KEYS}

@@ -8,12 +8,11 @@ that grows with each upload, or the time of the download. Both are kept in ``.au
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from autograder.course.files import read_if_there, write_atomically
+from autograder.course.files import read_if_there, read_record, write_record
 from autograder.course.layout import Course
 
 
@@ -52,10 +51,7 @@ class History:
     def __init__(self, course: Course, assignment: str) -> None:
         self.course, self.assignment = course, assignment
         self.file = course.state / "collected" / f"{assignment}.json"
-        try:
-            self.known = dict(json.loads(read_if_there(self.file) or b"{}"))
-        except ValueError:
-            self.known = {}
+        self.known = read_record(self.file)
 
     def version(self, student: str, time: datetime | None) -> Version:
         """Return the present version of a student; its time is in ``timestamp.txt``."""
@@ -75,7 +71,7 @@ class History:
     def save(self) -> None:
         """Write the versions to the file."""
         self.course.make_private()
-        write_atomically(self.file, json.dumps(self.known, indent=0, sort_keys=True).encode())
+        write_record(self.file, self.known)
 
     def replaced_folder(self, student: str) -> Path:
         """Return the folder with the versions that others replaced."""

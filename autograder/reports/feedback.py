@@ -19,7 +19,14 @@ from typing import Any
 from nbconvert.exporters import Exporter
 
 from autograder.course.errors import BadInputError
-from autograder.course.files import FULL, require_writable, write_atomically, write_if_changed
+from autograder.course.files import (
+    FULL,
+    read_record,
+    require_writable,
+    write_atomically,
+    write_if_changed,
+    write_record,
+)
 from autograder.course.layout import CONFIG, Course
 from autograder.course.workers import Progress, cores, end_with_parent, processes_with
 from autograder.grading import gradebook
@@ -96,7 +103,7 @@ def write_feedback(
             f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
         )
     record = course.state / RECORD
-    known = _read_record(record)
+    known = read_record(record)
     stale = [page for page in pages if force or not _is_current(page, known)]
     progress(0, len(stale))
     unwritten: dict[str, str] = {}
@@ -110,7 +117,7 @@ def write_feedback(
             progress(done, len(stale))
     finally:  # a stopped run does not make its pages again
         course.make_private()
-        write_if_changed(record, json.dumps(known, indent=1, sort_keys=True).encode())
+        write_record(record, known)
     made = {page.key for page in stale}
     unchanged = tuple(page.target for page in pages if page.key not in made)
     written = tuple(page.target for page in stale if page.key not in unwritten)
@@ -120,7 +127,7 @@ def write_feedback(
 def current_pages(course: Course, assignments: list[str]) -> dict[str, list[Path]]:
     """Return the pages that are up to date, by assignment."""
     pages, _ = _pages(course, assignments)
-    known = _read_record(course.state / RECORD)
+    known = read_record(course.state / RECORD)
     current = [page for page in pages if _is_current(page, known)]
     return {name: [page.target for page in current if page.assignment == name] for name in assignments}
 
@@ -165,14 +172,6 @@ def _hash_layout(course: Course) -> Any:
 
 def _beside(source: Path) -> list[Path]:
     return [path for path in map(source.with_name, FILES_BESIDE) if path.is_file()]
-
-
-def _read_record(record: Path) -> dict[str, str]:
-    try:
-        known: dict[str, str] = json.loads(record.read_bytes())
-        return known
-    except (OSError, ValueError):
-        return {}
 
 
 def _render_all(course: Course, pages: list[Page], workers: int | None) -> Iterator[tuple[Page, str]]:

@@ -72,7 +72,7 @@ def read_status(course: Course, assignments: list[str], submissions: Path) -> li
     }
     found = scan(submissions, names) if submissions.is_dir() else Found()
     pages = current_pages(course, assignments) if has_gradebook else nothing
-    record = exported.read_record(course)
+    record = exported.last_exports(course)
     return [
         _status_of(course, name, rows[name], found, due.get(name), len(pages[name]), record.get(name))
         for name in assignments

@@ -18,8 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
-from autograder.course.files import hold_lock, read_if_there, write_atomically
+from autograder.course.files import read_if_there, read_record, write_atomically, write_record
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.people import Person
 from autograder.grading import gradebook, written
 from autograder.grading.verdict import Verdict
@@ -75,8 +76,8 @@ def forget(course: Course, person: Person) -> Forgotten:
         BadInputError: the course is being graded, or the gradebook cannot be written.
     """
     student, done = person.student, Forgotten(person.student)
-    course.make_private()
-    with hold_lock(course.state / "lock", "autograder grade"):
+    with hold_lock(course):
+        require_no_move(course)
         if gradebook.exists(course):
             gradebook.require_usable(course)
         done.verdicts = _forget_verdicts(course, student)
@@ -85,10 +86,10 @@ def forget(course: Course, person: Person) -> Forgotten:
         for folder in [*traces.homes(course, student), *traces.variants(course, student)]:
             done.files += _delete(folder)
         for path in traces.records(course):
-            entries = traces.read_record(path)
+            entries = read_record(path)
             kept = {key: what for key, what in entries.items() if traces.owner(key) != student}
             if kept != entries:
-                write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())
+                write_record(path, kept)
         here = ClassFile.read(course)
         here.forget(student)
         here.write()

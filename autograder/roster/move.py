@@ -6,7 +6,6 @@ was interrupted is finished by the same command. The gradebook changes in one tr
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import asdict, dataclass, replace
@@ -17,14 +16,17 @@ from sqlalchemy import delete, update
 
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
-from autograder.course.files import hold_lock, read_if_there, require_writable, write_atomically
+from autograder.course.files import (
+    read_record,
+    require_writable,
+    write_record,
+)
 from autograder.course.layout import Course
+from autograder.course.lock import MOVE, hold_lock, require_no_move
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
 from autograder.roster import people, traces
-
-PLAN = "moving.json"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Move:
         new: the id that stays.
         wins: the id whose work counts where both have some; empty if nobody has said.
         contested: the assignments for which both have work.
+        entered: whether the gradebook has the id that goes away.
         settled: whether the other version of each contested assignment is set aside already.
     """
 
@@ -43,6 +46,7 @@ class Move:
     new: str
     wins: str = ""
     contested: tuple[str, ...] = ()
+    entered: bool = True
     settled: bool = False
 
     @property
@@ -101,10 +105,9 @@ def unite(course: Course, progress: Progress) -> tuple[list[Moved], list[str]]:
 
 def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Moved:
     require_valid(new)
-    course.make_private()
-    with hold_lock(course.state / "lock", "autograder grade"):
-        path = course.state / PLAN
-        interrupted = _interrupted(path, old, new)
+    with hold_lock(course):
+        path = course.state / MOVE
+        interrupted = _interrupted(course, old, new)
         plan = interrupted or _plan(course, old, new, wins, merging)
         assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
         for place in (course.root, course.state):
@@ -130,25 +133,21 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
 
 
 def _save(path: Path, plan: Move) -> None:
-    write_atomically(path, json.dumps(asdict(plan)).encode(), mode=0o600)
+    write_record(path, asdict(plan))
 
 
-def _interrupted(path: Path, old: str, new: str) -> Move | None:
-    """Return the plan of an interrupted run.
+def _interrupted(course: Course, old: str, new: str) -> Move | None:
+    """Return the plan of an interrupted run, if there is one.
 
     Raises:
         BadInputError: the interrupted run was another one, which must be finished first.
     """
-    if not (data := read_if_there(path)):
+    saved = read_record(course.state / MOVE)
+    if not saved:
         return None
-    saved = json.loads(data)
-    plan = Move(saved["old"], saved["new"], saved["wins"], tuple(saved["contested"]), saved["settled"])
-    if (plan.old, plan.new) != (old, new):
-        raise BadInputError(
-            f"moving {plan.old} to {plan.new} was interrupted. Finish that first: "
-            f"autograder merge {plan.old} {plan.new}"
-        )
-    return plan
+    if (saved["old"], saved["new"]) != (old, new):
+        require_no_move(course)
+    return Move(**saved | {"contested": tuple(saved["contested"])})
 
 
 def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
@@ -177,30 +176,38 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
             f"{old} and {new} both have work for {', '.join(contested)}. Say whose counts, with "
             f"--wins {old} or --wins {new}; the other's notebooks are kept in .autograder/replaced/."
         )
-    return Move(old, new, wins, contested)
+    return Move(old, new, wins, contested, entered=old in roster)
 
 
 def _move_entries(course: Course, plan: Move) -> None:
     """Move the rows of the gradebook in one transaction; the marks and comments stay with the submissions."""
-    if plan.old not in people.read(course):
+    if plan.entered and plan.old not in people.read(course):
+        return  # an interrupted run has moved them
+    if not plan.entered and not gradebook.exists(course):
         return
     with gradebook.opened(course) as writer:
         book = writer.book
+        _remove_contested(book, plan)
+        if not plan.entered:
+            return
         old = book.find_student(plan.old)
         known = {name: getattr(old, name) for name in ("first_name", "last_name", "email", "lms_user_id")}
         new = book.update_or_create_student(plan.new)
         for name, value in known.items():
             setattr(new, name, getattr(new, name) or value)
-        for assignment in plan.contested:
-            try:
-                book.remove_submission(assignment, plan.loser)
-            except api.MissingEntry:
-                continue
-        book.db.flush()
         submitted = api.SubmittedAssignment
         book.db.execute(update(submitted).where(submitted.student_id == plan.old).values(student_id=plan.new))
         book.db.execute(delete(api.Student).where(api.Student.id == plan.old))
         book.db.expire_all()
+
+
+def _remove_contested(book: api.Gradebook, plan: Move) -> None:
+    for assignment in plan.contested:
+        try:
+            book.remove_submission(assignment, plan.loser)
+        except api.MissingEntry:
+            continue
+    book.db.flush()
 
 
 def _set_aside(course: Course, plan: Move) -> None:
@@ -249,7 +256,7 @@ def _remove(folder: Path) -> None:
 def _move_records(course: Course, plan: Move) -> None:
     """Move the entries of our records; drop the records of pages to be made again."""
     for path in traces.records(course):
-        entries = traces.read_record(path)
+        entries = read_record(path)
         theirs = {key: what for key, what in entries.items() if traces.owner(key) == plan.old}
         if not theirs:
             continue
@@ -257,4 +264,4 @@ def _move_records(course: Course, plan: Move) -> None:
         if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
             mine = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()}
             kept = kept | mine if path.stem in plan.contested else mine | kept
-        write_atomically(path, json.dumps(kept, indent=1, sort_keys=True).encode())
+        write_record(path, kept)

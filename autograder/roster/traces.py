@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from nbgrader import api
 from sqlalchemy import select
 
+from autograder.course.files import read_record
 from autograder.course.layout import Course
 from autograder.grading import gradebook
 
@@ -85,15 +85,6 @@ def records(course: Course) -> list[Path]:
     """Return our JSON files with entries by student: the keys are ``id`` or ``id/name``."""
     by_id = [path for name in RECORDS for path in sorted((course.state / name).glob("*.json"))]
     return [course.state / "feedback.json", *by_id]
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Return the entries of a JSON file; none if there is no such file."""
-    try:
-        entries = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return entries if isinstance(entries, dict) else {}
 
 
 def owner(key: str) -> str:

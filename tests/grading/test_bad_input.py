@@ -440,9 +440,10 @@ def test_export_into_a_file_for_a_folder(few):
 
 
 def test_two_runs_at_once(handed_in):
-    from autograder.course.files import hold_lock
+    from autograder.course.layout import Course
+    from autograder.course.lock import hold_lock
 
-    with hold_lock(handed_in / ".autograder" / "lock", "autograder grade"):
+    with hold_lock(Course.at(handed_in)):
         refuses(handed_in, *GRADE, handed_in / "submitted", says=["already running"])
 
 

@@ -11,6 +11,7 @@ from scratch import in_process, tree
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.course.lock import MOVE
 from autograder.grading import gradebook
 from autograder.roster import move
 
@@ -189,7 +190,7 @@ def test_a_run_that_is_interrupted_anywhere_is_finished_by_the_same_command(made
                 break
             except KeyboardInterrupt:
                 pass
-        if (folder / ".autograder" / move.PLAN).exists():
+        if (folder / ".autograder" / MOVE).exists():
             with pytest.raises(BadInputError, match="was interrupted"):
                 move.rename(Course.at(folder), "bob", "x")
         move.merge(Course.at(folder), "ada", "bob", wins="ada")
@@ -201,6 +202,39 @@ def test_a_run_that_is_interrupted_anywhere_is_finished_by_the_same_command(made
         shutil.rmtree(folder)
         stops += 1
     assert stops > 8
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("grade", FIRST),
+        ("collect", FIRST, "submitted"),
+        ("adopt",),
+        ("forget", "bob", "--yes"),
+        ("rename", "bob", "x"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_nothing_works_on_while_an_id_is_half_moved(course, command, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(move, "_move_folders", lambda course, plan: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            move.rename(Course.at(course), "ada", "lovelace01")
+    before = tree(course)
+    done = in_process(*command, cwd=course)
+    assert done.exit_code == 2, done.output
+    assert "Finish that first: autograder merge ada lovelace01" in " ".join(done.stderr.split())
+    after = {name: what for name, what in tree(course).items() if "/released" not in name}
+    assert after == before
+
+
+def test_a_merge_into_an_id_removes_the_points_of_work_that_does_not_count(course):
+    """The winner's work was never graded: its id is not in the gradebook."""
+    (course / "submitted" / "eve" / FIRST).mkdir(parents=True)
+    (course / "submitted" / "eve" / FIRST / f"{FIRST}.ipynb").write_text("eve")
+    move.merge(Course.at(course), "eve", "ada", wins="eve")
+    assert (course / "submitted" / "ada" / FIRST / f"{FIRST}.ipynb").read_text() == "eve"
+    assert rows(course).keys() == {"bob"}
 
 
 @pytest.mark.slow

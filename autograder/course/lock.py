@@ -1,0 +1,57 @@
+"""Let one command at a time change work and points, and none while an id is half moved."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from filelock import FileLock, Timeout
+
+from autograder.course.errors import BadInputError
+from autograder.course.files import read_record
+from autograder.course.layout import Course
+
+LOCK = "lock"
+"""The file in the course's state that is locked. The lock ends with its process at the latest."""
+MOVE = "moving.json"
+"""The file in the course's state with the plan of a move of one id to another, until the move is finished."""
+
+
+@contextlib.contextmanager
+def hold_lock(course: Course) -> Iterator[None]:
+    """Hold the lock of a course while the block runs; the lock file stays.
+
+    Raises:
+        BadInputError: another process holds the lock, or the file cannot be locked on this disk.
+    """
+    course.make_private()
+    path = course.state / LOCK
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise BadInputError(
+            "another command of autograder is already running in this course. Wait until it has ended."
+        ) from error
+    except OSError as error:
+        raise BadInputError(
+            f"{path} cannot be locked ({error.strerror or error}), so a second command would go unnoticed. "
+            "Give yourself permission to write that file, or work in a copy of the course on another disk."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def require_no_move(course: Course) -> None:
+    """Check that no move of one id to another was interrupted: its work is under both ids.
+
+    Raises:
+        BadInputError: a move was interrupted.
+    """
+    if plan := read_record(course.state / MOVE):
+        old, new = plan["old"], plan["new"]
+        raise BadInputError(
+            f"moving {old} to {new} was interrupted. Finish that first: autograder merge {old} {new}"
+        )
