@@ -104,31 +104,22 @@ def main(
     pass
 
 
-for module in (
-    status,
-    release,
-    group,
-    audit,
-    collect,
-    grade,
-    feedback,
-    report,
-    export,
-    extension,
-    late,
-    rename,
-    merge,
-    forget,
-    bundle,
-    verify,
-    doctor,
-    simulate,
-    check,
-    adopt,
-):
-    app.command(epilog=module.EPILOG)(getattr(module, module.__name__.rpartition(".")[2]))
+PANELS = {
+    "Commands to prepare a course": (doctor, release, audit, bundle, simulate, adopt),
+    "Commands to grade a class": (status, collect, grade, feedback, report, export),
+    "Commands about students": (group, extension, late, rename, merge, forget, roster),
+    "Commands to try the grader": (check, verify),
+}
+"""The modules of the commands by the panel of `autograder --help` that lists them."""
 
-app.add_typer(roster.roster, name="roster")
+for panel, modules in PANELS.items():
+    for module in modules:
+        name = module.__name__.rpartition(".")[2]
+        command = getattr(module, name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(epilog=module.EPILOG, rich_help_panel=panel)(command)
 
 
 if __name__ == "__main__":

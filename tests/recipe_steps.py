@@ -226,6 +226,33 @@ def a_family_of_checkpoints(copy: Path) -> None:
     write(copy, "tests/tfcore/family_specs.py", table, table + row)
 
 
+def a_platform(copy: Path) -> None:
+    """One that puts a word and the login before the name of each file."""
+    before = '        Format(\n            "github",\n'
+    row = """        Format(
+            "abacus",
+            "no documentation: this platform does not exist",
+            r"abacus~(?P<name>[^/~]+)~(?P<file>[^/]+)",
+            _only_name,
+        ),
+"""
+    write(copy, "autograder/platforms/formats.py", before, row + before)
+    makers = "MAKERS = {\n"
+    maker = '''def abacus(uploads):
+    """No platform: a word and the login before the name of each file."""
+    made = Made()
+    for upload in uploads:
+        made.files[f"abacus~{upload.person.login}~{upload.name}"] = upload.data
+        made.whose[upload.person] = upload.person.login
+    return made
+
+
+'''
+    archives = "tests/grading/platform_archives.py"
+    write(copy, archives, makers, f'{maker}{makers}    "abacus": abacus,\n')
+    write(copy, "autograder/commands/collect.py", 'help="blackboard, ', 'help="abacus, blackboard, ')
+
+
 def a_dependency(copy: Path) -> None:
     """Two, of which the second is pinned nowhere."""
     table = "dependencies = [\n"
@@ -246,6 +273,7 @@ STEPS = (
     a_probe,
     a_variation,
     a_fault,
+    a_platform,
     a_family_of_checkpoints,
     a_dependency,
 )

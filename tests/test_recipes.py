@@ -305,6 +305,13 @@ def test_a_family_of_checkpoints(grown: Path) -> None:
     } <= tested
 
 
+def test_a_platform(grown: Path) -> None:
+    found = outcomes(grown, "tests/grading/test_platforms.py", "-k", "abacus or has_its_archive")
+    assert (found["FAILED"], found["ERROR"], found["SKIPPED"]) == ([], [], []), found["said"][0]
+    assert "test_every_format_has_its_archive" in found["PASSED"]
+    assert any("everybody_taken" in name and "[abacus]" in name for name in found["PASSED"])
+
+
 def test_a_dependency(grown: Path) -> None:
     found = outcomes(grown, "tests/test_lock.py", "-k", "declared and fits")
     pinned = {name for name in found["PASSED"] if "[Pygments>=2-" in name}

@@ -10,6 +10,7 @@ import typer
 from autograder.commands.console import out, plural, print_json, progress, say
 from autograder.commands.options import (
     BAD_INPUT,
+    Assignment,
     CourseFolder,
     Json,
     examples,
@@ -25,7 +26,7 @@ EPILOG = examples(
 
 
 def collect(
-    assignment: Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)],
+    assignment: Assignment,
     source: Annotated[
         Path, typer.Argument(help="The zip archive from the platform, or a folder.", show_default=False)
     ],

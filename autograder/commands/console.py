@@ -28,9 +28,14 @@ def plural(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
+def as_json_text(data: Any, **options: Any) -> str:
+    """Return data as a line of JSON in ASCII, with DEL, which `json` does not escape, escaped as well."""
+    return json.dumps(data, **options).replace("\x7f", r"\u007f") + "\n"
+
+
 def print_json(data: Any, **options: Any) -> None:
-    """Print data as JSON in ASCII, with DEL, which `json` does not escape, escaped as well."""
-    typer.echo(json.dumps(data, **options).replace("\x7f", r"\u007f"))
+    """Print data as JSON for programs."""
+    typer.echo(as_json_text(data, **options), nl=False)
 
 
 INTERVAL = 10.0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.console import plural, print_json, say
+from autograder.commands.console import as_json_text, plural, say
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
@@ -93,10 +93,14 @@ def export(
 
     here = Course.at(course, db)
     if student is not None:
+        if assignments or as_json or into or columns or assignment_column or format != "csv":
+            raise BadInputError("--student takes no assignments and no option but --output and --db.")
         _write_personal_data(here, student, output)
         return
     chosen = here.chosen(assignments or [])
     _require_format(format, fills_in=bool(into or columns or assignment_column))
+    if as_json and format != "csv":
+        raise BadInputError(f"--json is a format of its own. Leave out --json, or --format {format}.")
     hashes = exported.hash_all(here, chosen) if output else {}
     if format == "gradescope":
         if output is None or output.is_file():
@@ -105,7 +109,8 @@ def export(
         say(f"{plural(len(files), 'file')} in {escape(str(output))}")
     elif as_json:
         data, notes = grades.as_data(here, chosen)
-        print_json(data)
+        text = as_json_text(data)
+        _write(text.encode(), text, plural(len(data), "line"), output)
     elif format == "csv":
         text, notes = grades.table(here, chosen)
         _write(text.encode(), text, plural(len(text.splitlines()) - 1, "line"), output)
@@ -152,6 +157,7 @@ def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
 
 def _write_personal_data(course: Course, student: str, output: Path | None) -> None:
     from autograder.course.files import require_writable, write_atomically
+    from autograder.packages.wheels import pack_zip
     from autograder.roster import personal_data
     from autograder.roster.forget import require_trace
 
@@ -159,5 +165,5 @@ def _write_personal_data(course: Course, student: str, output: Path | None) -> N
         raise BadInputError("--student writes a zip file. Name it with --output, in a folder that exists.")
     require_writable(output.parent)
     files = personal_data.collect_data(course, require_trace(course, student))
-    write_atomically(output, personal_data.as_zip(files), mode=0o600)
+    write_atomically(output, pack_zip(files), mode=0o600)
     say(f"{plural(len(files), 'file')} in {escape(str(output))}")

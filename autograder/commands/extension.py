@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autograder.commands.console import out, print_json, say
-from autograder.commands.options import CourseFolder, Gradebook, Json, examples
+from autograder.commands.options import Assignment, CourseFolder, Gradebook, Json, Student, examples
 from autograder.commands.terminal import escape
 from autograder.course.layout import Course
 
@@ -16,8 +16,8 @@ EPILOG = examples("autograder extension ada01 ch02_qkv 3", "autograder extension
 
 
 def extension(
-    student: Annotated[str, typer.Argument(help="The id of the student.", show_default=False)],
-    assignment: Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)],
+    student: Student,
+    assignment: Assignment,
     days: Annotated[float, typer.Argument(help="Days beyond the due date; 0 for none.", show_default=False)],
     course: CourseFolder = Path(),
     db: Gradebook = None,

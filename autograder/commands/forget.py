@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autograder.commands.console import out, plural, print_json, say
-from autograder.commands.options import NOT_PASSED, CourseFolder, Gradebook, Json, examples
+from autograder.commands.options import NOT_PASSED, CourseFolder, Gradebook, Json, Student, examples
 from autograder.commands.terminal import escape
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
@@ -17,7 +17,7 @@ EPILOG = examples("autograder forget ada01", "autograder forget ada01 --yes")
 
 
 def forget(
-    student: Annotated[str, typer.Argument(help="The id of the student.", show_default=False)],
+    student: Student,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     course: CourseFolder = Path(),
     db: Gradebook = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autograder.commands.console import out, plural, print_json, say
-from autograder.commands.options import CourseFolder, Gradebook, Json, examples
+from autograder.commands.options import Assignment, CourseFolder, Gradebook, Json, examples
 from autograder.commands.terminal import escape
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
@@ -21,7 +21,7 @@ EPILOG = examples(
 
 
 def group(
-    assignment: Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)],
+    assignment: Assignment,
     groups: Annotated[
         list[str] | None,
         typer.Argument(help="Groups, each with its variant, such as Monday=front.", show_default=False),

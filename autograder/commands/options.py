@@ -54,6 +54,8 @@ Assignments = Annotated[
     list[str] | None,
     typer.Argument(help="Such as ch02_qkv; all assignments by default.", show_default=False),
 ]
+Assignment = Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)]
+Student = Annotated[str, typer.Argument(help="The id of the student.", show_default=False)]
 CourseFolder = Annotated[
     Path,
     typer.Option(

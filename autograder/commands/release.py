@@ -10,6 +10,7 @@ import typer
 
 from autograder.commands.console import out, print_json, progress
 from autograder.commands.options import (
+    BAD_INPUT,
     Assignments,
     CourseFolder,
     Json,
@@ -85,4 +86,4 @@ def release(
                     soft_wrap=True,
                 )
     if any(released.status == "kept" for released in done):
-        raise typer.Exit(2)
+        raise typer.Exit(BAD_INPUT)

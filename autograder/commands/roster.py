@@ -1,4 +1,4 @@
-"""Define the commands ``autograder roster import`` and ``autograder roster list``."""
+"""Define the commands ``autograder roster import``, ``list`` and ``unite``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ EPILOG = examples(
     "autograder roster import participants.csv",
     "autograder roster import class.csv --columns id=Kennung,last=2,first=3",
     "autograder roster list",
+    "autograder roster unite",
 )
 
-SHOWN = 10
-"""At most this many notes are shown; --json has all of them."""
+MOST_NOTES = 10
+"""The terminal shows at most this many notes; --json has all of them."""
 
 roster = typer.Typer(
     no_args_is_help=True,
@@ -67,10 +68,10 @@ def import_list(
         out.print(f"{len(done.new)} new, {known} known, in the gradebook")
     for why in done.left_out:
         say(f"[yellow]left out:[/] {escape(why)}")
-    for note in done.notes[:SHOWN]:
+    for note in done.notes[:MOST_NOTES]:
         say(f"[yellow]note:[/] {escape(note)}")
-    if len(done.notes) > SHOWN:
-        say(f"and {len(done.notes) - SHOWN} more notes, which --json prints")
+    if len(done.notes) > MOST_NOTES:
+        say(f"and {len(done.notes) - MOST_NOTES} more notes, which --json prints")
     for advice in lists.advice(done.notes):
         say(advice)
 

@@ -79,10 +79,9 @@ class Roster:
         exact = self._by_key.get(("id", student.casefold()), [])
         if len(exact) == 1 and exact[0].is_described:
             return exact[0]
-        number = re.search(r"(?:^|[ _])(\d+)$", student)
         for key in (
             ("email", student.casefold()),
-            ("number", number[1] if number else ""),
+            ("number", number_in(student)),
             ("email name", student.casefold()),
             ("name", squeeze(re.sub(r"_\d+$", "", student))),
         ):
@@ -103,6 +102,12 @@ def _keys(person: Person) -> Iterable[tuple[str, str]]:
     keys |= {("email name", email.split("@")[0])}
     keys |= {("name", squeeze(name)) for name in names if person.first_name and person.last_name}
     return {(kind, value) for kind, value in keys if value}
+
+
+def number_in(name: str) -> str:
+    """Return a platform's number for a person: 4711 in ``Participant 4711`` and in ``lovelaceada_4711``."""
+    match = re.search(r"(?:^|[ _])(\d+)$", name)
+    return match[1] if match else ""
 
 
 def squeeze(name: str) -> str:

@@ -26,7 +26,8 @@ from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import Course
 from autograder.course.lock import require_no_move
 from autograder.grading import gradebook, other_gradebook
-from autograder.grading.other_gradebook import ABOUT_STUDENT, Cell, Handed, Marks, OtherGradebook
+from autograder.grading.other_gradebook import Cell, Handed, Marks, OtherGradebook
+from autograder.grading.people import ABOUT_STUDENT
 from autograder.release import publish
 
 FOLDER = "adopted"

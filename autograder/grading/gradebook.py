@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -447,6 +448,17 @@ def graded_assignments(course: Course) -> set[str]:
     with reading(course) as session:
         query = select(api.Assignment.name).join(api.SubmittedAssignment).distinct()
         return set(session.scalars(query))
+
+
+def due_dates(course: Course) -> dict[str, datetime]:
+    """Return the due date for everybody of each assignment that has one, in UTC.
+
+    Raises:
+        BadInputError: the course has no gradebook, or it cannot be read.
+    """
+    with reading(course) as session:
+        found = session.execute(select(api.Assignment.name, api.Assignment.duedate)).all()
+    return {name: due for name, due in found if due}
 
 
 def read(course: Course, assignment: str) -> list[Row]:

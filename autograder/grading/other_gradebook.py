@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
+from autograder.grading.people import ABOUT_STUDENT
 
 Cell = tuple[str, str]
 """The names of a notebook and of a cell in it."""
@@ -56,9 +57,6 @@ class OtherGradebook:
     """The due date by assignment."""
     submissions: dict[tuple[str, str], Handed] = field(default_factory=dict)
     """The submissions by assignment and student."""
-
-
-ABOUT_STUDENT = ("first_name", "last_name", "email", "lms_user_id")
 
 
 def read(course: Course) -> OtherGradebook:

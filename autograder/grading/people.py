@@ -9,6 +9,9 @@ from sqlalchemy.orm import Session
 from autograder.course.class_file import ClassFile
 from autograder.course.people import Person, Roster
 
+ABOUT_STUDENT = ("first_name", "last_name", "email", "lms_user_id")
+"""The columns of nbgrader's table of students that describe one."""
+
 
 def read(session: Session, class_file: ClassFile) -> Roster:
     """Return the students in the gradebook, sorted by id, with their groups."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from autograder.course import delimited
 from autograder.course.delimited import Table
 from autograder.course.errors import BadInputError
+from autograder.course.people import number_in
 from autograder.grading.rows import Row
 from autograder.platforms.gradebook_formats import PLATFORMS, Platform
 
@@ -248,12 +249,12 @@ def _lines_by_name(
         found: set[str] = set()
         for place in (place for place in where.ids if place < len(values)):
             value = _same(values[place].lstrip("#"))
-            found |= {value, value.split("@")[0], _number(value)}
+            found |= {value, value.split("@")[0], number_in(value)}
             if place in where.numbered and (digits := re.search(r"\d+$", value)):
                 found.add(digits[0])
         if own_names:
             chosen = [_same(values[place]) for place in where.names if place < len(values)]
-            found |= {*chosen, *map(_number, chosen)}
+            found |= {*chosen, *map(number_in, chosen)}
             for first, last in permutations(chosen, 2):
                 found |= {f"{first} {last}", f"{first}, {last}"}
         for name in found - {""}:
@@ -267,13 +268,7 @@ def _matches(
     """Return the student's lines by an official name, else a platform's number, else a chosen name."""
     name = _same(student)
     by_other_name = sorted({line for other in also for line in official.get(_same(other), [])})
-    return official.get(name) or by_other_name or people.get(_number(name)) or people.get(name, [])
-
-
-def _number(name: str) -> str:
-    """Return a platform's number for a person: 4711 in ``Participant 4711`` and in ``lovelaceada_4711``."""
-    match = re.search(r"(?:^|[ _])(\d+)$", name)
-    return match[1] if match else ""
+    return official.get(name) or by_other_name or people.get(number_in(name)) or people.get(name, [])
 
 
 def _check_max_points(

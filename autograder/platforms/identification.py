@@ -14,7 +14,7 @@ from autograder.course import delimited, student_ids
 from autograder.course.errors import BadInputError
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
-from autograder.platforms.metadata import Metadata, time_beside
+from autograder.platforms.metadata import Metadata, common_prefix, time_beside
 
 Names = dict[str, list[str]]
 """The students of the files that a table lists, by the path of the file."""
@@ -192,7 +192,7 @@ def _guess(
     """
     students_folders, *below = _levels_of_folders(levels, assignment)
     tops = _tops(students_folders)
-    if len(tops) > 1 and _common_prefix(tops) and _fits(FORMATS["github"], students_folders, wanted):
+    if len(tops) > 1 and common_prefix(tops, "-") and _fits(FORMATS["github"], students_folders, wanted):
         return FORMATS["github"], students_folders
     for level in (students_folders, *below):
         if _fits(FORMATS["google"], level, wanted):
@@ -258,17 +258,10 @@ def _is_instead(parts: Parts) -> bool:
     return "text" in parts or "link" in parts
 
 
-def _common_prefix(names: set[str]) -> str:
-    """Return the common prefix of repositories: ``attention-`` of ``attention-ada`` and ``attention-bob``."""
-    first, last = min(names), max(names)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[: first.rfind("-", 0, same) + 1]
-
-
 def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str], zone: tzinfo | None) -> None:
     """Add the files to their students."""
     pattern, found = row.matcher(wanted), row.metadata(files)
-    prefix = _common_prefix(_tops(files)) if row.name == "github" and _tops(files) else ""
+    prefix = common_prefix(_tops(files), "-") if row.name == "github" else ""
     entry_times = row.entry_times and _spread(files)
     assumed = False
     for file in files:

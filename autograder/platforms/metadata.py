@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -104,19 +104,22 @@ def blackboard(files: Files) -> Metadata:
             if typed and typed[1].strip() not in ("", _NO_TEXT):
                 found.texts.add(str(file.path))
     begins = {who.removesuffix(students[0]) for who, students in found.people.items()}
-    shared = begins.pop() if len(begins) == 1 else _common_beginning(whole)
+    shared = begins.pop() if len(begins) == 1 else common_prefix(whole, "_")
     for who in whole:
         name_of_user = who.removeprefix(shared) if shared and who != shared else who.rpartition("_")[2]
         found.people.setdefault(who, [name_of_user])
     return found
 
 
-def _common_beginning(names: Iterable[str]) -> str:
+def common_prefix(names: Collection[str], separator: str) -> str:
+    """Return the whole parts with which all names begin, each part with its separator.
+
+    >>> common_prefix(["attention-ada", "attention-alan"], "-")
+    'attention-'
+    """
     first, last = min(names, default=""), max(names, default="")
-    if first == last:
-        return ""
     same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[: first.rfind("_", 0, same) + 1]
+    return first[: first.rfind(separator, 0, same) + 1]
 
 
 _SUBMISSION = re.compile(r"submission_\d+")

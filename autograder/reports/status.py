@@ -13,8 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
-
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading import gradebook
@@ -66,7 +64,7 @@ def read_status(course: Course, assignments: list[str], submissions: Path) -> li
     has_gradebook = gradebook.exists(course)
     nothing: dict[str, list[Any]] = {name: [] for name in assignments}
     rows = gradebook.read_all(course, assignments) if has_gradebook else nothing
-    due = _due_dates(course) if has_gradebook else {}
+    due = gradebook.due_dates(course) if has_gradebook else {}
     names: dict[str, Iterable[str]] = {
         name: [path.stem for path in (course.solutions / name).glob("*.ipynb")] for name in assignments
     }
@@ -152,14 +150,6 @@ def _count_late(
         if due and is_new and submission.timestamp and parse_utc(submission.timestamp) > due:
             late.add(submission.student)
     return len(late)
-
-
-def _due_dates(course: Course) -> dict[str, datetime]:
-    from nbgrader.api import Assignment
-
-    with gradebook.reading(course) as session:
-        found = session.execute(select(Assignment.name, Assignment.duedate)).all()
-    return {name: due for name, due in found if due}
 
 
 def next_command(

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-from nbgrader import api
-from sqlalchemy import select
 
 from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
@@ -56,7 +52,7 @@ def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[A
     settled = {*graded, *problems(course, assignment)}
     settled |= {person.student for name in settled if (person := roster.find(name))}
     to_grade = {person.student for name in waiting if (person := roster.find(name))} | set(waiting)
-    due, more_time = due_date(course, assignment), ClassFile.read(course).extension
+    due, more_time = gradebook.due_dates(course).get(assignment), ClassFile.read(course).extension
     found = []
     for person in handouts.concerned(course, assignment, roster.people):
         if person.student in settled:
@@ -79,11 +75,3 @@ def _handed_in(course: Course, assignment: str) -> list[str]:
 
 def _holds_files(folder: Path) -> bool:
     return not folder.is_symlink() and folder.is_dir() and any(folder.iterdir())
-
-
-def due_date(course: Course, assignment: str) -> datetime | None:
-    """Return when an assignment is due for everybody, in UTC."""
-    with gradebook.reading(course) as session:
-        query = select(api.Assignment.duedate).where(api.Assignment.name == assignment)
-        due: datetime | None = session.scalar(query)
-        return due

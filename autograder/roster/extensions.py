@@ -14,7 +14,6 @@ from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.late import LateRule, write_rule
 from autograder.roster import people
-from autograder.roster.absent import due_date
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def extend(course: Course, student: str, assignment: str, days: float) -> Extend
         for submission in submissions:
             submission.extension = None
         changes = penalise(writer, submissions)
-    due = due_date(course, assignment)
+    due = gradebook.due_dates(course).get(assignment)
     until = due + timedelta(days=days) if due else None
     return Extended(person.student, assignment, days, until, changes)
 

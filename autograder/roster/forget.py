@@ -61,7 +61,8 @@ def require_trace(course: Course, student: str) -> Person:
     for person in roster.known:
         if person.student == student:
             return person
-    if traces.homes(course, student) or student in ClassFile.read(course).lines:
+    in_records = any(traces.entries_of(path, student) for path in traces.records(course))
+    if in_records or traces.homes(course, student) or student in ClassFile.read(course).lines:
         return Person(student)
     near = people.similar(roster, student)
     raise BadInputError(f"nothing of a student with the id {student!r} is here.{near}")
@@ -70,7 +71,8 @@ def require_trace(course: Course, student: str) -> Person:
 def forget(course: Course, person: Person) -> Forgotten:
     """Remove a student's files, rows, verdicts and lines. A run that was interrupted can be repeated.
 
-    The rows go last: until then the same command finds the student.
+    Verdicts go first, since they are found by the files. The line of `class.csv` and the rows go last: until
+    then the same command finds the student.
 
     Raises:
         BadInputError: the course is being graded, or the gradebook cannot be written.

@@ -26,6 +26,7 @@ from autograder.course.lock import MOVE, hold_lock, require_no_move
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
+from autograder.grading.people import ABOUT_STUDENT
 from autograder.roster import people, traces
 
 
@@ -191,7 +192,7 @@ def _move_entries(course: Course, plan: Move) -> None:
         if not plan.entered:
             return
         old = book.find_student(plan.old)
-        known = {name: getattr(old, name) for name in ("first_name", "last_name", "email", "lms_user_id")}
+        known = {name: getattr(old, name) for name in ABOUT_STUDENT}
         new = book.update_or_create_student(plan.new)
         for name, value in known.items():
             setattr(new, name, getattr(new, name) or value)

@@ -11,6 +11,7 @@ from autograder.course.layout import Course
 from autograder.course.people import Person, Roster
 from autograder.grading import gradebook
 from autograder.grading import people as in_gradebook
+from autograder.grading.people import ABOUT_STUDENT
 
 
 def read(course: Course) -> Roster:
@@ -56,13 +57,8 @@ def write(course: Course, people: Iterable[Person]) -> None:
     here = ClassFile.read(course)
     with gradebook.opened(course) as writer:
         for person in people:
-            given = {
-                "first_name": person.first_name,
-                "last_name": person.last_name,
-                "email": person.email,
-                "lms_user_id": person.number,
-            }
-            known = {name: value for name, value in given.items() if value}
+            given = person.first_name, person.last_name, person.email, person.number
+            known = {name: value for name, value in zip(ABOUT_STUDENT, given, strict=True) if value}
             writer.book.update_or_create_student(person.student, **known)
             if person.groups:
                 here.set_groups(person.student, person.groups)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from typing import Any
 
 from nbgrader import api
@@ -70,15 +68,6 @@ def collect_data(course: Course, person: Person) -> Files:
         others=left_out + "\n".join(others) if others else "No other file of the course names you.",
     ).encode()
     return files
-
-
-def as_zip(files: Files) -> bytes:
-    """Return the files as a zip archive, which is the same for the same files."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
-    return out.getvalue()
 
 
 def _as_json(data: Any) -> bytes:

@@ -159,6 +159,14 @@ def test_everything_of_nobody_is_refused(course):
     assert not (course / "x.zip").exists()
 
 
+@pytest.mark.parametrize("also", [("--json",), (FIRST,), ("--format", "canvas")])
+def test_everything_is_exported_in_one_form(course, also):
+    done = in_process("export", "--student", ADA, "--output", course / "x.zip", *also, cwd=course)
+    assert done.exit_code == 2
+    assert "--student takes no" in done.stderr
+    assert not (course / "x.zip").exists()
+
+
 @pytest.mark.slow
 def test_a_run_that_was_interrupted_is_finished_by_the_same_command(course, monkeypatch):
     """Stopped before each of its deletions in turn."""
@@ -182,6 +190,13 @@ def test_a_run_that_was_interrupted_is_finished_by_the_same_command(course, monk
         stops += 1
     assert stops > 0
     assert naming(course, TRACES) == []
+
+
+def test_a_student_of_whom_only_a_record_is_left_is_forgotten(course):
+    """A run was interrupted after it had deleted the only file, which could not be graded."""
+    (course / ".autograder" / "problems" / f"{SECOND}.json").write_text('{"quentin": "not JSON", "bob": "x"}')
+    assert in_process("forget", "quentin", "--yes", cwd=course).exit_code == 0
+    assert naming(course, ["quentin"]) == []
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,9 @@ def test_who_has_not_handed_in_is_in_the_table_without_points(listed):
     data = {line["student"]: line for line in json.loads(in_process("export", "--json", cwd=listed).stdout)}
     assert data["zoe02"]["total"] is None
     assert data["bob"]["total"] == 4
+    assert in_process("export", "--json", "--output", "grades.json", cwd=listed).stdout == ""
+    assert {line["student"]: line for line in json.loads((listed / "grades.json").read_text())} == data
+    assert in_process("export", "--json", "--format", "moodle", cwd=listed).exit_code == 2
 
 
 @pytest.mark.slow
