@@ -64,10 +64,7 @@ def read(course: Course) -> tuple[Handout, ...]:
     path = course.root / NAME
     if not path.exists():
         return ()
-    expected = f"a table with the columns {', '.join(COLUMNS)}"
-    table = read_table(path, expected)
-    if not set(COLUMNS) <= set(table.columns):
-        raise BadInputError(f"{path} has the columns {', '.join(table.columns)}. Expected {expected}.")
+    table = read_table(path, f"a table with the columns {', '.join(COLUMNS)}", COLUMNS)
     return tuple(Handout(*(line[column] for column in COLUMNS)) for _, line in table.lines)
 
 
