@@ -48,7 +48,7 @@ def group(
     if variants or everybody:
         done = handouts.hand_out(here, assignment, variants)
     else:
-        done = handouts.show(here, assignment)
+        done = handouts.look_up(here, assignment)
     if as_json:
         print_json(done.as_dict())
         return

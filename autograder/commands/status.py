@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograder.commands.console import out, plural, print_json
+from autograder.commands.console import out, plural, print_json, say
 from autograder.commands.options import (
     COURSE,
     Assignments,
@@ -41,11 +41,14 @@ def status(
     Released, handed in, late, to grade, graded, to be marked by hand, pages of feedback that are up to date,
     exported. Numbers count students.
     """
+    from autograder.course.lock import interrupted_move
     from autograder.reports.status import next_command, read_status
 
     here = Course.at(course, db)
     found = read_status(here, here.chosen(assignments or []), submissions)
     steps = [next_command(one, str(submissions), context.meta.get(COURSE), db) for one in found]
+    if trouble := interrupted_move(here):
+        say(f"[yellow]note:[/] {escape(trouble)}")
     if as_json:
         print_json([asdict(one) | {"next": step} for one, step in zip(found, steps, strict=True)])
         return

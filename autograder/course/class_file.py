@@ -42,9 +42,7 @@ class ClassFile:
         if not path.exists():
             return here
         expected = f"a table with the columns {STUDENT}, {GROUPS} and {EXTENSION}ASSIGNMENT"
-        table = read_table(path, expected)
-        if STUDENT not in table.columns:
-            raise BadInputError(f"{path} has no column {STUDENT!r}. Expected {expected}.")
+        table = read_table(path, expected, [STUDENT])
         for number, line in table.lines:
             student = line[STUDENT]
             if not student or student in here.lines:

@@ -44,14 +44,20 @@ def hold_lock(course: Course) -> Iterator[None]:
         lock.release()
 
 
+def interrupted_move(course: Course) -> str:
+    """Return a message about an interrupted move of one id to another, or an empty text."""
+    plan = read_record(course.state / MOVE)
+    if not plan:
+        return ""
+    old, new = plan["old"], plan["new"]
+    return f"moving {old} to {new} was interrupted. Finish that first: autograder merge {old} {new}"
+
+
 def require_no_move(course: Course) -> None:
-    """Check that no move of one id to another was interrupted: its work is under both ids.
+    """Check that no move of one id to another was interrupted: work is under both ids until it is finished.
 
     Raises:
         BadInputError: a move was interrupted.
     """
-    if plan := read_record(course.state / MOVE):
-        old, new = plan["old"], plan["new"]
-        raise BadInputError(
-            f"moving {old} to {new} was interrupted. Finish that first: autograder merge {old} {new}"
-        )
+    if message := interrupted_move(course):
+        raise BadInputError(message)

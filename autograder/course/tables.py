@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +18,16 @@ class TextTable:
     lines: list[tuple[int, dict[str, str]]]
 
 
-def read_table(path: Path, expected: str) -> TextTable:
+def read_table(path: Path, expected: str, required: Iterable[str] = ()) -> TextTable:
     """Return the table in a file that a spreadsheet or a platform saved as text.
 
     Args:
         path: the file.
         expected: the kind of file that an error message asks for.
+        required: the columns that the table must have; capitals do not count.
 
     Raises:
-        BadInputError: the file cannot be read, or it is not a table.
+        BadInputError: the file cannot be read, it is not a table, or it lacks a column.
     """
     table = delimited.read(path)
     rows = [(number + 1, table.values(number)) for number in range(len(table.lines))]
@@ -37,6 +39,12 @@ def read_table(path: Path, expected: str) -> TextTable:
     twice = {name for name in columns if name and columns.count(name) > 1}
     if twice:
         raise BadInputError(f"{path} has the column {min(twice)!r} twice. Rename or delete one of them.")
+    headings = {name.casefold(): name for name in columns}
+    for name in required:
+        if name.casefold() not in headings:
+            has = ", ".join(filter(None, columns))
+            raise BadInputError(f"{path} has no column {name!r}; it has {has}. Expected {expected}.")
+        columns[columns.index(headings[name.casefold()])] = name
     lines = [
         (number, dict(zip(columns, [*values, *[""] * len(columns)], strict=False)))
         for number, values in rows[1:]

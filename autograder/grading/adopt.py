@@ -38,7 +38,7 @@ COMMENTS = ("auto_comment", "manual_comment")
 
 
 @dataclass(frozen=True)
-class Left:
+class NotTaken:
     """Marks that were not taken over, with the reason."""
 
     assignment: str
@@ -62,7 +62,7 @@ class Adopted:
     comments: int = 0
     other_changes: int = 0
     """Due dates, times, names and the name of the course."""
-    left: list[Left] = field(default_factory=list)
+    left: list[NotTaken] = field(default_factory=list)
     not_in_course: list[str] = field(default_factory=list)
     """The assignments that this course does not have."""
     notes: list[str] = field(default_factory=list)
@@ -220,7 +220,7 @@ def _take_assignment(
             if place is None:
                 given = marks.given()
                 if given:
-                    done.left.append(Left(assignment, student, "/".join(cell), given, reason))
+                    done.left.append(NotTaken(assignment, student, "/".join(cell), given, reason))
             else:
                 _take_marks(submission, place, marks, is_new or in_place, done)
 
@@ -302,7 +302,7 @@ def _take_marks(submission: Any, place: Cell, marks: Marks, with_automatic: bool
     if left:
         reason = "the gradebook holds another mark" if grade is not None else "the cell is not graded here"
         student = submission.student_id
-        done.left.append(Left(submission.assignment.name, student, "/".join(place), left, reason))
+        done.left.append(NotTaken(submission.assignment.name, student, "/".join(place), left, reason))
     if grade is not None and marks.max_score not in (None, grade.cell.max_score):
         note = f"{place[1]} of {submission.assignment.name} is out of {grade.cell.max_score:g} here"
         note += f", but was out of {marks.max_score:g}; its marks stay as they are"

@@ -14,6 +14,7 @@ from typing import Any
 from nbgrader.plugins import LateSubmissionPlugin
 from traitlets import Float
 
+from autograder.course.class_file import MOST_DAYS
 from autograder.course.errors import BadInputError
 from autograder.course.files import read_if_there, write_atomically
 from autograder.course.layout import CONFIG, SETTINGS, Course
@@ -83,9 +84,9 @@ def write_rule(course: Course, rule: LateRule) -> Course:
     Raises:
         BadInputError: a number is out of range, or `nbgrader_config.py` has another rule.
     """
-    if not 0 <= rule.percent <= 100 or not 0 <= rule.grace <= 3650:
+    if not 0 <= rule.percent <= 100 or not 0 <= rule.grace <= MOST_DAYS:
         raise BadInputError(
-            f"expected 0 to 100 percent and 0 to 3650 days, got {rule.percent:g} and {rule.grace:g}."
+            f"expected 0 to 100 percent and 0 to {MOST_DAYS} days, got {rule.percent:g} and {rule.grace:g}."
         )
     own = course.python_config()
     other = own.get("AssignLatePenalties", {}).get("plugin_class", PLUGIN)

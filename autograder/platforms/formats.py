@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cached_property
 
 from autograder.platforms import metadata
+from autograder.platforms.archives import File
 from autograder.platforms.metadata import Metadata
 
 Parts = dict[str, str]
@@ -47,7 +48,7 @@ class Format:
     time: Callable[[str], datetime | None] = metadata.no_time
     sign: str = "file"
     own: str = "(?!)"
-    metadata: Callable[[metadata.Files], Metadata] = metadata.nothing
+    metadata: Callable[[list[File]], Metadata] = metadata.nothing
     specific: bool = True
     entry_times: bool = False
     stamped_by_download: bool = False

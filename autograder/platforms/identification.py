@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path, PurePosixPath
 
-from autograder.course import delimited, student_ids
+from autograder.course import student_ids
 from autograder.course.errors import BadInputError
+from autograder.course.tables import read_table
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
 from autograder.platforms.metadata import Metadata, common_prefix, time_beside
@@ -115,33 +116,24 @@ def read_names(table: Path, files: list[File]) -> Names:
     Raises:
         BadInputError: the table has no columns `file` and `student`, or names a file that is not there once.
     """
-    lines = delimited.read(table)
-    heads = [value.casefold() for value in lines.values(0)] if lines.lines else []
-    if not {"file", "student"} <= set(heads):
-        raise BadInputError(
-            f"{table} must begin with a line that names the columns file and student, with a line for each "
-            f"file below it; it begins with {', '.join(heads) or 'nothing'!r}."
-        )
-    columns = heads.index("file"), heads.index("student")
+    expected = "a table with the columns file and student and a line for each file"
+    lines = read_table(table, expected, ["file", "student"]).lines
     paths = defaultdict(list)
     for file in files:
         path = _composed(str(file.path))
         for end in {path, path.rpartition("/")[2]}:
             paths[end].append(str(file.path))
     listed: dict[str, list[str]] = defaultdict(list)
-    for number in range(1, len(lines.lines)):
-        values = [_composed(value) for value in lines.values(number)] + [""] * len(heads)
-        name, student = (values[column] for column in columns)
+    for number, line in lines:
+        name, student = _composed(line["file"]), _composed(line["student"])
         if not name and not student:
             continue
         if len(paths[name]) != 1:
             there = "is not in the archive" if not paths[name] else f"could be {' or '.join(paths[name])}"
-            raise BadInputError(
-                f"{table}, line {number + 1}: {name!r} {there}. Write its path in the archive."
-            )
+            raise BadInputError(f"line {number} of {table}: {name!r} {there}. Write its path in the archive.")
         if not student_ids.is_valid(student):
             raise BadInputError(
-                f"{table}, line {number + 1}: {student!r} cannot be a student's id: {student_ids.RULE}."
+                f"line {number} of {table}: {student!r} cannot be a student's id: {student_ids.RULE}."
             )
         listed[paths[name][0]].append(student)
     return listed

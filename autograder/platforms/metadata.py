@@ -12,7 +12,6 @@ from typing import Any
 from autograder.course.errors import BadInputError
 from autograder.platforms.archives import UNREADABLE, File, read
 
-Files = list[File]
 GRADESCOPE_FILE = "submission_metadata.yml"
 
 
@@ -33,7 +32,7 @@ class Metadata:
     read: set[str] = field(default_factory=set)
 
 
-def nothing(files: Files) -> Metadata:
+def nothing(files: list[File]) -> Metadata:
     """Return no metadata, for platforms that write none."""
     return Metadata()
 
@@ -80,7 +79,7 @@ _ATTEMPT = re.compile(r"(?P<who>[^/]+?)_attempt_\d{4}(?:-\d\d){5}(?P<receipt>\.t
 _NO_TEXT = "There is no student submission text data for this assignment."
 
 
-def blackboard(files: Files) -> Metadata:
+def blackboard(files: list[File]) -> Metadata:
     """Read the receipts: ``Name: Ada Lovelace (ada)``, then the text that the student typed into the form.
 
     A name of a file begins with ``<assignment>_<username>``, and both may have underscores. A receipt settles
@@ -125,7 +124,7 @@ def common_prefix(names: Collection[str], separator: str) -> str:
 _SUBMISSION = re.compile(r"submission_\d+")
 
 
-def gradescope(files: Files) -> Metadata:
+def gradescope(files: list[File]) -> Metadata:
     """Read Gradescope's list of the students and the time of each submission."""
     import yaml
 
@@ -167,7 +166,7 @@ def _gradescope_time(time: object) -> datetime | None:
     return in_utc(time if isinstance(time, datetime) else written_time(str(time)) if time else None)
 
 
-def timestamps(files: Files) -> Metadata:
+def timestamps(files: list[File]) -> Metadata:
     """Read the files ``timestamp.txt`` in which nbgrader keeps the time beside a submission."""
     found = Metadata()
     for file in files:

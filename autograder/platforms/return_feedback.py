@@ -22,7 +22,7 @@ from autograder.roster import people as roster
 
 
 @dataclass(frozen=True)
-class Archive:
+class FeedbackArchive:
     """An archive of pages that a platform takes.
 
     Args:
@@ -39,7 +39,7 @@ class Archive:
 ARCHIVES = {
     # is_valid_filename_for_import in mod/assign/feedback/file/importziplib.php of moodle/moodle: the number
     # after the first underscore identifies the student, and the assignment must have the plugin.
-    "moodle": Archive(
+    "moodle": FeedbackArchive(
         r"(?:[^/]+/)*?(?P<folder>[^/_]+_\d+_assignsubmission_[a-z]+)(?:[_/].*)?",
         "{folder}/{page}",
         "in Moodle choose View all submissions, Upload multiple feedback files in a zip; the assignment "
@@ -47,14 +47,14 @@ ARCHIVES = {
     ),
     # infer_comment_context_from_filename in app/models/abstract_assignment.rb of instructure/canvas-lms: the
     # first two numbers are the student's and the handed-in file's, whose name Canvas shows.
-    "canvas": Archive(
+    "canvas": FeedbackArchive(
         r"(?:[^/]+/)*?(?P<prefix>(?:LATE_)?anon_(?:LATE_)?[^/_]+_\d+|[^/]+?_\d+_\d+)_[^/]*",
         "{prefix}_{page}",
         "in Canvas open the assignment and choose Upload Submissions; each page becomes a comment under the "
         "name of the notebook that was handed in, so tell your students to save it as .html",
     ),
     # No page of Gradescope's guides has an upload of files for students; its autograder shows the reports.
-    "gradescope": Archive(
+    "gradescope": FeedbackArchive(
         r".*",
         "{student}/{page}",
         "Gradescope takes no files for students; share each folder with its student in another way",
@@ -89,12 +89,10 @@ def require_known(platform: str, sender: str = "") -> None:
     Raises:
         BadInputError: there is no archive for the platform, or the sender is not an e-mail address.
     """
-    if platform not in PLATFORMS:
-        raise BadInputError(
-            f"--for does not know the platform {platform!r}. There are: {', '.join(PLATFORMS)}."
-        )
     if sender and platform != MAIL:
-        raise BadInputError(f"--sender is the sender of mails, so it means nothing with --for {platform}.")
+        raise BadInputError(f"--sender is the sender of mails, so it needs --for {MAIL}.")
+    if platform not in PLATFORMS:
+        raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(PLATFORMS)}.")
     require_sender(sender)
 
 
@@ -118,7 +116,7 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
         student, assignment, _ = page.relative_to(course.feedback).parts
         by_assignment[assignment][student].append(page)
     if platform == MAIL:
-        returned = Returned(_SEND, "enter addresses with: nbgrader db student add STUDENT --email ADDRESS")
+        returned = Returned(_SEND, "enter a class list with their addresses: autograder roster import FILE")
     else:
         remedy = f"collect the archive from {platform.capitalize()} once more, then run this again"
         returned = Returned(ARCHIVES[platform].upload, remedy)

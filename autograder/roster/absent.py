@@ -44,18 +44,17 @@ def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[A
         BadInputError: the gradebook or `class.csv` cannot be read.
     """
     roster = people.read(course)
-    graded = [row.student for row in rows if row.assignment == assignment]
-    waiting = _handed_in(course, assignment)
-    handed_in = {*graded, *waiting, *problems(course, assignment)}
-    if not handed_in:
+    graded = {row.student for row in rows if row.assignment == assignment}
+    tried = graded | problems(course, assignment).keys()
+    handed_in = _handed_in(course, assignment)
+    if not tried | handed_in:
         return ()
-    settled = {*graded, *problems(course, assignment)}
-    settled |= {person.student for name in settled if (person := roster.find(name))}
-    to_grade = {person.student for name in waiting if (person := roster.find(name))} | set(waiting)
+    tried |= {person.student for name in tried if (person := roster.find(name))}
+    to_grade = handed_in | {person.student for name in handed_in if (person := roster.find(name))}
     due, more_time = gradebook.due_dates(course).get(assignment), ClassFile.read(course).extension
     found = []
-    for person in handouts.concerned(course, assignment, roster.people):
-        if person.student in settled:
+    for person in handouts.find_students(course, assignment, roster.people):
+        if person.student in tried:
             continue
         why = NOT_HANDED_IN
         if person.student in to_grade:
@@ -68,9 +67,9 @@ def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[A
     return tuple(found)
 
 
-def _handed_in(course: Course, assignment: str) -> list[str]:
+def _handed_in(course: Course, assignment: str) -> set[str]:
     folder = course.folder("submitted_directory", "submitted")
-    return [path.parent.name for path in folder.glob(f"*/{assignment}") if _holds_files(path)]
+    return {path.parent.name for path in folder.glob(f"*/{assignment}") if _holds_files(path)}
 
 
 def _holds_files(folder: Path) -> bool:

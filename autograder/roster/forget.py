@@ -170,10 +170,10 @@ def _is_about(line: bytes, theirs: set[str], graded: set[bytes], others: set[str
 
 
 def _forget_in_log(path: Path, student: str) -> None:
-    data = read_if_there(path)
-    if data and (
-        kept := [x for x in data.splitlines(keepends=True) if not _pattern([student]).search(x)]
-    ) != (data.splitlines(keepends=True)):
+    """Remove the lines that name a student."""
+    lines, named = (read_if_there(path) or b"").splitlines(keepends=True), _pattern([student])
+    kept = [line for line in lines if not named.search(line)]
+    if kept != lines:
         write_atomically(path, b"".join(kept))
 
 

@@ -64,14 +64,11 @@ def read(course: Course) -> tuple[Handout, ...]:
     path = course.root / NAME
     if not path.exists():
         return ()
-    expected = f"a table with the columns {', '.join(COLUMNS)}"
-    table = read_table(path, expected)
-    if not set(COLUMNS) <= set(table.columns):
-        raise BadInputError(f"{path} has the columns {', '.join(table.columns)}. Expected {expected}.")
+    table = read_table(path, f"a table with the columns {', '.join(COLUMNS)}", COLUMNS)
     return tuple(Handout(*(line[column] for column in COLUMNS)) for _, line in table.lines)
 
 
-def concerned(course: Course, assignment: str, class_: Iterable[Person]) -> tuple[Person, ...]:
+def find_students(course: Course, assignment: str, class_: Iterable[Person]) -> tuple[Person, ...]:
     """Return the students who get an assignment: everybody, or the members of its groups."""
     groups = {handout.group for handout in read(course) if handout.assignment == assignment}
     return tuple(person for person in class_ if not groups or groups & set(person.groups))
@@ -105,10 +102,10 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
                 raise BadInputError(f"{assignment} was not released: {released.note}.")
     new = [Handout(group, assignment, variant) for group, variant in variants.items()]
     _write(course, [*(line for line in before if line.assignment != assignment), *new])
-    return show(course, assignment)
+    return look_up(course, assignment)
 
 
-def show(course: Course, assignment: str) -> HandedOut:
+def look_up(course: Course, assignment: str) -> HandedOut:
     """Return the hand-outs of an assignment with their students."""
     handouts = tuple(line for line in read(course) if line.assignment == assignment)
     class_ = people.read(course).people

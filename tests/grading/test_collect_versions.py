@@ -135,11 +135,11 @@ def test_a_folder_with_one_students_versions_is_taken(course, tmp_path, released
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("name,path\nada,x.ipynb\n", "must begin with a line that names the columns file and student"),
-        ("file,student\nz.ipynb,ada\n", "line 2: 'z.ipynb' is not in the archive"),
-        ("file,student\nx.ipynb,ada\n", "line 2: 'x.ipynb' could be 1/x.ipynb or 2/x.ipynb"),
-        ("file,student\n1/x.ipynb,../ada\n", "line 2: '../ada' cannot be a student's id"),
-        ("", "must begin with a line that names the columns file and student"),
+        ("name,path\nada,x.ipynb\n", "has no column 'file'; it has name, path. Expected a table with"),
+        ("file,student\nz.ipynb,ada\n", "names.csv: 'z.ipynb' is not in the archive"),
+        ("file,student\nx.ipynb,ada\n", "names.csv: 'x.ipynb' could be 1/x.ipynb or 2/x.ipynb"),
+        ("file,student\n1/x.ipynb,../ada\n", "names.csv: '../ada' cannot be a student's id"),
+        ("", "has no line of headings. Expected a table with the columns file and student"),
         (None, "cannot be read"),
     ],
 )

@@ -224,6 +224,7 @@ def test_nothing_works_on_while_an_id_is_half_moved(course, command, monkeypatch
     done = in_process(*command, cwd=course)
     assert done.exit_code == 2, done.output
     assert "Finish that first: autograder merge ada lovelace01" in " ".join(done.stderr.split())
+    assert "merge ada lovelace01" in " ".join(in_process("status", cwd=course).stderr.split())
     after = {name: what for name, what in tree(course).items() if "/released" not in name}
     assert after == before
 

@@ -234,7 +234,7 @@ def test_the_mails_are_read_back_with_their_pages(tmp_path):
     [
         ("teams", "", "There are: moodle, canvas, gradescope, mail"),
         ("mail", "teacher", "must be an e-mail address"),
-        ("moodle", "teacher@x.org", "means nothing with --for moodle"),
+        ("moodle", "teacher@x.org", "needs --for mail"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_written(course, tmp_path, platform, sender, told):
