@@ -54,8 +54,8 @@ def reports(name: str, seed: int) -> dict[str, Report]:
     """Every answer in the bank of an exercise, examined: its report by the answer's name."""
     exercise = exercises.find(name)
     calls = (*exercise.forbidden, "tfcore")
-    examined = examination(name, seed)
-    return {a.name: examined.report_on(local(a.function, calls), shrinking=False) for a in answers(exercise)}
+    on_answers = examination(name, seed).report_on_bank(calls)
+    return {answer.name: report for answer, report in zip(exercise.answers, on_answers, strict=True)}
 
 
 def report_on(name: str, function, seed: int = PUBLIC_SEED, shrinking: bool = False) -> Report:
