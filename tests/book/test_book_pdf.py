@@ -17,7 +17,7 @@ from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
 CONTENTS = pdf.read_contents(ROOT / "book" / "_toc.yml")
-PAGES = ["02_qkv", "03_scaling", "claims", "kill_matrix", "bibliography"]
+PAGES = ["claims", "02_qkv", "03_scaling", "kill_matrix", "bibliography"]
 
 
 @dataclass
