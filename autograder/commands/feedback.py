@@ -81,8 +81,8 @@ def feedback(
     if returned:
         rows = [row for assignment in chosen for row in gradebook.read(here, assignment)]
         if waiting := sum(bool(row.needs_manual_grade) for row in rows):
-            graded = f"{waiting} of {len(rows)} submissions"
-            say(f"[yellow]note:[/] {graded} have answers that nobody has read yet")
+            about = f"{waiting} of {len(rows)} submissions have answers that nobody has read yet"
+            say(f"[yellow]note:[/] {about}")
         _print_archives(returned, as_json)
     if done.unwritten or (returned and (returned.left_out or done.missing)):
         raise typer.Exit(BAD_INPUT)

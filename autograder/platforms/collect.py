@@ -82,20 +82,23 @@ def collect(
         for folder in (into, course.state):
             require_writable(folder)
         history = History(course, assignment)
-        for student, items in by_student:
-            notebooks = _notebooks(done, student, items)
-            choices = [
-                (release, choose(release, notebooks, others, len(wanted) == 1))
-                for release in (releases if notebooks else ())
-            ]
-            _record_choices(done, student, choices, notebooks)
-            for release, choice in choices:
-                if choice.chosen:
-                    _write_notebook(done, history, into / student / assignment, release, choice, downloaded)
+        try:
+            for student, items in by_student:
+                notebooks = _notebooks(done, student, items)
+                choices = [
+                    (release, choose(release, notebooks, others, len(wanted) == 1))
+                    for release in (releases if notebooks else ())
+                ]
+                _record_choices(done, student, choices, notebooks)
+                for release, choice in choices:
+                    if choice.chosen:
+                        folder = into / student / assignment
+                        _write_notebook(done, history, folder, release, choice, downloaded)
+        finally:  # after a stopped run, an older archive replaces nothing either
+            if history.known:
+                history.save()
         if done.blank:
             done.remarks.append(f"handed in the released notebook without any work: {', '.join(done.blank)}")
-        if history.known:
-            history.save()
     return done
 
 

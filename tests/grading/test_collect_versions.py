@@ -13,6 +13,7 @@ from test_collect import NAME, collected, laid_out, zipped
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.platforms import collect as collecting
 from autograder.platforms.collect import collect
 from autograder.release.publish import notebooks
 
@@ -221,6 +222,25 @@ def test_an_older_download_replaces_nothing_where_no_time_is_stated(course, tmp_
     newest = made.MAKERS[platform]([Upload(BOB, "x.ipynb", "", DUE)] * 5 + [Upload(ADA, NAME, "third", DUE)])
     collect(here, ASSIGNMENT, newest.write(tmp_path / "newest.zip", day=11), tmp_path / "s")
     assert collected(tmp_path / "s")[student] == "third"
+
+
+def test_an_older_download_replaces_nothing_after_a_run_that_was_stopped(course, tmp_path, monkeypatch):
+    here, write = Course.at(course), collecting._write_notebook
+    first = made.canvas([Upload(ADA, NAME, "first", DUE)]).write(tmp_path / "old.zip", day=9)
+    both = made.canvas([Upload(BOB, NAME, "b", DUE), Upload(ADA, NAME, "second", DUE)])
+
+    def stop_at_bob(done, history, folder, *rest):
+        if "ada" not in folder.parent.name:
+            raise KeyboardInterrupt
+        write(done, history, folder, *rest)
+
+    new = both.write(tmp_path / "new.zip", day=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(collecting, "_write_notebook", stop_at_bob)
+        with pytest.raises(KeyboardInterrupt):
+            collect(here, ASSIGNMENT, new, tmp_path / "s")
+    collect(here, ASSIGNMENT, first, tmp_path / "s")
+    assert list(collected(tmp_path / "s").values()) == ["second"]
 
 
 def test_a_version_that_was_replaced_does_not_come_back_from_a_folder(course, tmp_path):
