@@ -248,7 +248,7 @@ def _watching_torch(forbidden: Forbidden, seen: list[str]) -> Iterator[None]:
         yield
         return
     calls, operators = _modes()
-    watched = TORCHSCRIPT.search(_code_that_ran(ran)) and not _operators().isdisjoint(_in_c(forbidden))
+    watched = _names_torchscript(ran) and not _operators().isdisjoint(_in_c(forbidden))
     below = operators(forbidden, seen) if watched else contextlib.nullcontext()
     with calls(forbidden, seen), below:
         yield
@@ -311,11 +311,17 @@ def _code_that_ran(number_of_files: int) -> str:
 
 
 @cache
+def _names_torchscript(number_of_files: int) -> bool:
+    """Return whether the code that ran names TorchScript. A search takes longer than many a call."""
+    return bool(TORCHSCRIPT.search(_code_that_ran(number_of_files)))
+
+
+@cache
 def _may_call(forbidden: Forbidden, number_of_files: int) -> bool:
     """Return whether the code that ran could reach a forbidden C function: it spells one, or fetches any."""
     text = _code_that_ran(number_of_files)
     words = map(plain, set(re.findall(r"\w+", text)))
-    return bool(LOOKUPS.search(text) or TORCHSCRIPT.search(text) or not _in_c(forbidden).isdisjoint(words))
+    return bool(LOOKUPS.search(text) or _names_torchscript(number_of_files) or not _in_c(forbidden).isdisjoint(words))
 
 
 @cache
