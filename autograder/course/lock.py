@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 
 from filelock import FileLock, Timeout
@@ -50,7 +51,8 @@ def interrupted_move(course: Course) -> str:
     if not plan:
         return ""
     old, new = plan["old"], plan["new"]
-    return f"moving {old} to {new} was interrupted. Finish that first: autograder merge {old} {new}"
+    command = shlex.join(["autograder", "merge", old, new])
+    return f"moving {old} to {new} was interrupted. Finish that first: {command}"
 
 
 def require_no_move(course: Course) -> None:

@@ -74,21 +74,23 @@ class Roster:
     def find(self, student: str) -> Person | None:
         """Return the person with an id, an e-mail address, or a name or number as platforms write them.
 
-        An exact id of somebody with a name counts first. Nobody is found where two people fit.
+        An exact id of somebody with a name counts first. Nobody is found where two people fit, such as one
+        by the number and another by the name.
         """
         exact = self._by_key.get(("id", student.casefold()), [])
         if len(exact) == 1 and exact[0].is_described:
             return exact[0]
-        for key in (
-            ("email", student.casefold()),
-            ("number", number_in(student)),
-            ("email name", student.casefold()),
-            ("name", squeeze(re.sub(r"_\d+$", "", student))),
-        ):
-            fitting = self._by_key.get(key, []) if key[1] else []
-            if len(fitting) == 1:
-                return fitting[0]
-        return exact[0] if len(exact) == 1 else None
+        keys = {
+            "email": student.casefold(),
+            "number": number_in(student),
+            "email name": student.casefold(),
+            "name": squeeze(re.sub(r"_\d+$", "", student)),
+        }
+        fitting = {kind: self._by_key.get((kind, value), []) for kind, value in keys.items() if value}
+        found = {kind: people[0] for kind, people in fitting.items() if len(people) == 1}
+        if found.get("number", found.get("name")) != found.get("name", found.get("number")):
+            found = {}  # another platform has given this number to somebody else
+        return next(iter(found.values()), exact[0] if len(exact) == 1 else None)
 
     def __contains__(self, student: str) -> bool:
         return any(person.student == student for person in self.known)

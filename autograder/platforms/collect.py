@@ -111,9 +111,18 @@ def _by_ids_of_the_class_list(
     """
     roster = people.read(course)
     names: dict[str, list[str]] = defaultdict(list)
+    strangers = []
     for name in found.by_student:
-        person = None if (into / name / assignment).exists() else roster.find(name)
+        known = roster.find(name)
+        person = None if (into / name / assignment).exists() else known
         names[person.student if person else name].append(name)
+        if known is None or not known.is_described:
+            strangers.append(name)
+    if strangers and any(person.is_described for person in roster.known):
+        done.remarks.append(
+            f"not in the class list, or with the name of two students in it: {', '.join(sorted(strangers))}. "
+            "For a student of the list, run: autograder merge NAME ID"
+        )
     by_student: dict[str, list[HandedIn]] = {}
     for student, known_as in names.items():
         if len(known_as) > 1:

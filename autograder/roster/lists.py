@@ -186,7 +186,9 @@ def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> 
     missing = sorted(
         k.student for k in roster.known if k.student not in ids and described.find(k.student) is None
     )
-    done.notes += [f"{student} is in the gradebook and not in {path.name}" for student in missing]
+    if missing:
+        count = f"{len(missing)} of {len(roster.known)}"
+        done.notes.append(f"in the gradebook and not in {path.name}: {count}: {', '.join(missing)}")
 
 
 def _is_same(described: Roster, known: Person, person: Person) -> bool:

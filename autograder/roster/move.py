@@ -6,7 +6,9 @@ was interrupted is finished by the same command. The gradebook changes in one tr
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,11 +25,15 @@ from autograder.course.files import (
 )
 from autograder.course.layout import Course
 from autograder.course.lock import MOVE, hold_lock, require_no_move
+from autograder.course.people import number_in
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
 from autograder.grading.people import ABOUT_STUDENT
 from autograder.roster import people, traces
+
+NUMBERED = ("brightspace", "canvas", "moodle")
+"""The platforms whose archives have a number for the person behind the name."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Move:
         wins: the id whose work counts where both have some; empty if nobody has said.
         contested: the assignments for which both have work.
         entered: whether the gradebook has the id that goes away.
+        assignments: the assignments with work of the id that goes away.
         settled: whether the other version of each contested assignment is set aside already.
     """
 
@@ -48,6 +55,7 @@ class Move:
     wins: str = ""
     contested: tuple[str, ...] = ()
     entered: bool = True
+    assignments: tuple[str, ...] = ()
     settled: bool = False
 
     @property
@@ -110,7 +118,6 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         path = course.state / MOVE
         interrupted = _interrupted(course, old, new)
         plan = interrupted or _plan(course, old, new, wins, merging)
-        assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
         for place in (course.root, course.state):
             require_writable(place)
         _save(path, plan)
@@ -130,7 +137,7 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         here.move(old, new)
         here.write()
         path.unlink()
-    return Moved(old, new, tuple(sorted(assignments)), plan.contested)
+    return Moved(old, new, plan.assignments, plan.contested)
 
 
 def _save(path: Path, plan: Move) -> None:
@@ -148,7 +155,8 @@ def _interrupted(course: Course, old: str, new: str) -> Move | None:
         return None
     if (saved["old"], saved["new"]) != (old, new):
         require_no_move(course)
-    return Move(**saved | {"contested": tuple(saved["contested"])})
+    lists = {name: tuple(saved.get(name, ())) for name in ("contested", "assignments")}
+    return Move(**saved | lists)
 
 
 def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
@@ -161,9 +169,11 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
         near = people.similar(roster, old)
         raise BadInputError(f"nobody has the id {old!r}.{near} See: autograder roster list")
     if merging and not known[new]:
-        raise BadInputError(f"nobody has the id {new!r} yet. To change an id: autograder rename {old} {new}")
+        command = shlex.join(["autograder", "rename", old, new])
+        raise BadInputError(f"nobody has the id {new!r} yet. To change an id: {command}")
     if known[new] and not merging:
-        raise BadInputError(f"{new} is somebody already. To unite the two: autograder merge {old} {new}")
+        command = shlex.join(["autograder", "merge", old, new])
+        raise BadInputError(f"{new} is somebody already. To unite the two: {command}")
     if wins not in ("", old, new):
         raise BadInputError(f"--wins names {old} or {new}, not {wins!r}.")
     by_student = [
@@ -173,11 +183,13 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     ]
     contested = tuple(sorted(by_student[0] & by_student[1]))
     if contested and not wins:
+        choice = " or ".join(shlex.join(["--wins", name]) for name in (old, new))
         raise BadInputError(
-            f"{old} and {new} both have work for {', '.join(contested)}. Say whose counts, with "
-            f"--wins {old} or --wins {new}; the other's notebooks are kept in .autograder/replaced/."
+            f"{old} and {new} both have work for {', '.join(contested)}. Say whose counts, with {choice}; "
+            "the other's notebooks are kept in .autograder/replaced/."
         )
-    return Move(old, new, wins, contested, entered=old in roster)
+    assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
+    return Move(old, new, wins, contested, old in roster, tuple(sorted(assignments)))
 
 
 def _move_entries(course: Course, plan: Move) -> None:
@@ -186,20 +198,37 @@ def _move_entries(course: Course, plan: Move) -> None:
         return  # an interrupted run has moved them
     if not plan.entered and not gradebook.exists(course):
         return
+    number = _number_of_platform(course, plan.old)
     with gradebook.opened(course) as writer:
         book = writer.book
         _remove_contested(book, plan)
         if not plan.entered:
+            _keep_number(book, plan.new, number)
             return
         old = book.find_student(plan.old)
         known = {name: getattr(old, name) for name in ABOUT_STUDENT}
         new = book.update_or_create_student(plan.new)
         for name, value in known.items():
             setattr(new, name, getattr(new, name) or value)
+        _keep_number(book, plan.new, number)
         submitted = api.SubmittedAssignment
         book.db.execute(update(submitted).where(submitted.student_id == plan.old).values(student_id=plan.new))
         book.db.execute(delete(api.Student).where(api.Student.id == plan.old))
         book.db.expire_all()
+
+
+def _number_of_platform(course: Course, student: str) -> str:
+    """Return the number by which `collect` finds this student in the next archive of the same platform."""
+    collected = (course.state / "collected").glob("*.json")
+    found = [what for path in collected for what in traces.entries_of(path, student).values()]
+    is_numbered = any(isinstance(what, dict) and what.get("platform") in NUMBERED for what in found)
+    return number_in(student) if is_numbered else ""
+
+
+def _keep_number(book: api.Gradebook, student: str, number: str) -> None:
+    with contextlib.suppress(api.MissingEntry):
+        person = book.find_student(student)
+        person.lms_user_id = person.lms_user_id or number or None
 
 
 def _remove_contested(book: api.Gradebook, plan: Move) -> None:

@@ -151,6 +151,7 @@ def test_what_the_winner_never_had_does_not_stay(course):
         (("rename", "ada", "../x"), "cannot be a student's id"),
         (("rename", "ada", "ada"), "same id"),
         (("merge", "ada", "nobody"), "autograder rename ada nobody"),
+        (("merge", "ada", "no body"), "autograder rename ada 'no body'"),
         (("merge", "ada", "bob", "--wins", "carl"), "--wins names"),
     ],
 )
@@ -166,7 +167,7 @@ def test_what_cannot_be_moved_is_refused(course, args, message):
 def test_a_run_that_is_interrupted_anywhere_is_finished_by_the_same_command(made, tmp_path, monkeypatch):
     """Stopped before each of its changes in turn; at the end nothing tells it from an undisturbed run."""
     undisturbed = shutil.copytree(made, tmp_path / "undisturbed")
-    move.merge(Course.at(undisturbed), "ada", "bob", wins="ada")
+    moved = move.merge(Course.at(undisturbed), "ada", "bob", wins="ada")
     stops = 0
     while True:
         folder = shutil.copytree(made, tmp_path / f"stop{stops}")
@@ -193,7 +194,7 @@ def test_a_run_that_is_interrupted_anywhere_is_finished_by_the_same_command(made
         if (folder / ".autograder" / MOVE).exists():
             with pytest.raises(BadInputError, match="was interrupted"):
                 move.rename(Course.at(folder), "bob", "x")
-        move.merge(Course.at(folder), "ada", "bob", wins="ada")
+        assert move.merge(Course.at(folder), "ada", "bob", wins="ada") == moved
         kept = [
             {n: w for n, w in tree(at).items() if "gradebook.db" not in n} for at in (folder, undisturbed)
         ]

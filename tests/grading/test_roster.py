@@ -14,7 +14,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.course.people import Person, Roster
 from autograder.platforms.collect import collect
-from autograder.roster import people
+from autograder.roster import move, people
 from autograder.roster.lists import read_list
 
 ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
@@ -124,6 +124,7 @@ def test_nobody_is_left_out_without_a_word(tmp_path):
         ("ADA@uni.de", "ada01"),
         ("ada", "ada01"),
         ("Kim Lee_1", None),  # two people of that name
+        ("Zoë O'Neill_4711", None),  # the number of one, the name of another
         ("kim1", "kim1"),
         ("grace", None),
     ],
@@ -270,6 +271,15 @@ def test_a_person_with_a_name_keeps_the_id(tmp_path):
     assert done.new == []
 
 
+def test_all_who_are_not_in_the_list_have_one_note(tmp_path):
+    file = tmp_path / "list.csv"
+    file.write_text("id,first name,last name\nzoe02,Zoë,O'Neill\n")
+    known = [Person(f"s{n}", "Kim", f"Lee{n}") for n in range(30)]
+    (note,) = read_list(file, Roster((*known, Person(*ZOE)))).notes
+    assert all(person.student in note.replace(",", "").split() for person in known)
+    assert "zoe02" not in note
+
+
 def test_collect_uses_the_ids_of_the_class_list(tmp_path):
     """Unless two names may be one person's, or the platform's name has work already."""
     folder = new_class(tmp_path / "course", {})
@@ -283,3 +293,27 @@ def test_collect_uses_the_ids_of_the_class_list(tmp_path):
     collect(Course.at(folder), SECOND, archive, folder / "submitted", "canvas")
     collected = {path.parent.parent.name for path in folder.glob(f"submitted/*/{SECOND}/*.ipynb")}
     assert collected == {"ada01", "oneillzoe_4712", "zoeoneill_4719", "özbo_4713", "unknown_4714"}
+
+
+def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path):
+    """The next archive of the platform brings the name again; its number tells whose it is."""
+    folder = new_class(tmp_path / "course", {})
+    course = Course.at(folder)
+    people.write(
+        course, [Person(student, "Eva", "Lang", f"{student}@uni.de") for student in ("eva1", "eva2")]
+    )
+    archive = tmp_path / "moodle.zip"
+    with zipfile.ZipFile(archive, "w") as opened_archive:
+        for number in (7, 8):
+            opened_archive.writestr(
+                f"Eva Lang_{number}_assignsubmission_file/{SECOND}.ipynb", f'{{"a": {number}}}'
+            )
+    (remark,) = [
+        r for r in collect(course, SECOND, archive, folder / "submitted").remarks if "class list" in r
+    ]
+    assert "Eva Lang_7, Eva Lang_8" in remark
+    move.merge(course, "Eva Lang_8", "eva1")
+    again = collect(course, SECOND, archive, folder / "submitted")
+    assert {path.name for path in folder.glob("submitted/*")} == {"Eva Lang_7", "eva1"}
+    assert again.unchanged == ["Eva Lang_7", "eva1"]
+    assert [remark for remark in again.remarks if "Eva Lang_8" in remark] == []
