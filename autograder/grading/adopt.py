@@ -126,7 +126,11 @@ def adopt(course: Course, file: Path | None = None) -> Adopted:
 
 
 def _keep_copies(course: Course, files: set[Path], done: Adopted) -> list[Path]:
-    """Copy gradebooks into the course's state, each under a hash of its content; return the new copies."""
+    """Copy gradebooks into the course's state, each under a hash of its content; return the new copies.
+
+    Raises:
+        BadInputError: a copy cannot be made, such as on a full disk.
+    """
     course.make_private()
     new = []
     for file in sorted(files):
@@ -134,7 +138,13 @@ def _keep_copies(course: Course, files: set[Path], done: Adopted) -> list[Path]:
             copy = Path(scratch, "gradebook.db")
             source = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
             with closing(source), closing(sqlite3.connect(copy)) as backup:
-                source.backup(backup)
+                try:
+                    source.backup(backup)
+                except sqlite3.Error as error:
+                    raise BadInputError(
+                        f"no copy of {file} can be made in {course.state} ({error}). Nothing has changed. "
+                        "Make room there, close programs that write the gradebook, and run the command again."
+                    ) from error
             data = copy.read_bytes()
         path = course.state / FOLDER / f"{file.stem}-{hashlib.sha256(data).hexdigest()[:12]}.db"
         if not path.exists():

@@ -4,9 +4,11 @@ import json
 import shutil
 import sqlite3
 from datetime import datetime, timedelta
+from functools import partial
 
 import nbformat
 import pytest
+from classroom import new_class
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 from scratch import ASSIGNMENT, graded, hand_in, in_process, tree
@@ -250,3 +252,24 @@ def test_what_is_no_gradebook(course, stock, tmp_path):
     with sqlite3.connect(tmp_path / "gradebook.db") as book:
         book.execute("UPDATE assignment SET name = 'ps2' WHERE name != 'ps1'")
     refuses(course, "adopt", tmp_path / "gradebook.db", says=["none of this course's assignments", "ps1"])
+
+
+class FullDisk(sqlite3.Connection):
+    """A database of which no copy can be made."""
+
+    def backup(self, *args, **how):
+        raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_nothing_changes_where_no_copy_can_be_made(tmp_path, monkeypatch):
+    folder = new_class(tmp_path / "course", {("ada", ASSIGNMENT): 8})
+    before = content(folder / "gradebook.db")
+    with monkeypatch.context() as patched:
+        full = partial(sqlite3.connect, factory=FullDisk)
+        patched.setattr("autograder.grading.adopt.sqlite3.connect", full)
+        done = in_process("adopt", cwd=folder)
+    assert done.exit_code == 2
+    assert "disk is full" in done.stderr
+    assert "Make room" in done.stderr
+    assert content(folder / "gradebook.db") == before
+    assert not list(folder.glob(".autograder/**/*.db"))
