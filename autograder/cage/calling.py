@@ -268,7 +268,7 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
             self.forbidden, self.seen = forbidden, seen
-            self.harmless: set[Any] = set()  # functions that need no second look
+            self.harmless = _harmless(forbidden)
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if type(func) not in HASHED or func not in self.harmless:
@@ -283,7 +283,7 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         def __init__(self, forbidden: Forbidden, seen: list[str]) -> None:
             super().__init__()
             self.forbidden, self.seen = forbidden, seen
-            self.harmless: set[Any] = set()
+            self.harmless = _harmless(forbidden)
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
@@ -298,6 +298,12 @@ def _modes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             return func(*args, **kwargs) if kwargs else func(*args)
 
     return Seen, SeenBelow
+
+
+@cache
+def _harmless(forbidden: Forbidden) -> set[Any]:
+    """Return torch's functions and operators that earlier calls have shown to be harmless."""
+    return set()
 
 
 @cache
@@ -321,7 +327,9 @@ def _may_call(forbidden: Forbidden, number_of_files: int) -> bool:
     """Return whether the code that ran could reach a forbidden C function: it spells one, or fetches any."""
     text = _code_that_ran(number_of_files)
     words = map(plain, set(re.findall(r"\w+", text)))
-    return bool(LOOKUPS.search(text) or _names_torchscript(number_of_files) or not _in_c(forbidden).isdisjoint(words))
+    return bool(
+        LOOKUPS.search(text) or _names_torchscript(number_of_files) or not _in_c(forbidden).isdisjoint(words)
+    )
 
 
 @cache

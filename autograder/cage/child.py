@@ -24,7 +24,20 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from . import calling, errors, meters, probes, profiler_guard, remote_objects, stubs, wire  # noqa: F401  meters: imported once
+from . import (  # noqa: F401  once for all children
+    calling,
+    devices,
+    errors,
+    language_models,
+    meters,
+    probes,
+    profiler_guard,
+    read_counter,
+    remote_objects,
+    stubs,
+    undefined_casts,
+    wire,
+)
 
 WAITING = 4
 """The limit of a cell's clock time, as a multiple of its processor seconds: a cell may sleep or wait."""
