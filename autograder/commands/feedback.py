@@ -95,6 +95,7 @@ def _print_pages(here: Course, done: FeedbackRun, returned: Returned | None, as_
             {
                 "archives": {str(path): n for path, n in returned.archives.items()},
                 "left_out": returned.left_out,
+                "elsewhere": returned.elsewhere,
             }
             if returned
             else {}
@@ -123,6 +124,8 @@ def _print_archives(returned: Returned, as_json: bool) -> None:
     if not as_json:
         for path, count in returned.archives.items():
             out.print(f"{plural(count, 'student')} in {escape(str(path))}", soft_wrap=True)
+    for platform, count in returned.elsewhere.items():
+        say(f"[yellow]note:[/] {plural(count, 'student')} handed in through {platform}: --for {platform}")
     for remark in returned.left_out:
         say(f"[bold red]left out:[/] {escape(remark)}")
     if returned.left_out:

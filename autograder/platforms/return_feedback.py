@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,12 +75,14 @@ class Returned:
         remedy: what to do about students who are left out.
         archives: the archives with the number of students in each.
         left_out: the students who are in none, each with the reason.
+        elsewhere: how many students handed in through another platform that takes an archive, by platform.
     """
 
     upload: str
     remedy: str
     archives: dict[Path, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    elsewhere: Counter[str] = field(default_factory=Counter)
 
 
 def require_known(platform: str, sender: str = "") -> None:
@@ -132,7 +134,13 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
                     write_mailbox(temporary, mails, sender)
         else:
             target = into / f"feedback-{platform}-{assignment}.zip"
-            members, left_out = _members(platform, by_student, History(course, assignment))
+            history = History(course, assignment)
+            came_from = {student: history.version(student, None).platform for student in by_student}
+            others = {s: one for s, one in came_from.items() if one in ARCHIVES and one != platform}
+            if platform != "gradescope":  # its folders take the pages of all
+                returned.elsewhere.update(others.values())
+                by_student = {s: by_student[s] for s in by_student if s not in others}
+            members, left_out = _members(platform, by_student, history)
             if members:
                 with replacing(target) as temporary:
                     _write_zip(temporary, members)

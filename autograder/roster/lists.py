@@ -42,6 +42,8 @@ without a source.
 """
 STUDENTS = ("student", "learner", "studierende", "teilnehmer")
 """Beginnings of the roles of students; people with other roles are left out and named."""
+CANVAS_TEST_STUDENT = "student, test"
+"""The name in Canvas's gradebook of the student that a teacher can act as."""
 EXPECTED = "a class list with headings and a line for each student"
 
 
@@ -137,6 +139,8 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
 def _reason_to_leave_out(values: dict[str, str]) -> str | None:
     """Return the reason why a line does not name a student, or None."""
     student = _student(values)
+    if values.get("name", "").casefold() == CANVAS_TEST_STUDENT:
+        return "it is Canvas's test student"
     if not student:
         name = values.get("name") or values.get("last") or ""
         return f"{name!r} has no id" if name else "it has no id"

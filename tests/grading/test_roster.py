@@ -107,11 +107,11 @@ def test_nobody_is_left_out_without_a_word(tmp_path):
     file = tmp_path / "list.csv"
     file.write_text(
         "SID,Name,Role,Sections\nada,Ada L,Student,A\n,Bob B,Student,A\nprof,Eve E,Instructor,\n"
-        "../x,Mal X,Student,\nada,Ada L,Student,B\n"
+        '../x,Mal X,Student,\nada,Ada L,Student,B\nfff4,"Student, Test",Student,A\n'
     )
     done = read_list(file, Roster(()))
     assert done.people == [Person("ada", "Ada", "L", groups=("A", "B"))]
-    assert [line.split(":")[0] for line in done.left_out] == ["line 3", "line 4", "line 5"]
+    assert [line.split(":")[0] for line in done.left_out] == ["line 3", "line 4", "line 5", "line 7"]
 
 
 @pytest.mark.parametrize(
