@@ -342,9 +342,9 @@ WRONG = {
         lambda logits, k: (torch.softmax(logits.abs().topk(k).values, -1), logits.abs().topk(k).indices),
         "and not expert",
     ),
-    "route: experts counted from 1": (
+    "route: experts counted from 2": (
         "route_top_k",
-        lambda logits, k: (torch.softmax(logits.topk(k).values, -1), logits.topk(k).indices + 1),
+        lambda logits, k: (torch.softmax(logits.topk(k).values, -1), logits.topk(k).indices + 2),
         "numbers of experts, 0 to",
     ),
     "route: too soft": (
