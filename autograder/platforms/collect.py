@@ -56,14 +56,7 @@ def collect(
     wanted = [release.name for release in releases]
     require_no_move(course)
     zone = _zone(timezone)
-    if platform is not None and platform not in FORMATS:
-        raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(FORMATS)}.")
-    course_folders = (course.root, course.solutions, course.notebooks)
-    if any(folder.resolve().is_relative_to(source.resolve()) for folder in course_folders):
-        raise BadInputError(
-            f"{source} is the course itself and does not hold submissions. Name the platform's archive, "
-            "or the folder that you unpacked it into."
-        )
+    _require_source(course, source, platform)
     done = Collected(platform or "")
     with Archive(source) as archive:
         files = _readable(done, archive)
@@ -135,6 +128,17 @@ def _by_ids_of_the_class_list(
             items = found.by_student[known_as[0]]
             by_student[student] = [replace(item, student=student) for item in items]
     return by_student
+
+
+def _require_source(course: Course, source: Path, platform: str | None) -> None:
+    if platform is not None and platform not in FORMATS:
+        raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(FORMATS)}.")
+    course_folders = (course.root, course.solutions, course.notebooks)
+    if any(folder.resolve().is_relative_to(source.resolve()) for folder in course_folders):
+        raise BadInputError(
+            f"{source} is the course itself and does not hold submissions. Name the platform's archive, "
+            "or the folder that you unpacked it into."
+        )
 
 
 def _zone(timezone: str | None) -> ZoneInfo | None:

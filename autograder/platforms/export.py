@@ -13,6 +13,7 @@ from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable, write_if_changed
 from autograder.course.layout import Course
+from autograder.course.visible import visible
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
 from autograder.grading.rows import Row
@@ -221,8 +222,8 @@ def cells_in_order(row: Row) -> list[str]:
 
 
 def harmless(text: str) -> str:
-    """Return the text as one line that no spreadsheet takes for a formula."""
-    line = " ".join(text.splitlines())
+    """Return the text as one line without control characters, which no spreadsheet takes for a formula."""
+    line = visible(" ".join(text.splitlines()))
     return f"'{line}" if text.startswith(_FORMULA) else line
 
 

@@ -158,7 +158,7 @@ def test_nobody_erases_the_line_of_another(with_an_eraser, students):
         done = command(*args, cwd=with_an_eraser)
         printed += done.stdout + done.stderr
         assert "ada" in done.stdout + done.stderr
-    assert not hidden(printed)
+    assert not hidden(printed), [line for line in printed.splitlines() if hidden(line)]
     assert "not graded: ada" in printed
     assert not re.search(r"^(look: (zoe|ada: copied)|not graded: ada$)", printed, re.MULTILINE)
     assert printed.count(r"\x1b[1A\x1b[2K") >= 6
