@@ -40,13 +40,16 @@ section.tf-cover h1 { font-size: 34pt; line-height: 1.15; max-width: 13ch; margi
 section.tf-cover p { font-size: 14pt; max-width: 34ch; }
 section.tf-contents { break-before: page; font-family: var(--tf-sans); font-size: 10.5pt; }
 section.tf-contents h1 { font-family: var(--tf-serif); }
-section.tf-contents h2 { font: 600 12.5pt var(--tf-sans); margin: 1.1rem 0 0.2rem; }
+section.tf-contents h2 { font: 600 12.5pt var(--tf-sans); margin: 1.1rem 0 0.2rem; break-after: avoid; }
 section.tf-contents a { display: flex; justify-content: space-between; gap: 1rem; color: inherit;
   text-decoration: none; padding: 0.08rem 0; }
 section.tf-contents a span { font-variant-numeric: tabular-nums; }
 """
 COVER = f"""<section class="tf-cover"><h1>{TITLE}</h1>
 <p>Every measurement in this book was run when it was built.</p></section>"""
+SHEET_WIDTH = 650  # CSS pixels of an A4 sheet between its margins
+TOO_WIDE = """width => [...document.querySelectorAll("article")]
+  .filter(article => article.scrollWidth > width).map(article => article.id)"""
 FOOTER = (
     '<div style="width: 100%; text-align: center; font: 9px sans-serif; color: #555;">'
     '<span class="pageNumber"></span></div>'
@@ -166,16 +169,26 @@ def chromium() -> str:
 
 
 def print_page(source: Path, target: Path) -> None:
-    """Prints a page of HTML as PDF, with headings as bookmarks."""
+    """Prints a page of HTML as PDF, with headings as bookmarks.
+
+    Raises:
+        PdfError: when an article is wider than the sheet.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
+        page.emulate_media(media="print")
         page.goto(source.as_uri())
         page.evaluate("document.fonts.ready")
+        if wide := page.evaluate(TOO_WIDE, SHEET_WIDTH):
+            raise PdfError(
+                f"{', '.join(wide)}: something is wider than the sheet, and Chromium would print the whole book "
+                "smaller to make room. Mend the page, or its print rules in book/_static/course.css"
+            )
         page.pdf(
             path=target,
             prefer_css_page_size=True,

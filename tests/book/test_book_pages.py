@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import build
+import pdf
 import pytest
 from book_paths import ROOT
 
@@ -97,11 +98,22 @@ def test_from_disk_on_a_phone(name: str, html: Path, browser: Any) -> None:
     page, requests, errors = open_page(browser, (html / f"{name}.html").as_uri(), viewport=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert page.evaluate(TOO_WIDE) == []
+    assert wider_than_a_sheet(page) == []
     assert violations(page) == []
     page.wait_for_load_state("networkidle")
     assert elsewhere(requests) == []
     assert errors == []
     page.context.close()
+
+
+def wider_than_a_sheet(page: Any) -> list[str]:
+    """The article's id if it does not fit on a sheet of the PDF: Chromium would print all pages smaller."""
+    page.set_viewport_size({"width": pdf.SHEET_WIDTH, "height": 900})
+    page.emulate_media(media="print")
+    wide = list(page.evaluate(pdf.TOO_WIDE, pdf.SHEET_WIDTH))
+    page.emulate_media(media="screen")
+    page.set_viewport_size(PHONE)
+    return wide
 
 
 @pytest.mark.browser
