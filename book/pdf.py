@@ -25,7 +25,7 @@ FILE = "transformers_from_first_principles.pdf"
 TITLE = "Transformers from first principles"
 TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
 ONLY_ON_SCREEN = (
-    "script, button, a.headerlink, .tf-actions, .tf-launch, div.cell_input:has(> details.hide), "
+    "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-guess, div.cell_input:has(> details.hide), "
     "details.hide.above-input"
 )
 STYLE = """
