@@ -112,6 +112,7 @@ def test_the_answer_opens_unwritten_and_by_keyboard(html: Path, browser: Any) ->
     page.keyboard.type("Both")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
+    assert box.own.is_visible()
     assert "hard" in box.own.inner_text()
     assert "Both" in box.own.inner_text()
     page.close()
