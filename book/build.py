@@ -303,7 +303,8 @@ def _build(book: Book, afresh: bool) -> None:
     written = write_pages(book, afresh)
     book.stamp.write_text(json.dumps(inputs), "utf8")
     seconds = time.perf_counter() - start
-    say(f"{executed} pages executed, {written} written, no warning, {seconds:.1f} s: {BUILD}/html/index.html")
+    ran = "1 page" if executed == 1 else f"{executed} pages"
+    say(f"{ran} executed, {written} written, no warning, {seconds:.1f} s: {BUILD}/html/index.html")
 
 
 def _last_code(book: Book) -> str:
