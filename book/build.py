@@ -274,21 +274,6 @@ def alone(book: Book) -> Iterator[None]:
         yield
 
 
-# In place of Jupyter Book's, which names no icon: a browser would ask for one that is not there. The icon is
-# empty, as a request that is still under way when the page sends on would fail.
-SENDS_ON = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>Transformers from first principles</title>
-<meta http-equiv="refresh" content="0; url=book/index.html">
-<link rel="icon" href="data:,">
-</head>
-<body><a href="book/index.html">Transformers from first principles</a></body>
-</html>
-"""
-
-
 def build(book: Book, afresh: bool = False) -> None:
     """Brings the book up to date. See the module's docstring."""
     with alone(book):
@@ -316,10 +301,10 @@ def _build(book: Book, afresh: bool) -> None:
     if afresh:
         shutil.rmtree(book.html, ignore_errors=True)
     written = write_pages(book, afresh)
-    (book.html / "index.html").write_text(SENDS_ON, "utf8")
     book.stamp.write_text(json.dumps(inputs), "utf8")
     seconds = time.perf_counter() - start
-    say(f"{executed} pages executed, {written} written, no warning, {seconds:.1f} s: {BUILD}/html/index.html")
+    ran = "1 page" if executed == 1 else f"{executed} pages"
+    say(f"{ran} executed, {written} written, no warning, {seconds:.1f} s: {BUILD}/html/index.html")
 
 
 def _last_code(book: Book) -> str:

@@ -25,7 +25,7 @@ FILE = "transformers_from_first_principles.pdf"
 TITLE = "Transformers from first principles"
 TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
 ONLY_ON_SCREEN = (
-    "script, button, a.headerlink, .tf-actions, .tf-launch, div.cell_input:has(> details.hide), "
+    "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-guess, div.cell_input:has(> details.hide), "
     "details.hide.above-input"
 )
 STYLE = """
@@ -186,8 +186,8 @@ def print_page(source: Path, target: Path) -> None:
         page.evaluate("document.fonts.ready")
         if wide := page.evaluate(TOO_WIDE, SHEET_WIDTH):
             raise PdfError(
-                f"{', '.join(wide)}: something is wider than the sheet, and Chromium would print the whole book "
-                "smaller to make room. Mend the page, or its print rules in book/_static/course.css"
+                f"{', '.join(wide)}: something is wider than the sheet, and Chromium would print "
+                "the whole book smaller to make room. Mend the page, or its print rules in book/_static/course.css"
             )
         page.pdf(
             path=target,

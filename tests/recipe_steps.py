@@ -120,6 +120,11 @@ def a_widget(copy: Path) -> None:
     path.write_text(json.dumps(notebook), "utf8")
 
 
+def a_prediction(copy: Path) -> None:
+    question = ":::{predict} Does a power of 2 make the row sharper?\n:choices: yes | no\nIt does.\n:::\n\n"
+    write(copy, PAGE, "## Measured\n", f"{question}## Measured\n")
+
+
 def a_quiz_question(copy: Path) -> None:
     append(
         copy,
@@ -268,6 +273,7 @@ STEPS = (
     an_accepted_style,
     a_widget,
     a_quiz_question,
+    a_prediction,
     a_claim,
     an_attack,
     a_probe,

@@ -220,7 +220,7 @@ def test_the_kill_matrix(released: Path, proof: dict[str, Any]) -> None:
     text = (released / "book" / "kill_matrix.md").read_text("utf8")
     assert "| `a_root` You take a root" in text
     assert "relative to the largest weight" in text
-    assert "## ch04_multi_head" in text, "the rest of the page stays as it is"
+    assert "(mistakes-ch04_multi_head)=" in text, "the rest of the page stays as it is"
     done = command(released, "verify", "ch03_scaling/sharpen", "--mutants", "20", "--seed", "1", "--json")
     assert json.loads(done.stdout)["figures"]["all"]["mutants"] == 20, done.stderr
 
@@ -243,6 +243,13 @@ def test_a_quiz_question(built: Path) -> None:
     options = quiz.find_all("details")
     assert ["tf-right" in option["class"] for option in options] == [True, False]
     assert "Right. Each weight to the power 0 is 1." in " ".join(options[0].get_text(" ").split())
+
+
+def test_a_prediction(built: Path) -> None:
+    asked = page(built, "12_sharpening").find(class_="tf-predict")
+    assert [choice.get_text(strip=True) for choice in asked.select(".tf-choices label")] == ["yes", "no"]
+    assert asked.find("details").find(class_="tf-answer").get_text(strip=True) == "It does."
+    assert asked.find("textarea")
 
 
 def test_a_claim(built: Path) -> None:

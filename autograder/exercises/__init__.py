@@ -39,6 +39,16 @@ def assignments() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in _FOLDER.glob("ch*/__init__.py")))
 
 
+def title(assignment: str) -> str:
+    """Return the title of an assignment: the first sentence of its package, or its name without one.
+
+    >>> title("ch02_qkv")
+    'Chapter 2: query, key, value'
+    """
+    described = import_module(f"{__name__}.{assignment}").__doc__ or assignment
+    return described.partition(".")[0]
+
+
 def find(name: str) -> Exercise:
     """Return the exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
     matches = [known for known in names() if name in (known, known.split("/")[1])]

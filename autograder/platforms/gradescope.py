@@ -91,7 +91,7 @@ def of_gradebook(row: Row, reports: dict[str, Any], for_instructor: str = "") ->
     results = _results(row.total, tests, for_instructor)
     if row.late_penalty:
         results |= {
-            "output": f"Late penalty: {row.late_penalty:g} points.",
+            "output": f"Late penalty: {row.late_penalty:g} point{'' if row.late_penalty == 1 else 's'}.",
             "output_format": "text",
         }
     return results

@@ -17,17 +17,18 @@ myst:
 ---
 <!-- Written by `autograder verify --page book/kill_matrix.md`; a test holds it in step. -->
 
-# The kill matrix
+# The mistakes that the checks can name
 
 A check is only worth its points if it stops what is wrong and lets pass what is right. So every exercise of
 this course has a bank of wrong answers that students give, each with a hint for its author, and a bank of
 right answers that look unlike ours. `autograder verify` gives each of them to `check`, as a student would,
 and to the grader, which draws other numbers. This page has the results; [the next one](mutants.md) has those
-of faults that no bank foresees.
+of mistakes that are in no bank.
 
-In the tables a row is a wrong answer, and a column is one of the numbered criteria that earn points. {FAILS}
-means that the answer fails the criterion in the cases that students see. No row is empty: an empty row would
-be a mistake that gets full marks. A mistake is *named* if its author reads the hint below it and no other.
+In the tables a row is a wrong answer, and a column is one of the numbered criteria that earn points; such a
+table is called a *kill matrix*. {FAILS} means that the answer fails the criterion in the cases that students
+see. No row is empty: an empty row would be a mistake that gets full marks. A mistake is *named* if its author
+reads the hint in its row and no other.
 """
 FAILS = "✗"
 
@@ -50,8 +51,9 @@ def page(proof: Proof, before: str = "") -> str:
 def _parse(before: str) -> tuple[dict[str, list[int]], dict[str, str]]:
     """Return by assignment of the course the counts in its row of a page, and the text of its section."""
     course = exercises.assignments()
-    rows = re.findall(r"^\| \[(\w+)\]\(#\w+\) \| ([\d| ]+) \|$", before, re.MULTILINE)
-    sections = re.findall(r"^## (\w+)\n(.*?)(?=\n+^## |\n*\Z)", before, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| \[.*\]\(mistakes-(\w+)\) \| ([\d| ]+) \|$", before, re.MULTILINE)
+    section = r"^\(mistakes-(\w+)\)=\n## [^\n]*\n(.*?)(?=\n+^\(mistakes-|\n*\Z)"
+    sections = re.findall(section, before, re.MULTILINE | re.DOTALL)
     return (
         {name: [int(count) for count in counts.split("|")] for name, counts in rows if name in course},
         {name: text for name, text in sections if name in course},
@@ -70,24 +72,35 @@ def _counts(entries: list[Entry]) -> list[int]:
     ]
 
 
+def link(assignment: str) -> str:
+    """Return the title of an assignment as a link to its section, from any page of the book.
+
+    >>> link("ch02_qkv")
+    '[Chapter 2: query, key, value](mistakes-ch02_qkv)'
+    """
+    return f"[{exercises.title(assignment)}](mistakes-{assignment})"
+
+
 def _summary(rows: dict[str, list[int]]) -> Iterator[str]:
-    yield "| assignment | mistakes | rejected | named | right answers | accepted |"
+    yield "| chapter | mistakes | rejected | named | right answers | accepted |"
     yield "|:--|--:|--:|--:|--:|--:|"
     for name in sorted(rows):
-        yield f"| [{name}](#{name}) | {' | '.join(map(str, rows[name]))} |"
+        yield f"| {link(name)} | {' | '.join(map(str, rows[name]))} |"
     yield f"| **all** | {' | '.join(str(sum(column)) for column in zip(*rows.values(), strict=True))} |"
 
 
 def _sections(sections: dict[str, str]) -> Iterator[str]:
     for name in sorted(sections):
-        yield f"\n## {name}\n{sections[name]}"
+        yield f"\n(mistakes-{name})=\n## {exercises.title(name)}\n{sections[name]}"
 
 
 def _exercise(table: dict[str, Any]) -> Iterator[str]:
     mistakes = [answer for answer in table["answers"] if answer["is_misconception"]]
     styles = [_plain(answer["says"]) for answer in table["answers"] if not answer["is_misconception"]]
-    yield f"\n:::{{dropdown}} `{table['exercise'].split('/')[1]}`: {len(mistakes)} mistakes"
+    count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    yield f"\n:::{{dropdown}} `{table['exercise'].split('/')[1]}`: {count}"
     yield ":class-container: tf-kills\n"
+    yield f"{_plain(exercises.find(table['exercise']).goal)} Its criteria:\n"
     yield from (f"{number}. {_plain(says)}" for number, says in enumerate(table["criteria"], 1))
     numbers = range(1, len(table["criteria"]) + 1)
     yield f"\n| mistake, and what its author reads | {' | '.join(map(str, numbers))} |"

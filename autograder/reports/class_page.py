@@ -100,7 +100,7 @@ def _title(assignment: str) -> str:
         count = len(exercises.names_of(assignment))
     except UnknownExerciseError:
         return assignment
-    return f"{assignment}: {count} exercises"
+    return f"{assignment}: {count} exercise{'' if count == 1 else 's'}"
 
 
 def _count_by_tenths(shares: list[float]) -> list[int]:

@@ -78,7 +78,8 @@ def _not_graded(rows: list[Row], problems: Mapping[str, str]) -> Iterator[Review
 def _late(rows: list[Row]) -> Iterator[ReviewItem]:
     for row in rows:
         if row.late_seconds > 0:
-            penalty = f"; {row.late_penalty:g} points taken off" if row.late_penalty else ""
+            points = "point" if row.late_penalty == 1 else "points"
+            penalty = f"; {row.late_penalty:g} {points} taken off" if row.late_penalty else ""
             yield ReviewItem(row.student, "late", f"{_duration(row.late_seconds)} late{penalty}")
 
 

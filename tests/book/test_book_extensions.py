@@ -106,6 +106,11 @@ $$ x^2 $$ (eq-x)
 ```{{quiz}}
 {GOOD_QUIZ}```
 
+:::{{predict}} Does $x$ grow?
+:choices: yes | no, *never*
+It does.
+:::
+
 ```{{anywidget}} dial
 :alt: a dial that shows one
 :caption: Turn $x$.
@@ -123,7 +128,11 @@ def test_a_good_page_builds_without_a_warning(build_page: Build) -> None:
     assert (status, warnings) == (0, "")
     assert "<math" in html
     assert "MathJax" not in html
-    assert html.count("<details") == 2
+    assert html.count("<details") == 3
+    assert html.count('type="radio" name="predict-1"') == 2
+    assert "<em>never</em>" in html
+    assert 'data-key="index:does-x-grow"' in html
+    assert '<script defer="defer" src="_static/predict.js' in html
     assert 'data-initial="{&quot;x&quot;: 3}"' in html
     assert 'alt="a dial that shows one"' in html
     assert "widgets/widget_host.js" in html
@@ -181,10 +190,11 @@ def test_what_a_cell_computed_is_a_script_beside_the_widget(
 
 
 @pytest.mark.slow
-def test_a_page_without_a_widget_loads_no_widget_host(build_page: Build) -> None:
+def test_a_page_loads_no_script_that_it_does_not_use(build_page: Build) -> None:
     status, _, html = build_page("# Page\n")
     assert status == 0
     assert "widget_host" not in html
+    assert "predict.js" not in html
 
 
 def asking(options: str) -> str:
@@ -211,6 +221,10 @@ MISTAKES = {
         "```{anywidget} dial\n:alt: a dial\n:data: five\n```",
         "no cell of this page glues JSON",
     ),
+    "a question that has no answer": (":::{predict} Why?\n:::", "'Why?' has no answer"),
+    "one choice": (":::{predict} Why?\n:choices: so\nSo.\n:::", "two choices or more"),
+    "bad TeX in a choice": (":::{predict} Why?\n:choices: so | $\\frac$\nSo.\n:::", "KaTeX parse"),
+    "no question": (":::{predict}\nSo.\n:::", "1 argument(s) required"),
     "no such notebook": ("```{exercises} ch99\n```", "ch99 is not released"),
 }
 

@@ -60,6 +60,11 @@ def test_the_reports_are_of_every_kind() -> None:
     assert any(report.passed for report in found)
 
 
+def test_the_students_find_every_notebook() -> None:
+    linked = set(re.findall(r"\{doc\}`[^`<]*<(notebook_\w+)>`", STUDENT.read_text()))
+    assert linked == {page.stem for page in (ROOT / "book").glob("notebook_*.md")}
+
+
 def commands(page: Path) -> list[str]:
     """What stands behind a ``$`` in the page's console blocks; a backslash continues a line."""
     blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.M | re.S)

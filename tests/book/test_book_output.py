@@ -58,25 +58,45 @@ def test_pages_are_light(html: Path) -> None:
         assert re.search(r'<meta content="[^"]+" name="description"', text), f"{page.name} has no description"
 
 
-def test_the_landing_page_sends_on_and_asks_for_nothing(html: Path) -> None:
-    text = (html / "index.html").read_text("utf8")
-    assert '<meta http-equiv="refresh" content="0; url=book/index.html">' in text
-    assert '<a href="book/index.html">' in text
-    assert re.search(r"<script|src=", text) is None
-    assert re.findall(r'<link rel="(\w+)" href="([^"]+)">', text) == [("icon", "data:,")]
+def published() -> str:
+    """The address at which the book is published."""
+    owner, name = re.search(
+        r"url: https://github.com/([^/]+)/(\S+)", (ROOT / "_config.yml").read_text()
+    ).groups()
+    return f"https://{owner}.github.io/{name}/"
+
+
+def test_the_landing_page_is_at_the_address_of_the_book_too(html: Path) -> None:
+    """It is the same page, and each of its relative addresses leads to the same file."""
+    paths = html / "index.html", html / "book" / "index.html"
+    root, page = (BeautifulSoup(path.read_text("utf8"), "html.parser") for path in paths)
+    assert root.text == page.text
+    assert not root.select("meta[http-equiv=refresh]")
+    canonical = {soup.select_one("link[rel=canonical]")["href"] for soup in (root, page)}
+    assert canonical == {published()}
+    moved = 0
+    for ours, theirs in zip(root.find_all(), page.find_all(), strict=True):
+        assert ours.attrs.keys() == theirs.attrs.keys()
+        for name, value in theirs.attrs.items():
+            target = paths[1].parent / re.split("[?#]", str(value))[0]
+            if re.split("[?#]", str(value))[0] and target.exists():
+                moved += 1
+                assert (html / re.split("[?#]", str(ours[name]))[0]).resolve() == target.resolve(), ours
+            else:
+                assert ours[name] == value
+    assert moved > 50
 
 
 def test_a_shared_link_shows_title_description_and_picture(html: Path) -> None:
-    config = (ROOT / "_config.yml").read_text()
-    owner, name = re.search(r"url: https://github.com/([^/]+)/(\S+)", config).groups()
     height, width, _ = imread(html / "_static" / "card.png").shape
     for page in sorted((html / "book").glob("*.html")):
         soup = BeautifulSoup(page.read_text("utf8"), "html.parser")
         shown = {tag["property"]: tag["content"] for tag in soup.select("meta[property^=og]")}
         assert shown["og:title"] == soup.select_one("title").text.partition(" — ")[0], page.name
         assert shown["og:description"] == soup.select_one("meta[name=description]")["content"]
-        assert shown["og:url"] == f"https://{owner}.github.io/{name}/book/{page.name}"
-        assert shown["og:image"] == f"https://{owner}.github.io/{name}/_static/card.png"
+        path = "" if page.name == "index.html" else f"book/{page.name}"
+        assert shown["og:url"] == published() + path
+        assert shown["og:image"] == f"{published()}_static/card.png"
         assert (int(shown["og:image:width"]), int(shown["og:image:height"])) == (width, height)
 
 

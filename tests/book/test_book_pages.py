@@ -39,7 +39,6 @@ def open_page(browser: Any, address: str, **settings: Any) -> tuple[Any, list[st
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: message.type == "error" and errors.append(message.text))
     page.goto(address)
-    page.wait_for_selector("main")  # index.html has none: it sends on
     page.wait_for_load_state()
     for root in page.locator(".tf-widget").all():
         root.scroll_into_view_if_needed()
@@ -158,6 +157,37 @@ def test_an_open_kill_matrix_fits_on_a_phone(html: Path, browser: Any) -> None:
     page.evaluate("document.querySelectorAll('.tf-kills').forEach((exercise) => { exercise.open = true; })")
     assert tables.first.is_visible()
     assert page.evaluate(TOO_WIDE) == []
+    page.context.close()
+
+
+ENDS_AT = """([selector, words]) => {
+  const texts = document.createTreeWalker(document.querySelector(selector), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const at = texts.currentNode.data.indexOf(words);
+    if (at < 0) continue;
+    const range = document.createRange();
+    range.setStart(texts.currentNode, at);
+    range.setEnd(texts.currentNode, at + words.length);
+    return range.getBoundingClientRect().bottom;
+  }
+}"""
+
+
+@pytest.mark.browser
+def test_the_first_screen_counts_claims_names_a_mistake_and_leads_to_a_model(
+    html: Path, browser: Any
+) -> None:
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.goto((html / "index.html").as_uri())
+    for selector, words in (
+        (".tf-verdicts", "do not hold"),
+        (".tf-verdicts", "are open"),
+        (".tf-actions", "Ask a model in your browser"),
+        (".tf-report", "Subtract each row's maximum"),
+    ):
+        bottom = page.evaluate(ENDS_AT, [selector, words])
+        assert bottom is not None, words
+        assert bottom <= 800, words
     page.context.close()
 
 

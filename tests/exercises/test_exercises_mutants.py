@@ -387,7 +387,7 @@ def test_the_page_of_the_book_has_its_form():
     head, _, rows = committed.rpartition("--:|\n")
     assert head + "--:|\n" == pages.HEAD.format(number=number, seed=seed)
     names = [*exercises.assignments(), "all"]
-    assert [re.findall(r"[a-z]\w+", row)[0] for row in rows.splitlines()] == names
+    assert re.findall(r"^\| (?:\[.*\]\(mistakes-(?=\w)|\*\*)(\w+)", rows, re.M) == names
     columns = [[int(cell) for cell in re.findall(r" (\d+) (?=\|)", row)] for row in rows.splitlines()]
     assert [sum(column) for column in zip(*columns[:-1], strict=True)] == columns[-1]
     assert columns[-1][3] == 0, "a mutant is accepted that the list does not explain"

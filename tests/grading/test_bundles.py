@@ -307,7 +307,7 @@ def test_a_late_penalty_is_in_the_score_and_told():
     row = Row("ada", ASSIGNMENT, {"softmax": 3.0}, {"softmax": 3.0}, late_penalty=1.0)
     results = gradescope.of_gradebook(row, {})
     assert results["score"] == 2
-    assert shown(results)[0] == "Late penalty: 1 points."
+    assert shown(results)[0] == "Late penalty: 1 point."
 
 
 def test_a_comment_of_a_teacher_is_text():

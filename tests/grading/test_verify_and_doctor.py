@@ -72,9 +72,11 @@ def test_the_page_keeps_what_was_not_tried():
     name = "ch03_scaling/softmax_jacobian"
     made = {"is_misconception": True, "as_expected": True, "diagnosed": True, "named": ("one",)}
     after = kill_matrix.page(Proof([Entry(name, "one", says="Do this.", fails=(True,), **made)]), before)
-    assert "| [ch03_scaling](#ch03_scaling) | 1 | 1 | 1 | 0 | 0 |" in after
+    assert "| [Chapter 3: the scaling proof](mistakes-ch03_scaling) | 1 | 1 | 1 | 0 | 0 |" in after
+    assert ":::{dropdown} `softmax_jacobian`: 1 mistake\n" in after
+    assert "Return the matrix of dp\\_i/dx\\_j for the softmax weights" in after
     assert "| `one` Do this. | ✗ |" in after
-    of_others = re.compile(r"(?s)^## ch03_scaling.*?(?=^## )|^\| (?:\*\*all|\[ch03).*?\n", re.M)
+    of_others = re.compile(r"(?s)^\(mistakes-ch03.*?(?=^\(mistakes)|^\| (?:\*\*all|\[Chapter 3:).*?\n", re.M)
     assert of_others.sub("", after) == of_others.sub("", before)
 
 

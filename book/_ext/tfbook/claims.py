@@ -12,8 +12,7 @@
     ```
 
 ``tried`` may be missing. The claim's anchor is made from its text, and a link to it is shown.
-``{verdicts}`` counts the claims of its page; ``{verdicts} claims`` says in one sentence how many the page
-`claims` has of each verdict.
+``{verdicts}`` counts the claims of its page; ``{verdicts} claims`` those of the page `claims`, with a link.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ VERDICTS = {
     "does not hold": "a counterexample is on the page named",
     "open": "our experiments are too small to say, or results disagree",
 }
+WORDS = {"does not hold": ("does not hold", "do not hold"), "open": ("is open", "are open")}
 KEYS = ("claim", "verdict", "found", "tested", "said")
 OPTIONAL = ("tried",)
 
@@ -67,6 +67,11 @@ def address(claim: str) -> str:
     return f"claim-{nodes.make_id(claim)}"
 
 
+def kind(verdict: str) -> str:
+    """Return the class of a verdict for the stylesheet."""
+    return f"tf-{verdict.replace(' ', '-')}"
+
+
 class ClaimDirective(SphinxDirective):
     """See the module's docstring."""
 
@@ -77,9 +82,8 @@ class ClaimDirective(SphinxDirective):
             claim = read_claim("\n".join(self.content))
         except ClaimError as error:
             raise self.error(f"claim: {error}") from error
-        kind = claim["verdict"].replace(" ", "-")
         anchor = address(claim["claim"])
-        box = nodes.container(classes=["tf-claim", f"tf-{kind}"], ids=[anchor])
+        box = nodes.container(classes=["tf-claim", kind(claim["verdict"])], ids=[anchor])
         self.set_source_info(box)
         head = nodes.paragraph(classes=["tf-claim-head"])
         head += nodes.inline(text=claim["verdict"], classes=["tf-verdict"])
@@ -100,25 +104,35 @@ def count_verdicts(text: str) -> Counter[str]:
     return Counter(re.findall(r"^verdict: (.+)$", text, re.MULTILINE))
 
 
+def counted(count: int, verdict: str) -> str:
+    """Return a count of claims with its verb.
+
+    >>> counted(1, "holds"), counted(4, "holds"), counted(0, "does not hold"), counted(12, "open")
+    ('1 holds', '4 hold', '0 do not hold', '12 are open')
+    """
+    one, several = WORDS.get(verdict, (verdict, verdict.replace("holds", "hold", 1)))
+    return f"{count} {one if count == 1 else several}"
+
+
 def summarise(counts: Counter[str], page: str) -> str:
-    """Return one sentence on the verdicts, which links to the page of the claims.
+    """Return a sentence that links to the page of the claims, and a list of the verdicts.
 
     >>> print(summarise(Counter({"holds": 1, "does not hold": 2, "open": 1}), "claims"))
-    **4 claims** of the field, tested: **1** holds, **2** do not hold, **1** is open. [See which.](claims.md)
+    [**4 claims**](claims.md) about Transformers, tested in this book:
+    <BLANKLINE>
+    - **1** holds
+    - **0** hold under a condition
+    - **2** do not hold
+    - **1** is open
     """
-    words = {"holds": "hold", "does not hold": "do not hold", "open": "are open"}
-    plural = {verdict: words.get(verdict, verdict.replace("holds", "hold", 1)) for verdict in VERDICTS}
-    singular = {**{verdict: verdict for verdict in VERDICTS}, "open": "is open"}
-    found = [
-        f"**{counts[verdict]}** {singular[verdict] if counts[verdict] == 1 else plural[verdict]}"
-        for verdict in VERDICTS
-        if counts[verdict]
-    ]
-    return f"**{counts.total()} claims** of the field, tested: {', '.join(found)}. [See which.]({page}.md)"
+    claims = "1 claim" if counts.total() == 1 else f"{counts.total()} claims"
+    found = (counted(counts[verdict], verdict).split(" ", 1) for verdict in VERDICTS)
+    rows = "\n".join(f"- **{count}** {words}" for count, words in found)
+    return f"[**{claims}**]({page}.md) about Transformers, tested in this book:\n\n{rows}"
 
 
 class VerdictsDirective(SphinxDirective):
-    """A list of the verdicts with their counts on this page, or a sentence on those of another page."""
+    """A list of the verdicts with their counts on this page, or a short one of those on another page."""
 
     optional_arguments = 1
 
@@ -129,11 +143,16 @@ class VerdictsDirective(SphinxDirective):
             if not page.is_file():
                 raise self.error(f"verdicts: there is no page {page.name} beside {here.name}")
             self.env.note_dependency(str(page))
-            return self.parse_text_to_nodes(
-                summarise(count_verdicts(page.read_text("utf8")), self.arguments[0])
-            )
+            counts = count_verdicts(page.read_text("utf8"))
+            box = nodes.container(classes=["tf-verdicts"])
+            box += self.parse_text_to_nodes(summarise(counts, self.arguments[0]))
+            for row, verdict in zip(box.findall(nodes.list_item), VERDICTS, strict=True):
+                row["classes"].append(kind(verdict))
+            return [box]
         counts = count_verdicts(here.read_text("utf8"))
-        rows = [f"- **{counts[verdict]} {verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]
+        rows = [
+            f"- **{counted(counts[verdict], verdict)}**: {meaning}." for verdict, meaning in VERDICTS.items()
+        ]
         return self.parse_text_to_nodes("\n".join(rows))
 
 

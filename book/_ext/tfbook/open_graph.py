@@ -28,7 +28,7 @@ def tags(title: str, description: str, address: str, page: str) -> str:
         title: the title of the page, as plain text.
         description: one sentence or two, as plain text.
         address: the address of the book, which ends with a slash.
-        page: the path of the page below it.
+        page: the path of the page below it; empty for the landing page.
     """
     content = {
         "og:type": "article",
@@ -56,7 +56,8 @@ def add_tags(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     address = published_at(Path(app.srcdir) / "_config.yml")
     if found and address:
         title = unescape(re.sub("<[^>]+>", "", str(context.get("title", ""))))
-        context["metatags"] += tags(title, unescape(found[1]), address, f"{page}.html")
+        path = "" if page == app.config.root_doc else f"{page}.html"
+        context["metatags"] += tags(title, unescape(found[1]), address, path)
 
 
 def draw_card(path: Path) -> None:
