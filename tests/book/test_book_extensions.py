@@ -126,6 +126,7 @@ def test_a_good_page_builds_without_a_warning(build_page: Build) -> None:
     assert html.count("<details") == 2
     assert 'data-initial="{&quot;x&quot;: 3}"' in html
     assert 'alt="a dial that shows one"' in html
+    assert 'aria-label="Widget: dial"' in html
     assert re.search(r"<figcaption>\s*<p>A dial.</p>\s*<ol", html)
     assert len(re.findall(r"<li><p>Turn ", html)) == 2
     assert "widgets/widget_host.js" in html

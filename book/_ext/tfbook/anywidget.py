@@ -8,9 +8,10 @@
     {"query": [1, 0]}
     ```
 
-The numbered tasks of the caption become a list. The body, which may be left out, is JSON: changes to the widget's start state. The page carries the
-picture of that state; when the widget has come near the reader's window, ``widget_host.js`` loads its
-script and puts the widget in the picture's place. See `tfbook.widgets` for the two files of a widget.
+The numbered tasks of the caption become a list. The body, which may be left out, is JSON: changes to the
+widget's start state. The page carries the picture of that state; when the widget has come near the
+reader's window, ``widget_host.js`` loads its script and puts the widget in the picture's place. See
+`tfbook.widgets` for the two files of a widget.
 
 What a cell of the page has computed, the weights of a model for instance, becomes part of the state by
 ``:data: KEY``, after the cell has said ``glue("KEY", json.dumps({...}), display=False)``. It is kept in a
@@ -166,7 +167,8 @@ class AnywidgetDirective(SphinxDirective):
 
 
 def visit_widget(self: HTML5Translator, node: nodes.Element) -> None:
-    self.body.append(self.starttag(node, "figure", CLASS="tf-widget"))
+    label = f"Widget: {node['widget'].replace('_', ' ')}"
+    self.body.append(self.starttag(node, "figure", CLASS="tf-widget", **{"aria-label": label}))
     folder = "../" * self.builder.current_docname.count("/") + "_static/widgets/"
     data = ""
     if "data" in node:
