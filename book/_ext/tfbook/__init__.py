@@ -20,6 +20,7 @@ MODULES = (
     "sizes",
     "search",
     "typeface",
+    "fonts",
     "api",
     "plain_tokens",
     "scrollers",
