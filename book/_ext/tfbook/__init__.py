@@ -18,6 +18,7 @@ MODULES = (
     "accessible",
     "open_graph",
     "sizes",
+    "heights",
     "search",
     "typeface",
     "fonts",
