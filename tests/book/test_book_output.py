@@ -94,9 +94,11 @@ def test_the_landing_page_counts_the_claims(html: Path) -> None:
 
 def test_folded_code_is_named(html: Path) -> None:
     prompts = [
-        prompt.text
+        prompt
         for page in (html / "book").glob("*.html")
-        for prompt in BeautifulSoup(page.read_text("utf8"), "html.parser").select("details.hide summary p")
+        for prompt in re.findall(
+            r'<p class="(?:collapsed|expanded) admonition-title">(.*?)</p>', page.read_text("utf8")
+        )
     ]
     assert len(prompts) > 200, "each has a prompt to show and one to hide"
     assert [text for text in prompts if "code cell" in text] == [], "give the cell a code_prompt_show"
