@@ -113,7 +113,7 @@ It does.
 
 ```{{anywidget}} dial
 :alt: a dial that shows one
-:caption: Turn $x$.
+:caption: A dial. (1) Turn $x$. (2) Turn it *back*.
 {{"x": 3}}
 ```
 
@@ -135,6 +135,9 @@ def test_a_good_page_builds_without_a_warning(build_page: Build) -> None:
     assert '<script defer="defer" src="_static/predict.js' in html
     assert 'data-initial="{&quot;x&quot;: 3}"' in html
     assert 'alt="a dial that shows one"' in html
+    assert 'aria-label="Widget: dial"' in html
+    assert re.search(r"<figcaption>\s*<p>A dial.</p>\s*<ol", html)
+    assert len(re.findall(r"<li><p>Turn ", html)) == 2
     assert "widgets/widget_host.js" in html
     assert ">3.5<" in html
     assert "<strong>5.5</strong>" in html
@@ -216,6 +219,7 @@ MISTAKES = {
     "no such widget": ("```{anywidget} lever\n:alt: a lever\n```", "no widget 'lever'"),
     "a widget without alternative text": ("```{anywidget} dial\n```", ":alt:"),
     "a widget's body is no JSON": ("```{anywidget} dial\n:alt: a dial\n{x: 3}\n```", "not JSON"),
+    "tasks that are numbered wrong": ("```{anywidget} dial\n:alt: a dial\n:caption: (2) Turn.\n```", "not 2"),
     "no such state": ('```{anywidget} dial\n:alt: a dial\n{"y": 3}\n```', "has no state y"),
     "no such data": (
         "```{anywidget} dial\n:alt: a dial\n:data: five\n```",

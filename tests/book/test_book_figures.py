@@ -1,9 +1,11 @@
-"""The figures' style: the same bytes each time, and colours that stand out on a white and a dark page."""
+"""The figures' style: the same bytes each time, and colours that stand out, in code too, on any page."""
 
 from __future__ import annotations
 
 import io
+import re
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +63,21 @@ def test_the_colours_differ_for_colour_blind_readers(kind: str) -> None:
     seen = {colour: lab(np.array(BLINDNESS[kind]) @ linear(colour)) for colour in viz.PALETTE}
     for one, other in combinations(viz.PALETTE, 2):
         assert np.linalg.norm(seen[one] - seen[other]) > 15, (one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("theme", "card"), [("light", "#f7f8fa"), ("dark", "#1b2027")])
+def test_code_can_be_read_and_comments_are_not_like_numbers(theme: str, card: str, html: Path) -> None:
+    assert f"--tf-card: {card};" in (html / "_static" / "course.css").read_text("utf8")
+    css = (html / "_static" / "pygments.css").read_text("utf8")
+    rule = rf'html\[data-theme="{theme}"\] \.highlight \.(\w+) \{{ color: (#\w{{6}})'
+    colours = dict(re.findall(rule, css))
+    assert {"c1", "mi", "mf", "k", "s2", "nb"} <= set(colours)
+    for name, colour in colours.items():
+        assert contrast(colour, card) >= 4.5, name
+    for kind in [np.eye(3), *map(np.array, BLINDNESS.values())]:
+        seen = {name: lab(kind @ linear(colours[name])) for name in ("c1", "mi", "mf")}
+        assert min(np.linalg.norm(seen["c1"] - seen[number]) for number in ("mi", "mf")) > 15
 
 
 @pytest.mark.slow

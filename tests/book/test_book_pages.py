@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import build
 import pdf
@@ -132,6 +133,30 @@ def test_search_finds_a_word_from_disk(html: Path, browser: Any) -> None:
     page, _, errors = open_page(browser, (html / "search.html").as_uri() + "?q=softmax")
     page.wait_for_selector("#search-results li a")
     assert page.locator("#search-results li a").count() > 1
+    assert errors == []
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("atention", "No page has “atention”; results for “attention”:"),
+        ("softamx gradeint", "No page has “softamx” or “gradeint”; results for “softmax gradient”:"),
+        ("the Transformre", "No page has “transformre”; results for “the transformer”:"),
+        ("attention softmax", None),
+        ("zzqqxzzq", None),
+    ],
+)
+def test_search_forgives_a_wrong_letter(query: str, said: str | None, html: Path, browser: Any) -> None:
+    address = f"{(html / 'search.html').as_uri()}?{urlencode({'q': query})}"
+    page, _, errors = open_page(browser, address)
+    page.wait_for_function("document.querySelector('.search-summary')?.textContent")
+    told = page.locator(".tf-spelling")
+    assert told.count() == (said is not None)
+    if said:
+        assert told.inner_text().startswith(said)
+    assert bool(page.locator("#search-results li a").count()) == ("zz" not in query)
     assert errors == []
     page.context.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 WRONG = {
-    # on folded code, in place of the words "Show code cell source" that everyone else sees
+    # on folded code, in place of the words "Show the training loop" that everyone else sees
     ' aria-label="Toggle hidden content"': "",
     # on an entry of the bibliography, a role that ARIA has given up; the entries stand in a list
     'role="doc-biblioentry"': 'role="listitem"',

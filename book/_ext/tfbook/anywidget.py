@@ -4,13 +4,14 @@
 
     ```{anywidget} soft_lookup
     :alt: What the picture shows, in words.
-    :caption: What to try.
+    :caption: What is shown. (1) What to try. (2) What to try then.
     {"query": [1, 0]}
     ```
 
-The body, which may be left out, is JSON: changes to the widget's start state. The page carries the
-picture of that state; when the widget has come near the reader's window, ``widget_host.js`` loads its
-script and puts the widget in the picture's place. See `tfbook.widgets` for the two files of a widget.
+The numbered tasks of the caption become a list. The body, which may be left out, is JSON: changes to the
+widget's start state. The page carries the picture of that state; when the widget has come near the
+reader's window, ``widget_host.js`` loads its script and puts the widget in the picture's place. See
+`tfbook.widgets` for the two files of a widget.
 
 What a cell of the page has computed, the weights of a model for instance, becomes part of the state by
 ``:data: KEY``, after the cell has said ``glue("KEY", json.dumps({...}), display=False)``. It is kept in a
@@ -46,8 +47,8 @@ class anywidget(nodes.General, nodes.Element):
     """A widget: its picture, then its caption."""
 
 
-class anywidget_caption(nodes.TextElement):
-    """What to try."""
+class anywidget_caption(nodes.General, nodes.Element):
+    """What is shown, and a list of what to try."""
 
 
 def widget_folder(app: Sphinx) -> Path:
@@ -94,6 +95,7 @@ class AnywidgetDirective(SphinxDirective):
             widget = widgets.load(name, folder)
             data = glued(self.state.document, self.options["data"]) if "data" in self.options else {}
             state = widget.state({**data, **json.loads("\n".join(self.content) or "{}")})
+            caption = widgets.split_tasks(self.options.get("caption", ""))
             widgets.classic_script(name, tfwidgets.module(widget.script))
         except widgets.WidgetError as error:
             raise self.error(f"anywidget: {error}") from error
@@ -115,8 +117,8 @@ class AnywidgetDirective(SphinxDirective):
             node["file"] = str(file)
         self.set_source_info(node)
         node += self._picture(widget, state, sources)
-        if self.options.get("caption"):
-            node += self._caption(self.options["caption"])
+        if any(caption):
+            node += self._caption(*caption)
         self.add_name(node)
         return [node]
 
@@ -147,16 +149,26 @@ class AnywidgetDirective(SphinxDirective):
         self.set_source_info(image)
         return image
 
-    def _caption(self, text: str) -> anywidget_caption:
+    def _caption(self, first: str, tasks: list[str]) -> anywidget_caption:
         caption = anywidget_caption()
-        children, messages = self.parse_inline(text)
-        caption.extend([*children, *messages])
+        if first:
+            caption += self._paragraph(first)
+        if tasks:
+            items = [nodes.list_item("", self._paragraph(task)) for task in tasks]
+            caption += nodes.enumerated_list("", *items, enumtype="arabic", prefix="", suffix=".")
         self.set_source_info(caption)
         return caption
 
+    def _paragraph(self, text: str) -> nodes.paragraph:
+        children, messages = self.parse_inline(text)
+        paragraph = nodes.paragraph("", "", *children, *messages)
+        self.set_source_info(paragraph)
+        return paragraph
+
 
 def visit_widget(self: HTML5Translator, node: nodes.Element) -> None:
-    self.body.append(self.starttag(node, "figure", CLASS="tf-widget"))
+    label = f"Widget: {node['widget'].replace('_', ' ')}"
+    self.body.append(self.starttag(node, "figure", CLASS="tf-widget", **{"aria-label": label}))
     folder = "../" * self.builder.current_docname.count("/") + "_static/widgets/"
     data = ""
     if "data" in node:

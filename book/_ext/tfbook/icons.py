@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from fontTools import subset
 from sphinx.application import Sphinx
+
+from tfbook.fonts import cut, kept_in
 
 FOLDER = Path("_static") / "vendor" / "fontawesome" / "webfonts"
 FONT = "fa-solid-900"
@@ -31,21 +31,6 @@ def used_glyphs(pages: str, css: str) -> set[int]:
     return {int(code, 16) for code in codes} | {ord(icon) for icon in LITERAL.findall(rest)}
 
 
-def cut(font: Path, glyphs: set[int]) -> bytes:
-    """The font with these glyphs alone, as woff2."""
-    options = subset.Options(flavor="woff2", layout_features=[])
-    loaded = subset.load_font(str(font), options)
-    cutter = subset.Subsetter(options)
-    cutter.populate(unicodes=glyphs)
-    cutter.subset(loaded)
-    loaded.flavor = "woff2"
-    target = font.with_suffix(".cut")
-    subset.save_font(loaded, str(target), options)
-    content = target.read_bytes()
-    target.unlink()
-    return content
-
-
 def cut_icons(app: Sphinx, error: Exception | None) -> None:
     """Replaces the theme's icon font in the built book."""
     folder = Path(app.outdir) / FOLDER
@@ -59,11 +44,7 @@ def cut_icons(app: Sphinx, error: Exception | None) -> None:
         _read(Path(app.outdir).rglob("*.html")) + _read((static / "scripts").glob("*.js")),
         _read(static.rglob("*.css")),
     )
-    key = hashlib.sha256(repr(sorted(glyphs)).encode()).hexdigest()[:16]
-    kept = Path(app.doctreedir).parent / f"icons-{key}.woff2"
-    if not kept.exists():
-        kept.write_bytes(cut(full, glyphs))
-    (folder / f"{FONT}.woff2").write_bytes(kept.read_bytes())
+    (folder / f"{FONT}.woff2").write_bytes(cut(full, glyphs, kept_in(app)))
     for face in folder.glob("*.ttf"):
         face.unlink()
 

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 PACKAGE = Path(__file__).parents[3] / "node_modules" / "@fontsource" / "source-serif-4"
-FACES = ("400-normal", "400-italic", "600-normal")
+FACES = tuple(f"source-serif-4-latin-{face}.woff2" for face in ("400-normal", "400-italic", "600-normal"))
 
 
 def ship_fonts(app: Sphinx) -> None:
@@ -21,7 +21,7 @@ def ship_fonts(app: Sphinx) -> None:
     target = Path(app.outdir) / "_static" / "fonts"
     target.mkdir(parents=True, exist_ok=True)
     for face in FACES:
-        shutil.copy2(PACKAGE / "files" / f"source-serif-4-latin-{face}.woff2", target)
+        shutil.copy2(PACKAGE / "files" / face, target)
     shutil.copy2(PACKAGE / "LICENSE", target / "source-serif-4-LICENSE.txt")
 
 

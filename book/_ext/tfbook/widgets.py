@@ -33,6 +33,7 @@ from typing import Any
 import tfwidgets
 
 State = dict[str, Any]
+TASK = re.compile(r"\((\d+)\) ")
 
 
 class WidgetError(ValueError):
@@ -116,6 +117,22 @@ def classic_script(name: str, module: str) -> str:
         raise WidgetError(f"{name}.js must have one export, `export default {{ render({{ model, el }}) }}`")
     register = f"(window.tfWidgets = window.tfWidgets || {{}})[{json.dumps(name)}] = __widget;"
     return f'(() => {{\n"use strict";\n{body.rstrip()}\n{register}\n}})();'
+
+
+def split_tasks(caption: str) -> tuple[str, list[str]]:
+    """Return what a caption says first, and its tasks for the reader, numbered (1), (2) ...
+
+    >>> split_tasks("Three keys and a query. (1) Drag the query. (2) Drag it back.")
+    ('Three keys and a query.', ['Drag the query.', 'Drag it back.'])
+
+    Raises:
+        WidgetError: when the numbers do not count from 1.
+    """
+    first, *rest = TASK.split(caption)
+    numbers, tasks = rest[::2], [task.strip() for task in rest[1::2]]
+    if numbers != [str(i + 1) for i in range(len(tasks))]:
+        raise WidgetError(f"the tasks of a caption are numbered (1), (2) ..., not {', '.join(numbers)}")
+    return first.strip(), tasks
 
 
 DATA_OPENS = "(window.tfWidgetData = window.tfWidgetData || {})"
