@@ -13,7 +13,7 @@ PORT ?= 8000
 MODELS ?= yes
 WITHOUT := $(if $(filter no,$(MODELS)),--without-models)
 
-.PHONY: help course test test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
+.PHONY: help course test test-all test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,9 +34,12 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "$$(ls bundles/*.zip | wc -l) bundles made           bundles/"
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
-test: $(SETUP) release ## every test
+test: $(SETUP) release ## every test; of the bank of answers the cage grades a sample and what changed lately
 	@$(MAKE) --no-print-directory -j2 lint book
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
+
+test-all: export WHOLE := 1
+test-all: test ## every test, and the whole bank of answers in the cage instead of a sample
 
 test-fast: $(SETUP) ## the tests that take no longer than a quarter of a second and need no built book or graded course
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"

@@ -20,17 +20,21 @@ hypothesis.settings.load_profile("unhurried")
 
 LONGEST = (
     "test_verify_and_doctor.py",
-    "test_sample_class.py",
-    "test_tfcore_end_to_end.py",
-    "test_recipes.py",
     "test_book_pages.py",
+    "test_tfcore_compiled.py",
+    "test_sample_class.py",
     "test_attacks.py",
+    "test_recipes.py",
+    "test_honest_class.py",
     "test_exercises_mutants.py",
+    "test_tfcore_kill_table.py",
     "test_book_lean.py",
     "test_killed.py",
     "test_hub.py",
+    "test_tfcore_zoo.py",
+    "test_tfcore_end_to_end.py",
 )
-"""Files that take minutes, in the order in which to begin them: a run in parallel should not end with one."""
+"""The longest files, in the order in which to begin them: a run in parallel should not end with one."""
 
 
 SLOW_FIXTURES = {"html", "students", "pair"}

@@ -59,6 +59,15 @@ def verify(
             "an existing kill matrix stay as they are.",
         ),
     ] = None,
+    caged: Annotated[
+        int | None,
+        typer.Option(
+            help="Grade only this number of mistakes and of right answers of each exercise in the cage, "
+            "drawn by the seed. `check` still examines all answers.",
+            show_default="all",
+            min=1,
+        ),
+    ] = None,
     workers: Workers = None,
     course: CourseFolder = Path(),
     as_json: Json = False,
@@ -72,11 +81,17 @@ def verify(
     if mutants is not None:
         _verify_mutants(chosen or [], mutants, seed or 0, page, workers, as_json)
     else:
-        _verify_bank(Course.at(course), chosen or [], seed, page, workers, as_json)
+        _verify_bank(Course.at(course), chosen or [], seed, page, caged, workers, as_json)
 
 
 def _verify_bank(
-    course: Course, chosen: list[str], seed: int | None, page: Path | None, workers: int | None, as_json: bool
+    course: Course,
+    chosen: list[str],
+    seed: int | None,
+    page: Path | None,
+    caged: int | None,
+    workers: int | None,
+    as_json: bool,
 ) -> None:
     from autograder import exercises
     from autograder.course.files import read_if_there, read_seed, write_if_changed
@@ -90,7 +105,7 @@ def _verify_bank(
     secret = read_seed(course.state)
     hidden = seed if seed is not None else HIDDEN_SEED if secret is None else secret
     with progress("verifying the bank") as show_progress:
-        proof = Proof(try_all(names, hidden, show_progress, workers))
+        proof = Proof(try_all(names, hidden, show_progress, workers, caged))
     pairs = {assignment: _solved_and_blank(course, assignment) for assignment in whole}
     with progress("verifying the notebooks"):
         proof.notebooks = list(try_notebooks(pairs, hidden, workers))

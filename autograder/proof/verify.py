@@ -8,7 +8,8 @@ notebooks.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -31,7 +32,7 @@ HIDDEN_SEED = 1405006
 
 @dataclass(frozen=True)
 class Entry:
-    """The results of one answer of the bank under several seeds.
+    """The results of one answer of the bank under its seeds: two, or one if the grader does not grade it.
 
     Args:
         exercise: the name of the exercise.
@@ -132,6 +133,7 @@ def try_all(
     hidden_seed: int,
     progress: Progress = lambda done, total: None,
     workers: int | None = None,
+    caged: int | None = None,
 ) -> list[Entry]:
     """Examine the bank of each of these exercises, as `check` does and by the grader in its cage.
 
@@ -140,9 +142,12 @@ def try_all(
         hidden_seed: the seed of the grader's cases.
         progress: is called with the number of reports made and their total.
         workers: processes at once; by default one for each core.
+        caged: the number of mistakes and of right answers of each exercise that the grader grades in its
+            cage; by default all.
     """
     workers = workers or cores()
-    total, done = 2 * sum(len(exercises.find(name).answers) for name in names), 0
+    tasks = list(_to_grade(names, hidden_seed, caged))
+    total, done = sum(len(exercises.find(name).answers) for name in names) + len(tasks), 0
     checked: dict[str, list[Report]] = {}
     graded: dict[str, Report] = {}
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
@@ -151,7 +156,7 @@ def try_all(
         for future in as_completed(running):
             checked[running[future]] = future.result()
             progress(done := done + len(future.result()), total)
-    for key, verdict in grade_all(_to_grade(names, hidden_seed), cages.strongest().tier, workers=workers):
+    for key, verdict in grade_all(tasks, cages.strongest().tier, workers=workers):
         graded[key] = _only_report(key, verdict)
         progress(done := done + 1, total)
     return [
@@ -160,7 +165,7 @@ def try_all(
         for entry in entries(
             exercises.find(name),
             checked[name],
-            [graded[f"{name}/{answer.name}"] for answer in exercises.find(name).answers],
+            [graded.get(f"{name}/{answer.name}") for answer in exercises.find(name).answers],
         )
     ]
 
@@ -181,10 +186,20 @@ def checked(exercise: Exercise, seed: int) -> list[Report]:
     return Examination(exercise, seed).report_on_bank((*exercise.forbidden, "tfcore"))
 
 
-def _to_grade(names: list[str], seed: int) -> Iterator[tuple[str, Task]]:
+def drawn(exercise: Exercise, number: int | None, seed: int) -> list[Answer]:
+    """Return all answers of the bank or, drawn by the seed, this number of mistakes and of right answers."""
+    draw, kinds = random.Random(f"{seed} {exercise.name}"), (exercise.misconceptions, exercise.styles)
+    return [
+        answer
+        for kind in kinds
+        for answer in (kind if number is None else draw.sample(kind, min(number, len(kind))))
+    ]
+
+
+def _to_grade(names: list[str], seed: int, caged: int | None) -> Iterator[tuple[str, Task]]:
     for name in names:
         exercise = exercises.find(name)
-        for answer in exercise.answers:
+        for answer in drawn(exercise, caged, seed):
             source = answer.pasted(exercise.function_name).encode()
             task = file_task(name, source, is_notebook=False, seed=seed, limits=Limits(), shrinking=False)
             yield f"{name}/{answer.name}", task
@@ -204,9 +219,13 @@ def points_fit(answer: Answer, report: Report) -> bool:
     return share > 0.5 if answer.gravity == "slip" else share < 0.5 or answer.gravity != "useless"
 
 
-def entries(exercise: Exercise, *reports: list[Report]) -> Iterator[Entry]:
-    """Yield the entry of each answer of the exercise, from the reports on its bank under each seed."""
-    for answer, *under_seeds in zip(exercise.answers, *reports, strict=True):
+def entries(exercise: Exercise, *reports: Sequence[Report | None]) -> Iterator[Entry]:
+    """Yield the entry of each answer of the exercise, from the reports on its bank under each seed.
+
+    A report is None if the answer was not graded under that seed.
+    """
+    for answer, *each_report in zip(exercise.answers, *reports, strict=True):
+        under_seeds = [report for report in each_report if report]
         wrong = answer in exercise.misconceptions
         yield Entry(
             exercise.name,

@@ -1,6 +1,7 @@
 """`autograder verify` proves the grader; `autograder doctor` says what the machine gives."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -30,11 +31,15 @@ KEYS = [
 ]
 
 
+CAGED = [] if os.environ.get("WHOLE") else ["--caged", 2]
+"""`make test` grades two mistakes and two right answers of each exercise in the cage, `make test-all` all."""
+
+
 @pytest.mark.slow
 def test_verify_holds(course, tmp_path):
-    """Slow: it tries the whole bank. So the page of the book is held in step here as well."""
+    """Slow: `check` examines the whole bank. So the page of the book is held in step here as well."""
     before, page = tree(course), tmp_path / "kill_matrix.md"
-    done = command("verify", "--json", "--page", page, cwd=course, timeout=2400)
+    done = command("verify", "--json", "--page", page, *CAGED, cwd=course, timeout=2400)
     assert tree(course) == before
     told = json.loads(done.stdout)
     answers = [answer for table in told["matrix"] for answer in table["answers"]]
@@ -55,6 +60,9 @@ def test_verify_holds(course, tmp_path):
     assert told["blank_score"] == 0
     assert [table["exercise"] for table in told["matrix"]] == list(exercises.names())
     for table in told["matrix"]:
+        in_the_cage = [answer["is_misconception"] for answer in table["answers"] if len(answer["named"]) == 2]
+        assert {*in_the_cage} == {True, False}, table["exercise"]
+        assert len(in_the_cage) == (4 if CAGED else len(table["answers"])), table["exercise"]
         for answer in table["answers"]:
             assert len(answer["fails"]) == len(table["criteria"])
             assert any(answer["fails"]) is answer["is_misconception"], answer["name"]
@@ -62,6 +70,62 @@ def test_verify_holds(course, tmp_path):
     assert page.read_text("utf8").splitlines() == committed.read_text("utf8").splitlines(), (
         "out of step: autograder verify --page book/kill_matrix.md"
     )
+
+
+def changed_lately() -> list[str]:
+    """Return the exercises that git shows as changed in the last ten commits or since, or all without git."""
+    folder, listed = ROOT / "autograder" / "exercises", []
+    since = ["diff", "--name-only", "--relative", "HEAD~10"]
+    for what in (since, ["ls-files", "--others", "--exclude-standard"]):
+        done = subprocess.run(["git", *what, "--", "."], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            return list(exercises.names())
+        listed += done.stdout.splitlines()
+    return of_files(listed)
+
+
+def of_files(changed: list[str]) -> list[str]:
+    """Return the exercises that files of the bank declare; a file that several share counts for each."""
+    found = set()
+    for path in changed:
+        assignment, _, file = path.rpartition("/")
+        declared = [name for name in exercises.names() if name.startswith(assignment)]
+        own = [
+            name for name in declared if re.match(rf"{name.rpartition('/')[2]}(_mistakes|_styles)?\.", file)
+        ]
+        found |= {*(own or declared)}
+    return sorted(found, key=exercises.names().index)
+
+
+def test_a_shared_file_changes_all_exercises_of_its_assignment():
+    ch02 = [name for name in exercises.names() if name.startswith("ch02")]
+    assert of_files(["ch02_qkv/softmax_mistakes.py"]) == of_files(["ch02_qkv/softmax.py"]) == [ch02[0]]
+    assert of_files(["ch02_qkv/__init__.py"]) == ch02
+    assert of_files(["__init__.py"]) == list(exercises.names())
+    assert of_files([]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CAGED, reason="test_verify_holds grades the whole bank in the cage")
+def test_what_changed_lately_holds_in_the_cage():
+    changed = changed_lately()
+    tasks = verify._to_grade(changed, verify.HIDDEN_SEED, None)
+    graded = {
+        key: verify._only_report(key, verdict)
+        for key, verdict in verify.grade_all(tasks, cages.strongest().tier)
+    }
+    for exercise in map(exercises.find, changed):
+        reports = [graded[f"{exercise.name}/{answer.name}"] for answer in exercise.answers]
+        found = list(entries(exercise, reports))
+        assert [entry.name for entry in found if not (entry.as_expected and entry.weighed)] == []
+
+
+def test_the_sample_in_the_cage_is_drawn_by_the_seed():
+    softmax = exercises.find("ch02_qkv/softmax")
+    assert verify.drawn(softmax, None, 1) == [*softmax.misconceptions, *softmax.styles]
+    drawn = {seed: verify.drawn(softmax, 2, seed) for seed in (1, 2)}
+    assert drawn[1] == verify.drawn(softmax, 2, 1) != drawn[2]
+    assert [answer in softmax.misconceptions for answer in drawn[1]] == [True, True, False, False]
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def minilm(do_without):
 def test_a_page_of_this_book_is_read_as_transformers_reads_it(smollm2):
     ours, tokenizer, theirs = smollm2
     text = (BOOK / "01_rnn_bottleneck.md").read_text("utf8")
-    tokens = torch.tensor([tokenizer.encode(text).ids[:2000]])
+    tokens = torch.tensor([tokenizer.encode(text).ids[:500]])
     expected, found = theirs(tokens).logits, ours(tokens)
     assert expected.abs().max() > 20, "logits of a trained model"
     assert (found - expected).abs().max() < 1e-4 * expected.abs().max()
