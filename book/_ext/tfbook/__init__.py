@@ -8,6 +8,7 @@ MODULES = (
     "katex",
     "anywidget",
     "quiz",
+    "terms",
     "numbers",
     "percent",
     "claims",
