@@ -45,7 +45,7 @@ class Term:
 
     def spellings(self) -> set[str]:
         """Return every way to write the term, plurals included."""
-        written = {*names(self.name), *self.other}
+        written = {_plain(one) for one in (*names(self.name), *self.other)}
         return written | {plural(one) for one in written}
 
 
@@ -97,7 +97,8 @@ class Finder:
 
     def __post_init__(self) -> None:
         self._names: dict[str, str] = {}
-        for term in self.terms:
+        here_last = sorted(self.terms, key=lambda term: term.is_on(self.page))
+        for term in here_last:
             name = term.name if term.is_on(self.page) else ""
             self._names |= dict.fromkeys(term.spellings(), name)
         for term in self.terms:
@@ -110,7 +111,7 @@ class Finder:
         """Yield the pieces of a text in order, each with the term that it is the first use of, or ``""``."""
         start = 0
         for match in self._pattern.finditer(text):
-            spelling = " ".join(match[0].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split())
+            spelling = _plain(match[0])
             name = self._names.get(spelling) or self._names.get(spelling[0].lower() + spelling[1:])
             if name and name not in self.found:
                 self.found.add(name)
@@ -118,6 +119,11 @@ class Finder:
                 yield match[0], name
                 start = match.end()
         yield text[start:], ""
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line with straight apostrophes; Sphinx curls those of the pages."""
+    return " ".join(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split())
 
 
 def _pattern(spelling: str) -> str:

@@ -7,17 +7,19 @@
   const PAUSE = 150; // in which the pointer can travel from the link to the box
   const EDGE = 8; // pixels between the box and the edge of the window
   let shown = null; // the link whose definition is open
+  let shownAt; // where the pointer was, in pixels from the left
   let timer = 0;
   let touched = false;
 
   const box = (link) => document.getElementById(link.getAttribute("aria-describedby"));
   const termAt = (node) => (node instanceof Element ? node.closest(".tf-term") : null);
 
-  function place(link, x) {
+  function place() {
+    if (!shown) return;
     // A link that is broken across two lines has a rectangle on each.
-    const lines = [...link.getClientRects()];
-    const line = lines.find((each) => x !== undefined && each.left <= x && x <= each.right) ?? lines[0];
-    const definition = box(link);
+    const lines = [...shown.getClientRects()];
+    const line = lines.find((each) => each.left <= shownAt && shownAt <= each.right) ?? lines[0];
+    const definition = box(shown);
     const { width, height } = definition.getBoundingClientRect();
     const page = document.documentElement;
     const left = Math.max(EDGE, Math.min(line.left, page.clientWidth - width - EDGE));
@@ -32,8 +34,9 @@
     if (shown === link) return;
     hide();
     shown = link;
+    shownAt = x;
     box(link).showPopover();
-    place(link, x);
+    place();
   }
 
   function hide() {
@@ -41,6 +44,10 @@
     if (shown) box(shown).hidePopover();
     shown = null;
   }
+
+  // The keyboard scrolls to a link after it has the focus, and what comes into sight above may push the text.
+  addEventListener("scroll", place, { passive: true });
+  addEventListener("resize", place);
 
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType === "touch") return;
