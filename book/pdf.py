@@ -25,8 +25,8 @@ FILE = "transformers_from_first_principles.pdf"
 TITLE = "Transformers from first principles"
 TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
 ONLY_ON_SCREEN = (
-    "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-guess, div.cell_input:has(> details.hide), "
-    "details.hide.above-input"
+    "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-guess, .tf-definitions, "
+    "div.cell_input:has(> details.hide), details.hide.above-input"
 )
 STYLE = """
 @page { size: A4; margin: 20mm 19mm 22mm; }
@@ -111,6 +111,7 @@ def article(html: Path, page: str, pages: set[str]) -> Tag:
         image["src"] = (html / "book" / str(image["src"])).resolve().as_uri()
         del image["loading"]
     for link in found.select("a[href]"):
+        del link["aria-describedby"]  # a definition of the glossary, which is only on the screen
         target, _, anchor = str(link["href"]).partition("#")
         name = target.removesuffix(".html") or page
         if name in pages:

@@ -9,6 +9,7 @@ MODULES = (
     "anywidget",
     "quiz",
     "predict",
+    "terms",
     "numbers",
     "percent",
     "claims",
