@@ -187,8 +187,8 @@ def print_page(source: Path, target: Path) -> None:
         page.evaluate("document.fonts.ready")
         if wide := page.evaluate(TOO_WIDE, SHEET_WIDTH):
             raise PdfError(
-                f"{', '.join(wide)}: something is wider than the sheet, and Chromium would print "
-                "the whole book smaller to make room. Mend the page, or its print rules in book/_static/course.css"
+                f"{', '.join(wide)}: something is wider than the sheet, and Chromium would print the book "
+                "smaller to make room. Mend the page, or the print rules in book/_static/course.css"
             )
         page.pdf(
             path=target,
