@@ -39,6 +39,19 @@ def assignments() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in _FOLDER.glob("ch*/__init__.py")))
 
 
+@cache
+def chapter_of(assignment: str) -> str:
+    """Return the name of the book's chapter that an assignment belongs to, such as ``02_qkv``.
+
+    It is the assignment's own name, unless its ``__init__.py`` has ``CHAPTER``: a chapter may have two notebooks.
+
+    >>> chapter_of("ch02_qkv"), chapter_of("ch08_serving")
+    ('02_qkv', '08_kv_cache')
+    """
+    folder = import_module(f"{__name__}.{assignment}")
+    return str(getattr(folder, "CHAPTER", assignment.removeprefix("ch")))
+
+
 def find(name: str) -> Exercise:
     """Return the exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
     matches = [known for known in names() if name in (known, known.split("/")[1])]

@@ -43,8 +43,9 @@ class Section:
 
 def section_of(exercise: str) -> Section | None:
     """Return the section that treats an exercise, named ``assignment/function``, or None."""
+    assignment = exercise.split("/")[0]
     heading = exercises.find(exercise).section if exercise in exercises.names() else ""
-    return Section(exercise.split("/")[0].removeprefix("ch"), heading) if heading else None
+    return Section(exercises.chapter_of(assignment), heading) if heading else None
 
 
 def book_url(course: Course) -> str:
