@@ -43,7 +43,8 @@ def assignments() -> tuple[str, ...]:
 def chapter_of(assignment: str) -> str:
     """Return the name of the book's chapter that an assignment belongs to, such as ``02_qkv``.
 
-    It is the assignment's own name, unless its ``__init__.py`` has ``CHAPTER``: a chapter may have two notebooks.
+    It is the assignment's own name, unless its ``__init__.py`` has ``CHAPTER``: a chapter may have several
+    notebooks.
 
     >>> chapter_of("ch02_qkv"), chapter_of("ch08_serving")
     ('02_qkv', '08_kv_cache')

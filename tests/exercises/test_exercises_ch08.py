@@ -194,7 +194,7 @@ PUBLISHED |= {n.replace("__", ", "): getattr(Published, n) for n in vars(Publish
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_is_published_gets_full_marks(name, seed):
     import_module("transformers.cache_utils")  # before anything is watched, which takes time
-    report = report_on(name.partition(',')[0], PUBLISHED[name], seed)
+    report = report_on(name.partition(",")[0], PUBLISHED[name], seed)
     assert report.passed, report
 
 
