@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from autograder.checking.declaration import Exercise
 from autograder.course.errors import BadInputError
@@ -77,6 +78,17 @@ def names_of(assignment: str) -> list[str]:
             f"no assignment is called {assignment!r}. Known: {', '.join(assignments())}"
         )
     return [name for name in names() if name.startswith(f"{assignment}/")]
+
+
+def names_tested_by(notebook: dict[str, Any], assignment: str) -> list[str]:
+    """Return the names of an assignment's exercises, and of others that its released notebook tests.
+
+    An exercise may have moved to another assignment after the notebook was released.
+    """
+    names = names_of(assignment)
+    marks = [cell.get("metadata", {}).get("nbgrader", {}) for cell in notebook["cells"]]
+    tests = [str(mark["grade_id"]) for mark in marks if mark.get("grade") and not mark.get("solution")]
+    return [*names, *(find(test).name for test in tests if f"{assignment}/{test}" not in names)]
 
 
 def of_assignment(assignment: str) -> list[Exercise]:
