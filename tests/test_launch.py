@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.exercises import chapter_of
 from autograder.packages import colab
 from autograder.platforms import bundles, classroom
 from autograder.reading import forbidden_calls, tampering
@@ -71,11 +72,15 @@ def test_an_address_that_colab_cannot_open_is_refused(url: str) -> None:
         launch.links(url, "main", PATH)
 
 
-def test_each_chapter_and_each_notebooks_page_has_its_notebook() -> None:
+def test_each_notebook_is_opened_from_its_chapter_and_from_its_page() -> None:
     pages = [str(page.relative_to(ROOT).with_suffix("")) for page in Book(ROOT).pages()]
-    found = [match[1] for page in pages if (match := launch.PAGE.fullmatch(page))]
-    released = [path.stem.removeprefix("ch") for path in (ROOT / "notebooks").glob("*/*.ipynb")]
-    assert sorted(found) == sorted(2 * released)
+    opened = {page: launch.notebooks_of(page, ROOT) for page in pages}
+    released = [path.stem for path in (ROOT / "notebooks").glob("*/*.ipynb")]
+    for name in released:
+        from_pages = {page for page, names in opened.items() if name in names}
+        assert from_pages == {f"book/{chapter_of(name)}", f"book/notebook_{name.removeprefix('ch')}"}
+    assert opened["book/08_kv_cache"] == ["ch08_kv_cache", "ch08_serving"]
+    assert len(released) == len(Course.at(ROOT).assignments)
 
 
 def test_nothing_but_the_setting_and_what_is_made_of_it_names_the_repository() -> None:

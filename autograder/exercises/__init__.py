@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from autograder.checking.declaration import Exercise
 from autograder.course.errors import BadInputError
@@ -49,6 +50,20 @@ def title(assignment: str) -> str:
     return described.partition(".")[0]
 
 
+@cache
+def chapter_of(assignment: str) -> str:
+    """Return the name of the book's chapter that an assignment belongs to, such as ``02_qkv``.
+
+    It is the assignment's own name, unless its ``__init__.py`` has ``CHAPTER``: a chapter may have several
+    notebooks.
+
+    >>> chapter_of("ch02_qkv"), chapter_of("ch08_serving")
+    ('02_qkv', '08_kv_cache')
+    """
+    folder = import_module(f"{__name__}.{assignment}")
+    return str(getattr(folder, "CHAPTER", assignment.removeprefix("ch")))
+
+
 def find(name: str) -> Exercise:
     """Return the exercise of that name: ``ch02_qkv/softmax``, or ``softmax`` alone."""
     matches = [known for known in names() if name in (known, known.split("/")[1])]
@@ -73,6 +88,17 @@ def names_of(assignment: str) -> list[str]:
             f"no assignment is called {assignment!r}. Known: {', '.join(assignments())}"
         )
     return [name for name in names() if name.startswith(f"{assignment}/")]
+
+
+def names_tested_by(notebook: dict[str, Any], assignment: str) -> list[str]:
+    """Return the names of an assignment's exercises, and of others that its released notebook tests.
+
+    An exercise may have moved to another assignment after the notebook was released.
+    """
+    names = names_of(assignment)
+    marks = [cell.get("metadata", {}).get("nbgrader", {}) for cell in notebook["cells"]]
+    tests = [str(mark["grade_id"]) for mark in marks if mark.get("grade") and not mark.get("solution")]
+    return [*names, *(find(test).name for test in tests if f"{assignment}/{test}" not in names)]
 
 
 def of_assignment(assignment: str) -> list[Exercise]:

@@ -217,7 +217,8 @@ def grade_notebook(
         known: verdicts on exercises that have not changed since the same notebook was graded.
     """
     reusable = {cell.grade_id: cell for cell in known if cell.report and _is_independent(cell.report)}
-    declared = {e.function_name: e for e in exercises.of_assignment(assignment)}
+    tested = map(exercises.find, exercises.names_tested_by(released, assignment))
+    declared = {exercise.function_name: exercise for exercise in tested}
     for cell in released["cells"]:
         cell["source"] = matching.joined(cell["source"])
     matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from autograder import exercises
 from autograder.grading.session import Limits
 from autograder.grading.verdict import CellVerdict, Verdict
 from autograder.release import versions
@@ -40,9 +41,10 @@ class Identity:
     def of(
         cls, submission: bytes, released: bytes, assignment: str, tier: str, seed: int, limits: Limits
     ) -> Identity:
+        tested = exercises.names_tested_by(json.loads(released), assignment)
         settings = (versions.hash_core().encode(), f"{tier} {seed} {limits}".encode())
         circumstances = _hash(b"".join(_hash(part).encode() for part in (released, *settings)))
-        return cls(_hash(submission), circumstances, versions.hash_exercises(assignment))
+        return cls(_hash(submission), circumstances, versions.hash_exercises(tested))
 
     @property
     def key(self) -> str:

@@ -309,8 +309,8 @@ def _is_committed(path: Path) -> bool:
 
 def _fingerprint(course: Course, assignment: str) -> str:
     """Return a hash of everything that a release depends on: sources, settings, code, exercises."""
-    known = assignment in exercises.assignments()
-    digest = hashlib.sha256(json.dumps(versions.hash_exercises(assignment) if known else {}).encode())
+    names = exercises.names_of(assignment) if assignment in exercises.assignments() else []
+    digest = hashlib.sha256(json.dumps(versions.hash_exercises(names)).encode())
     folder = course.solutions / assignment
     code = (Path(__file__), Path(declared_cells.__file__))
     for path in [course.root / CONFIG, *code, *sorted(folder.rglob("*"))]:

@@ -42,15 +42,15 @@ def hash_exercise(name: str) -> str:
     return _hash_files(files_imported_by(exercises.modules_of(name)) - core_files())
 
 
-def hash_exercises(assignment: str) -> dict[str, str]:
-    """Return the hash of each exercise of an assignment, by function name."""
-    return {name.split("/")[1]: hash_exercise(name) for name in exercises.names_of(assignment)}
+def hash_exercises(names: Iterable[str]) -> dict[str, str]:
+    """Return the hash of each exercise, ``assignment/function``, by function name."""
+    return {name.split("/")[1]: hash_exercise(name) for name in names}
 
 
 @cache
 def hash_everything() -> str:
     """Return one hash of the core and of all exercises."""
-    hashes = [hash_core(), *(str(hash_exercises(name)) for name in exercises.assignments())]
+    hashes = [hash_core(), *map(hash_exercise, exercises.names())]
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 

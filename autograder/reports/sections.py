@@ -43,8 +43,11 @@ class Section:
 
 def section_of(exercise: str) -> Section | None:
     """Return the section that treats an exercise, named ``assignment/function``, or None."""
-    heading = exercises.find(exercise).section if exercise in exercises.names() else ""
-    return Section(exercise.split("/")[0].removeprefix("ch"), heading) if heading else None
+    try:
+        declared = exercises.find(exercise.split("/")[1])  # which may have moved to another assignment
+    except exercises.UnknownExerciseError:
+        return None
+    return Section(exercises.chapter_of(declared.assignment), declared.section)
 
 
 def book_url(course: Course) -> str:

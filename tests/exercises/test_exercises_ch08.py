@@ -6,8 +6,6 @@ import pytest
 import torch
 from exercise_bank import PUBLIC_SEED, report_on
 
-CHAPTER = "ch08_kv_cache"
-
 
 def converted(layer, *tensors):
     """Tensors in the dtype and on the device of a layer: transformers leaves that to its models."""
@@ -196,13 +194,13 @@ PUBLISHED |= {n.replace("__", ", "): getattr(Published, n) for n in vars(Publish
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_is_published_gets_full_marks(name, seed):
     import_module("transformers.cache_utils")  # before anything is watched, which takes time
-    report = report_on(f"{CHAPTER}/{name.partition(',')[0]}", PUBLISHED[name], seed)
+    report = report_on(name.partition(",")[0], PUBLISHED[name], seed)
     assert report.passed, report
 
 
 @pytest.mark.slow
 def test_a_cache_that_joins_costs_the_copies_alone():
-    report = report_on(f"{CHAPTER}/KVCache", DynamicCache)
+    report = report_on("KVCache", DynamicCache)
     (failure,) = report.failures
     assert failure.misconception == "grows_by_cat"
 
@@ -218,7 +216,7 @@ def test_torchs_own_quantiser_is_told_as_such(function):
         q = torch.quantize_per_channel(x, scale[0, 0, 0], zeros, x.dim() - 1, torch.qint8)
         return q.int_repr(), scale
 
-    report = report_on(f"{CHAPTER}/quantize_kv", quantize_kv)
+    report = report_on("quantize_kv", quantize_kv)
     assert report.status == "forbidden"
 
 
@@ -377,7 +375,7 @@ class OneTokenAtATime:
 
 @pytest.mark.slow
 def test_a_window_for_single_tokens_earns_its_core():
-    report = report_on(f"{CHAPTER}/SlidingWindowCache", OneTokenAtATime)
+    report = report_on("SlidingWindowCache", OneTokenAtATime)
     assert report.criteria[0].earned
     assert report.criteria[1].failure
 
@@ -406,7 +404,7 @@ TOLD = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "mistake"), TOLD.values(), ids=TOLD.keys())
 def test_an_arrow_is_true(name, answer, mistake):
-    report = report_on(f"{CHAPTER}/{name}", answer)
+    report = report_on(name, answer)
     assert not report.passed
     assert report.diagnosis == mistake
 
@@ -414,7 +412,7 @@ def test_an_arrow_is_true(name, answer, mistake):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "answer", "words"), WRONG.values(), ids=WRONG.keys())
 def test_a_sentence_to_act_on(name, answer, words):
-    report = report_on(f"{CHAPTER}/{name}", answer)
+    report = report_on(name, answer)
     assert not report.passed
     first = next(criterion.failure for criterion in report.criteria if criterion.failure)
     assert first.misconception is None, "the bank knows this one: take another"
@@ -435,7 +433,7 @@ class RaisesAlways:
 
 @pytest.mark.slow
 def test_an_error_inside_a_step_names_its_line_and_no_refusal():
-    report = str(report_on("ch08_kv_cache/KVCache", RaisesAlways))
+    report = str(report_on("KVCache", RaisesAlways))
     assert "ValueError: too many values to unpack" in report
     assert ": _, _, T = k.shape)" in report
     assert "refused" not in report
@@ -445,7 +443,7 @@ def test_a_parameter_that_is_missing_is_asked_for():
     def kv_cache_bytes(num_layers, num_kv_heads, d_head, seq_len, **options):
         return 2 * num_layers * num_kv_heads * d_head * seq_len * batch
 
-    report = str(report_on("ch08_kv_cache/kv_cache_bytes", kv_cache_bytes))
+    report = str(report_on("kv_cache_bytes", kv_cache_bytes))
     assert "Write `batch` among the parameters of your function" in report
 
 
@@ -475,7 +473,7 @@ def with_spare_room(spare):
 @pytest.mark.parametrize(("spare", "right"), [(0, True), (1, False), (2, False)])
 def test_room_for_a_token_more_is_too_much_room(spare, right):
     room = "room for max_len tokens, and old tokens are not copied again and again"
-    assert (earned("ch08_kv_cache/KVCache", with_spare_room(spare))[room] == 1) == right
+    assert (earned("KVCache", with_spare_room(spare))[room] == 1) == right
 
 
 @pytest.mark.slow
@@ -488,4 +486,4 @@ def test_what_comes_out_is_tried_behind_an_accepted_guess_too():
         return len(draft_tokens), p_target[-1]
 
     says = "what comes out has the distribution of the large model"
-    assert earned("ch08_kv_cache/speculative_accept", from_the_first_row)[says] == 0
+    assert earned("speculative_accept", from_the_first_row)[says] == 0

@@ -183,6 +183,20 @@ class TestNotebook:
                 assert "=== BEGIN MARK SCHEME ===" in source
                 assert "=== END MARK SCHEME ===" in source
 
+    def test_it_takes_one_to_two_hours(self, assignment):
+        graded = [cell for cell, marks in self.marked(assignment) if marks["grade"]]
+        minutes = sum(cell["metadata"]["course"]["minutes"] for cell in graded)
+        text = "".join(cells_of(assignment)[0]["source"])
+        assert f"About {minutes} minutes" in text
+        most = 60 + 120 if "in two sittings" in text else 120
+        assert 60 <= minutes <= most
+
+    def test_the_book_has_its_chapter_and_its_page(self, assignment):
+        chapter = exercises.chapter_of(assignment)
+        assert chapter.split("_")[0] == assignment.removeprefix("ch").split("_")[0]
+        assert (ROOT / "book" / f"{chapter}.md").is_file()
+        assert (ROOT / "book" / f"notebook_{assignment.removeprefix('ch')}.md").is_file()
+
     def test_what_it_gives_is_what_the_bank_is_given(self, assignment):
         code = ["".join(c["source"]) for c in cells_of(assignment) if c["cell_type"] == "code"]
         for text in {e.given_source.rstrip() for e in exercises.of_assignment(assignment) if e.given}:

@@ -338,6 +338,14 @@ def quantize_kv(x):
 import pandas as pd
 pd.set_option("display.precision", 3)
 """,
+    },
+    last="pd.DataFrame({'calls': [n_calls]}).to_csv('calls.csv')\n---\n%debug\n---\nbreakpoint",
+)
+
+PUBLISHED = Habit(
+    "a loop from the paper, with an import above it",
+    "ch08_serving",
+    answers={
         "speculative_accept": """
 import pandas as pd
 
@@ -351,7 +359,7 @@ def speculative_accept(p_target, p_draft, draft_tokens, u):
     return len(draft_tokens), p_target[-1]
 """,
     },
-    last="pd.DataFrame({'calls': [n_calls]}).to_csv('calls.csv')\n---\n%debug\n---\nbreakpoint",
+    last="breakpoint",
 )
 
 COMPILED = Habit(
@@ -472,6 +480,7 @@ OF_TORCH = [
     PRINTS,
     DATACLASSES,
     DEBUGGED,
+    PUBLISHED,
     NESTED,
     CAPSTONE,
 ]

@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from scratch import AS_GRADED, ASSIGNMENT, ROOT, SEED, hand_in
+from scratch import AS_GRADED, ASSIGNMENT, FULL, ROOT, SEED, graded, hand_in
 
 from autograder import exercises
+from autograder.exercises import names_tested_by
 from autograder.release import versions
+from autograder.reports.sections import section_of
+
+MOVED_TO = "ch08_serving"
 
 ALL_THAT_RUNS = """
 import sys
@@ -46,6 +50,24 @@ def test_exercises_share_no_more_than_they_must():
     )
     assert ROOT / "tfcore" / "ops.py" in softmax - rms_norm
     assert not any("class_report" in path.name or "cli" in path.name for path in versions.core_files())
+
+
+@pytest.mark.slow
+def test_an_exercise_that_moved_after_the_release_is_graded(course):
+    """The release is older than the course: it tests `PagedCache` in an assignment that no longer has it."""
+    paths = (ROOT / "solutions" / name / f"{name}.ipynb" for name in (ASSIGNMENT, MOVED_TO))
+    old, new = (json.loads(path.read_text()) for path in paths)
+    cells = {cell["metadata"].get("nbgrader", {}).get("grade_id"): cell for cell in new["cells"]}
+    answer, test = cells["PagedCache_answer"], cells["PagedCache"]
+    answer["source"] = ["import torch\n", *answer["source"]]
+    old["cells"] += [answer, test]
+    (course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").write_text(json.dumps(old))
+    hand_in(course, "ada", old)
+    (ada,) = graded(course).graded
+    everything = FULL + exercises.find("PagedCache").points
+    assert (ada.score, ada.max_score) == (everything, everything)
+    assert names_tested_by(old, ASSIGNMENT) == [*exercises.names_of(ASSIGNMENT), f"{MOVED_TO}/PagedCache"]
+    assert section_of(f"{ASSIGNMENT}/PagedCache") == section_of(f"{MOVED_TO}/PagedCache")
 
 
 @pytest.fixture

@@ -5,9 +5,6 @@ ORDER = (
     "generate_cached",
     "kv_cache_bytes",
     "SlidingWindowCache",
-    "PagedCache",
     "quantize_kv",
     "dequantize_kv",
-    "speculative_accept",
-    "accept_tree",
 )

@@ -1,4 +1,4 @@
-"""Links that open a chapter's notebook: a row below the title of the chapter, and of the notebook's page.
+"""Links that open notebooks: a row below the title of a notebook's page, and rows below that of its chapter.
 
 They are made from Jupyter Book's own settings in ``_config.yml``: ``repository``, where the course is
 published, and ``launch_buttons: jupyterhub_url``, if there is a hub with nbgitpuller. The theme's buttons
@@ -7,6 +7,7 @@ would open the pages' sources instead, which Colab cannot read.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from urllib.parse import urlencode
@@ -18,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 
-PAGE = re.compile(r"book/(?:notebook_)?(\d\d_\w+)")
+PAGE = re.compile(r"book/(notebook_)?((\d\d)_\w+)")
 REPOSITORY = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+?)/?")
 NO_HUB = "https://nbgitpuller.readthedocs.io/en/latest/link.html"
 """nbgitpuller's own page, where a reader completes a link with the address of a hub."""
@@ -64,20 +65,36 @@ def commands(url: str, branch: str, notebook: str) -> str:
     return f"$ git clone --branch {branch} {url}\n$ cd {folder}\n$ make lab NOTEBOOK={notebook}"
 
 
+def notebooks_of(page: str, root: Path) -> list[str]:
+    """Return the notebooks that a page of the book at `root` links: its own, or all of its chapter."""
+    found = PAGE.fullmatch(page)
+    if found is None:
+        return []
+    folders = (root / "notebooks").glob(f"ch{found[2]}" if found[1] else f"ch{found[3]}_*")
+    names = sorted(folder.name for folder in folders)
+    return [name for name in names if (root / _path(name)).is_file()]  # a new chapter may have none yet
+
+
+def _path(notebook: str) -> str:
+    return f"notebooks/{notebook}/{notebook}.ipynb"
+
+
 class AddLinks(SphinxTransform):
-    """Puts the row below the title, before Sphinx looks for the files that a page offers."""
+    """Puts the rows below the title, before Sphinx looks for the files that a page offers."""
 
     default_priority = 400
 
     def apply(self) -> None:
-        page = PAGE.fullmatch(self.env.docname)
+        root = Path(self.env.srcdir)
         title = next(self.document.findall(nodes.title), None)
-        if page is None or title is None:
-            return
-        notebook = f"ch{page[1]}"
-        path = f"notebooks/{notebook}/{notebook}.ipynb"
-        if (Path(self.env.srcdir) / path).is_file():  # a new chapter may have none yet
-            title.parent.insert(1, self._row(notebook, path))
+        names = notebooks_of(self.env.docname, root) if title is not None else []
+        for name in reversed(names):
+            row = self._row(name, _path(name))
+            if len(names) > 1:
+                first_cell = json.loads((root / _path(name)).read_text("utf8"))["cells"][0]
+                heading = "".join(first_cell["source"]).partition("\n")[0].lstrip("# ")
+                row.insert(0, _item(nodes.inline("", heading)))
+            title.parent.insert(1, row)
 
     def _row(self, notebook: str, path: str) -> nodes.bullet_list:
         settings = yaml.safe_load((Path(self.env.srcdir) / "_config.yml").read_text("utf8"))

@@ -1,4 +1,4 @@
-"""ch08_kv_cache/PagedCache: the keys and values of many texts, in blocks that texts share."""
+"""ch08_serving/PagedCache: the keys and values of many texts, in blocks that texts share."""
 
 from __future__ import annotations
 
@@ -261,7 +261,8 @@ def in_the_dtype_asked(trial: Trial) -> str | None:
 
 
 EXERCISE = Exercise(
-    name="ch08_kv_cache/PagedCache",
+    name="ch08_serving/PagedCache",
+    drawn_as="ch08_kv_cache/PagedCache",
     signature="PagedCache(num_blocks, block_size, num_kv_heads, d_head, dtype=torch.float32, device='cpu')",
     goal="Keep the keys and values of many texts in blocks, and share blocks between texts that begin alike.",
     section="Many texts at once",

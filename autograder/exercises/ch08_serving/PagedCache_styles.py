@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.exercises.ch08_kv_cache.PagedCache import EXERCISE
+from autograder.exercises.ch08_serving.PagedCache import EXERCISE
 
 
 @EXERCISE.style("a table of blocks for each text, and a count of the users of each block")

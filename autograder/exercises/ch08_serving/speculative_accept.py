@@ -1,4 +1,4 @@
-"""ch08_kv_cache/speculative_accept: which guesses of a small model are accepted, and what follows them."""
+"""ch08_serving/speculative_accept: which guesses of a small model are accepted, and what follows them."""
 
 from __future__ import annotations
 
@@ -244,7 +244,8 @@ def counts_right(trial: Trial) -> str | None:
 
 
 EXERCISE = Exercise(
-    name="ch08_kv_cache/speculative_accept",
+    name="ch08_serving/speculative_accept",
+    drawn_as="ch08_kv_cache/speculative_accept",
     signature="speculative_accept(p_target, p_draft, draft_tokens, u)",
     goal="Decide how many guesses of the small model to accept, and which distribution the next token has.",
     section="Guessing ahead, exactly",

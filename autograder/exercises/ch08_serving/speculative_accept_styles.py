@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.exercises.ch08_kv_cache.speculative_accept import EXERCISE
+from autograder.exercises.ch08_serving.speculative_accept import EXERCISE
 
 
 @EXERCISE.style("guess by guess, with an early return")

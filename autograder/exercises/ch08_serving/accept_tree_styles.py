@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.exercises.ch08_kv_cache.accept_tree import EXERCISE
+from autograder.exercises.ch08_serving.accept_tree import EXERCISE
 
 
 @EXERCISE.style("one walk over the nodes, which skips those whose parent was not accepted last")

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 
 from autograder.checking.edits import wrong
-from autograder.exercises.ch08_kv_cache.accept_tree import EXERCISE
-from autograder.exercises.ch08_kv_cache.accept_tree_styles import children_of_a_node, one_walk
+from autograder.exercises.ch08_serving.accept_tree import EXERCISE
+from autograder.exercises.ch08_serving.accept_tree_styles import children_of_a_node, one_walk
 
 edited = partial(wrong, EXERCISE, one_walk)
 among_children = partial(wrong, EXERCISE, children_of_a_node)

@@ -1,4 +1,4 @@
-"""ch08_kv_cache/accept_tree: which path of a tree of guesses is accepted, and what follows it."""
+"""ch08_serving/accept_tree: which path of a tree of guesses is accepted, and what follows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from autograder.cage.tensors import is_array, numbers, strided
 from autograder.checking.comparison import as_array, describe
 from autograder.checking.declaration import Case, Criterion, Exercise, Outcome, Property, Trial
-from autograder.exercises.ch08_kv_cache.speculative_accept import distributions
+from autograder.exercises.ch08_serving.speculative_accept import distributions
 from autograder.exercises.laws import FIRST, elsewhere, on_any_device
 from tfcore import generate
 
@@ -406,7 +406,8 @@ def right_following(trial: Trial) -> str | None:
 
 
 EXERCISE = Exercise(
-    name="ch08_kv_cache/accept_tree",
+    name="ch08_serving/accept_tree",
+    drawn_as="ch08_kv_cache/accept_tree",
     signature="accept_tree(p_target, p_draft, tokens, parents, u)",
     goal="Decide which path of a tree of guesses is accepted, and which distribution the next token has.",
     section="Guessing ahead, exactly",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from autograder.checking.edits import wrong
-from autograder.exercises.ch08_kv_cache.PagedCache import EXERCISE
-from autograder.exercises.ch08_kv_cache.PagedCache_styles import block_tables
+from autograder.exercises.ch08_serving.PagedCache import EXERCISE
+from autograder.exercises.ch08_serving.PagedCache_styles import block_tables
 
 edited = partial(wrong, EXERCISE, block_tables)
 slip = partial(edited, gravity="slip")
