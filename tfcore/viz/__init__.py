@@ -5,6 +5,7 @@ trace in pyplot. ``alt_text`` says in words what was drawn, with numbers compute
 numpy arrays, lists or torch tensors, on any device and with gradients.
 """
 
+from tfcore.viz.arrangement import Panels, panels
 from tfcore.viz.curves import loss_curves, spectra
 from tfcore.viz.positions import bias_map, bucket_steps, position_map, rotary_map, slope_points
 from tfcore.viz.style import (
@@ -37,6 +38,7 @@ __all__ = [
     "SIGNED",
     "STYLE",
     "WEIGHTS",
+    "Panels",
     "alt_text",
     "attention_map",
     "bias_map",
@@ -44,6 +46,7 @@ __all__ = [
     "head_grid",
     "heatmap",
     "loss_curves",
+    "panels",
     "position_map",
     "rotary_map",
     "slope_points",
