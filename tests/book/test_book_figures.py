@@ -5,14 +5,21 @@ from __future__ import annotations
 import io
 import re
 from itertools import combinations
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from book_paths import ROOT
+from bs4 import BeautifulSoup
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from tfcore import viz
+from tfcore.viz.arrangement import two_drawings
 
 WHITE, DARK = "#ffffff", "#12151a"
 COURSE_CSS = ROOT / "book" / "_static" / "course.css"
@@ -109,3 +116,27 @@ def test_a_figure_is_the_same_each_time() -> None:
 
 def test_a_figure_has_no_background() -> None:
     assert "#ffffff" not in svg()
+
+
+@pytest.mark.slow
+def test_a_phone_loads_the_narrow_drawing_and_a_wide_page_the_other(tmp_path: Path) -> None:
+    with viz.style():
+        (tmp_path / "both.svg").write_text(two_drawings(viz.panels(2, 3.0)[0]), "utf8")
+    (tmp_path / "index.md").write_text("# A page\n\n![two panels](both.svg)\n", "utf8")
+    html = tmp_path / "html"
+    settings: dict[str, Any] = {"extensions": ["myst_parser", "tfbook.sizes"], "html_theme": "basic"}
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(
+            str(tmp_path), None, str(html), str(tmp_path / "trees"), "html", settings, status=None
+        )  # fmt: skip
+        app.build()
+    picture = BeautifulSoup((html / "index.html").read_text("utf8"), "html.parser").select_one("picture")
+    source, image = picture.select_one("source"), picture.select_one("img")
+    assert image["alt"] == "two panels"
+    for tag, name in ((source, source["srcset"]), (image, image["src"])):
+        drawing = ElementTree.fromstring((html / name).read_text("utf8"))
+        points = [float(drawing.get(side, "").removesuffix("pt")) for side in ("width", "height")]
+        assert [int(tag[side]) for side in ("width", "height")] == [round(p * 4 / 3) for p in points]
+        assert drawing.find(".//*[@id='narrow']") is None
+    assert int(source["width"]) < int(source["height"])
+    assert int(image["width"]) > int(image["height"])
