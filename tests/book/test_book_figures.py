@@ -55,6 +55,21 @@ def test_text_in_each_colour_can_be_read(colour: str, page: str) -> None:
     assert contrast(seen, paper) >= 4.5
 
 
+@pytest.mark.parametrize("colour", [*viz.PALETTE, viz.INK])
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_marks_that_others_are_seen_through_stand_out(colour: str, page: str) -> None:
+    left, paper = (1.0, WHITE) if page == "light" else (brightness(), DARK)
+    mark = 0.85 * np.array(to_rgb(shown(colour, left))) + 0.15 * np.array(to_rgb(paper))
+    assert contrast(to_hex(mark), paper) >= 3
+
+
+def test_no_mark_lets_more_through() -> None:
+    pages = [*(ROOT / "book").glob("[01]*.md"), ROOT / "book" / "after_pretraining.md"]
+    marks = [mark for page in pages for mark in re.findall(r"plot\(.*alpha=([\d.]+)", page.read_text("utf8"))]
+    assert marks
+    assert min(map(float, marks)) >= 0.85
+
+
 # Machado, Oliveira and Fernandes (2009): what a reader without one kind of cone sees, in linear light.
 BLINDNESS = {
     "protanopia": [
