@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from tfcore import viz
-from tfcore.viz.arrangement import two_drawings
+from tfcore.viz.arrangement import Panels, two_drawings
 
 WHITE, DARK = "#ffffff", "#12151a"
 COURSE_CSS = ROOT / "book" / "_static" / "course.css"
@@ -136,7 +136,7 @@ def test_a_figure_has_no_background() -> None:
 @pytest.mark.slow
 def test_a_phone_loads_the_narrow_drawing_and_a_wide_page_the_other(tmp_path: Path) -> None:
     with viz.style():
-        (tmp_path / "both.svg").write_text(two_drawings(viz.panels(2, 3.0)[0]), "utf8")
+        (tmp_path / "both.svg").write_text(two_drawings(Panels(count=2)), "utf8")
     (tmp_path / "index.md").write_text("# A page\n\n![two panels](both.svg)\n", "utf8")
     html = tmp_path / "html"
     settings: dict[str, Any] = {"extensions": ["myst_parser", "tfbook.sizes"], "html_theme": "basic"}

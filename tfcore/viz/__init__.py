@@ -1,8 +1,9 @@
 """The figures of the course, in one style, each with a sentence for readers who do not see it.
 
 Every function draws its arguments on axes (or a figure) of the caller's and returns them. It leaves no
-trace in pyplot. ``alt_text`` says in words what was drawn, with numbers computed from the data. Arrays may be
-numpy arrays, lists or torch tensors, on any device and with gradients.
+trace in pyplot; `panels` alone makes a figure of pyplot's. ``alt_text`` says in words what was drawn, with
+numbers computed from the data. Arrays may be numpy arrays, lists or torch tensors, on any device and with
+gradients.
 """
 
 from tfcore.viz.arrangement import Panels, panels

@@ -104,6 +104,8 @@ def panels(
     >>> figure.arrange(wide=True)
     >>> above.get_xlabel(), above.xaxis.label.get_visible()
     ('step', True)
+    >>> from matplotlib import pyplot
+    >>> pyplot.close(figure)
     """
     from matplotlib import pyplot
 
@@ -116,7 +118,7 @@ def two_drawings(figure: Panels) -> str:
     """Write the wide arrangement as SVG, with the narrow one in its metadata.
 
     >>> from xml.etree import ElementTree
-    >>> wide = ElementTree.fromstring(two_drawings(panels()[0]))
+    >>> wide = ElementTree.fromstring(two_drawings(Panels(layout="constrained")))
     >>> narrow = wide.find(".//*[@id='narrow']/*")
     >>> wide.get("width"), narrow.get("width")
     ('455.76pt', '331.2pt')
