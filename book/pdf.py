@@ -107,6 +107,8 @@ def article(html: Path, page: str, pages: set[str]) -> Tag:
         node.replace_with(_note("The table of each exercise is in the online book.") if number == 0 else "")
     for node in found.select("[id]"):
         node["id"] = f"{page}--{node['id']}"
+    for source in found.select("picture > source"):
+        source.decompose()  # a sheet is wide
     for image in found.select("img"):
         image["src"] = (html / "book" / str(image["src"])).resolve().as_uri()
         del image["loading"]

@@ -6,15 +6,23 @@ import io
 import re
 from itertools import combinations
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from book_paths import ROOT
+from bs4 import BeautifulSoup
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from tfcore import viz
+from tfcore.viz.arrangement import Panels, two_drawings
 
 WHITE, DARK = "#ffffff", "#12151a"
+COURSE_CSS = ROOT / "book" / "_static" / "course.css"
 
 
 def linear(colour: str) -> np.ndarray:
@@ -29,10 +37,37 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+def shown(colour: object, left: float) -> str:
+    """A colour as a page shows it: course.css takes figures a little way to white on a dark page."""
+    return to_hex(1 - left * (1 - np.array(to_rgb(colour))))
+
+
+def brightness() -> float:
+    """How much of each colour course.css leaves on a dark page."""
+    rule = re.search(r"filter: invert\(1\) brightness\(([\d.]+)\) invert\(1\)", COURSE_CSS.read_text("utf8"))
+    return float(rule[1])
+
+
 @pytest.mark.parametrize("colour", [*viz.PALETTE, viz.INK])
-@pytest.mark.parametrize("page", [WHITE, DARK])
-def test_a_colour_stands_out_from_the_page(colour: str, page: str) -> None:
-    assert contrast(colour, page) >= 3
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_text_in_each_colour_can_be_read(colour: str, page: str) -> None:
+    seen, paper = (colour, WHITE) if page == "light" else (shown(colour, brightness()), DARK)
+    assert contrast(seen, paper) >= 4.5
+
+
+@pytest.mark.parametrize("colour", [*viz.PALETTE, viz.INK])
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_marks_that_others_are_seen_through_stand_out(colour: str, page: str) -> None:
+    left, paper = (1.0, WHITE) if page == "light" else (brightness(), DARK)
+    mark = 0.85 * np.array(to_rgb(shown(colour, left))) + 0.15 * np.array(to_rgb(paper))
+    assert contrast(to_hex(mark), paper) >= 3
+
+
+def test_no_mark_lets_more_through() -> None:
+    pages = [*(ROOT / "book").glob("[01]*.md"), ROOT / "book" / "after_pretraining.md"]
+    marks = [mark for page in pages for mark in re.findall(r"plot\(.*alpha=([\d.]+)", page.read_text("utf8"))]
+    assert marks
+    assert min(map(float, marks)) >= 0.85
 
 
 # Machado, Oliveira and Fernandes (2009): what a reader without one kind of cone sees, in linear light.
@@ -81,8 +116,9 @@ def test_code_can_be_read_and_comments_are_not_like_numbers(theme: str, card: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("left", [1, 0.85], ids=["light page", "dark page, as course.css brightens it"])
-def test_a_number_in_a_heat_map_can_be_read(left: float) -> None:
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_a_number_in_a_heat_map_can_be_read(page: str) -> None:
+    left = 1 if page == "light" else brightness()
     weights = np.linspace(0, 1, 101)[None]
     viz.heatmap(axes := Figure().subplots(), weights, ["row"], [""] * 101)
     (mesh,) = axes.collections
@@ -91,8 +127,7 @@ def test_a_number_in_a_heat_map_can_be_read(left: float) -> None:
     assert (cells[:, 3] == 1).all(), "the page shines through"
     assert len(axes.texts) == len(cells)
     for cell, text in zip(cells, axes.texts, strict=True):
-        seen = [1 - left * (1 - np.array(to_rgb(colour))) for colour in (cell, text.get_color())]
-        assert contrast(*map(to_hex, seen)) >= 4.5, text.get_text()
+        assert contrast(*(shown(colour, left) for colour in (cell, text.get_color()))) >= 4.5, text.get_text()
 
 
 def svg() -> str:
@@ -111,3 +146,27 @@ def test_a_figure_is_the_same_each_time() -> None:
 
 def test_a_figure_has_no_background() -> None:
     assert "#ffffff" not in svg()
+
+
+@pytest.mark.slow
+def test_a_phone_loads_the_narrow_drawing_and_a_wide_page_the_other(tmp_path: Path) -> None:
+    with viz.style():
+        (tmp_path / "both.svg").write_text(two_drawings(Panels(count=2)), "utf8")
+    (tmp_path / "index.md").write_text("# A page\n\n![two panels](both.svg)\n", "utf8")
+    html = tmp_path / "html"
+    settings: dict[str, Any] = {"extensions": ["myst_parser", "tfbook.sizes"], "html_theme": "basic"}
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(
+            str(tmp_path), None, str(html), str(tmp_path / "trees"), "html", settings, status=None
+        )  # fmt: skip
+        app.build()
+    picture = BeautifulSoup((html / "index.html").read_text("utf8"), "html.parser").select_one("picture")
+    source, image = picture.select_one("source"), picture.select_one("img")
+    assert image["alt"] == "two panels"
+    for tag, name in ((source, source["srcset"]), (image, image["src"])):
+        drawing = ElementTree.fromstring((html / name).read_text("utf8"))
+        points = [float(drawing.get(side, "").removesuffix("pt")) for side in ("width", "height")]
+        assert [int(tag[side]) for side in ("width", "height")] == [round(p * 4 / 3) for p in points]
+        assert drawing.find(".//*[@id='narrow']") is None
+    assert int(source["width"]) < int(source["height"])
+    assert int(image["width"]) > int(image["height"])

@@ -1,10 +1,12 @@
 """The figures of the course, in one style, each with a sentence for readers who do not see it.
 
 Every function draws its arguments on axes (or a figure) of the caller's and returns them. It leaves no
-trace in pyplot. ``alt_text`` says in words what was drawn, with numbers computed from the data. Arrays may be
-numpy arrays, lists or torch tensors, on any device and with gradients.
+trace in pyplot; `panels` alone makes a figure of pyplot's. ``alt_text`` says in words what was drawn, with
+numbers computed from the data. Arrays may be numpy arrays, lists or torch tensors, on any device and with
+gradients.
 """
 
+from tfcore.viz.arrangement import Panels, panels
 from tfcore.viz.curves import loss_curves, spectra
 from tfcore.viz.positions import bias_map, bucket_steps, position_map, rotary_map, slope_points
 from tfcore.viz.style import (
@@ -37,6 +39,7 @@ __all__ = [
     "SIGNED",
     "STYLE",
     "WEIGHTS",
+    "Panels",
     "alt_text",
     "attention_map",
     "bias_map",
@@ -44,6 +47,7 @@ __all__ = [
     "head_grid",
     "heatmap",
     "loss_curves",
+    "panels",
     "position_map",
     "rotary_map",
     "slope_points",
