@@ -140,7 +140,7 @@ WRONG = {
     "block: half of the stream": (
         "TransformerBlock",
         block(("x = x + self.attention", "x = 0.5 * x + self.attention")),
-        "a pre-norm block hands x on unchanged",
+        "a pre-norm block passes x on unchanged",
     ),
     "block: dropout": (
         "TransformerBlock",
@@ -155,7 +155,7 @@ WRONG = {
     "block: the ffn in the place of attention": (
         "TransformerBlock",
         block(("self.attention(self.norm_attention(x), mask=mask)", "self.ffn(self.norm_attention(x))")),
-        "what `attention` adds is lost",
+        "the output of `attention` is lost",
     ),
     "block: names of GPT-2": (
         "TransformerBlock",
