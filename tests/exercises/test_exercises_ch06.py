@@ -150,7 +150,7 @@ WRONG = {
     "block: the ffn twice": (
         "TransformerBlock",
         block(("self.ffn(self.norm_ffn(x))", "2 * self.ffn(self.norm_ffn(x))")),
-        "what `ffn` adds is wrong already",
+        "the output of `ffn` is wrong already",
     ),
     "block: the ffn in the place of attention": (
         "TransformerBlock",
@@ -185,7 +185,7 @@ WRONG = {
     "decoder: the mean of the memory": (
         "DecoderBlock",
         decoder(("memory, memory_mask", "memory.mean(1, keepdim=True)")),
-        "what `cross_attention` adds is wrong already",
+        "the output of `cross_attention` is wrong already",
     ),
     "decoder: memory_mask moved by one": (
         "DecoderBlock",
@@ -195,7 +195,7 @@ WRONG = {
     "decoder: the ffn normed twice": (
         "DecoderBlock",
         decoder(("self.ffn(self.norm_ffn(x))", "self.ffn(self.norm_ffn(self.norm_ffn(x)))")),
-        "what `ffn` adds is wrong already",
+        "the output of `ffn` is wrong already",
     ),
     "decoder: no cross-attention": (
         "DecoderBlock",
