@@ -49,7 +49,7 @@ def collect(
     timezone: Annotated[
         str | None,
         typer.Option(
-            help="The time zone of the archive's times that name none, such as Europe/Berlin.",
+            help="The time zone for times in the archive without one, such as Europe/Berlin.",
             show_default="this computer's",
         ),
     ] = None,

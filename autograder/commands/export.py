@@ -100,7 +100,9 @@ def export(
     chosen = here.chosen(assignments or [])
     _require_format(format, fills_in=bool(into or columns or assignment_column))
     if as_json and format != "csv":
-        raise BadInputError(f"--json is a format of its own. Leave out --json, or --format {format}.")
+        raise BadInputError(
+            f"--json and --format exclude each other. Leave out --json, or --format {format}."
+        )
     hashes = exported.hash_all(here, chosen) if output else {}
     if format == "gradescope":
         if output is None or output.is_file():
@@ -134,7 +136,7 @@ def _require_format(format: str, fills_in: bool) -> None:
         raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
     if fills_in and format not in PLATFORMS:
         raise BadInputError(
-            f"--format {format} fills no file in, so --into, --columns and --assignment-column mean nothing. "
+            f"--format {format} fills in no file, so it takes no --into, --columns or --assignment-column. "
             f"Name the platform with --format: {', '.join(PLATFORMS)}."
         )
 

@@ -26,7 +26,7 @@ def group(
         list[str] | None,
         typer.Argument(help="Groups, each with its variant, such as Monday=front.", show_default=False),
     ] = None,
-    everybody: Annotated[bool, typer.Option("--everybody", help="Hand it to the whole class again.")] = False,
+    everybody: Annotated[bool, typer.Option("--everybody", help="Give it to the whole class again.")] = False,
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,

@@ -15,12 +15,12 @@ EPILOG = examples("autograder merge lovelaceada_4711 ada01", "autograder merge a
 
 
 def merge(
-    old: Annotated[str, typer.Argument(help="The id that goes away.", show_default=False)],
-    into: Annotated[str, typer.Argument(help="The id that stays.", show_default=False)],
+    old: Annotated[str, typer.Argument(help="The id to remove.", show_default=False)],
+    into: Annotated[str, typer.Argument(help="The id to keep.", show_default=False)],
     wins: Annotated[
         str,
         typer.Option(
-            help="The id whose work counts where both have work for one assignment.", show_default=False
+            help="The id whose work counts if both have work for the same assignment.", show_default=False
         ),
     ] = "",
     course: CourseFolder = Path(),

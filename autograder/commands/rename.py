@@ -16,7 +16,7 @@ EPILOG = examples("autograder rename lovelaceada_4711 ada01")
 
 def rename(
     old: Annotated[str, typer.Argument(help="The present id.", show_default=False)],
-    new: Annotated[str, typer.Argument(help="The new id, which nobody has yet.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="The new id, which no student has yet.", show_default=False)],
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,

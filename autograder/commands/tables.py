@@ -171,7 +171,11 @@ def proof(proof: Proof, out: Console) -> None:
     figures = proof.as_dict()
     share = figures["diagnosed"] / max(1, figures["misconceptions"])
     out.print(f"{share:.0%} of the mistakes are named.")
-    out.print("[green]It holds.[/]" if proof.holds else "[bold red]It does not hold.[/]")
+    out.print(
+        "[green]Everything is as expected.[/]"
+        if proof.holds
+        else "[bold red]Not everything is as expected.[/]"
+    )
 
 
 def mutants(tried: list[Tried], out: Console) -> None:

@@ -65,7 +65,7 @@ def require_trace(course: Course, student: str) -> Person:
     if in_records or traces.homes(course, student) or student in ClassFile.read(course).lines:
         return Person(student)
     near = people.similar(roster, student)
-    raise BadInputError(f"nothing of a student with the id {student!r} is here.{near}")
+    raise BadInputError(f"this course keeps nothing of a student with the id {student!r}.{near}")
 
 
 def forget(course: Course, person: Person) -> Forgotten:

@@ -130,8 +130,8 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
             taken.add(free[0])
     if not {"id", "email"} & set(found):
         raise BadInputError(
-            f"{path} has no column of ids or e-mail addresses that is known. It has: "
-            f"{', '.join(table.columns)}. Say which it is, such as: --columns id=HEADING,name=HEADING"
+            f"{path} has no known column of ids or e-mail addresses. It has: "
+            f"{', '.join(table.columns)}. Name it, such as: --columns id=HEADING,name=HEADING"
         )
     return found
 

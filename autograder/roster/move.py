@@ -173,7 +173,7 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
         raise BadInputError(f"nobody has the id {new!r} yet. To change an id: {command}")
     if known[new] and not merging:
         command = shlex.join(["autograder", "merge", old, new])
-        raise BadInputError(f"{new} is somebody already. To unite the two: {command}")
+        raise BadInputError(f"the id {new} is taken. To unite the two: {command}")
     if wins not in ("", old, new):
         raise BadInputError(f"--wins names {old} or {new}, not {wins!r}.")
     by_student = [

@@ -87,7 +87,7 @@ WRONG = {
     "rnn: the mean of the batch handed on": (
         "rnn_forward",
         recurrent(lambda x, h, W_xh, W_hh, b_h, t: np.tanh(x @ W_xh + h.mean(0) @ W_hh + b_h)),
-        "the sequences of a batch know nothing of each other",
+        "the sequences of a batch do not affect each other",
     ),
     "rnn: a bias at the first step alone": (
         "rnn_forward",
@@ -170,7 +170,7 @@ WRONG = {
     "attention: the mean of all queries": (
         "additive_attention",
         attention(lambda query, keys, W_q, W_k, v: np.tanh(query.mean(0) @ W_q + keys @ W_k) @ v),
-        "the sequences of a batch know nothing of each other",
+        "the sequences of a batch do not affect each other",
     ),
     "attention: the last key left out": (
         "additive_attention",

@@ -221,7 +221,7 @@ def test_weights_without_a_mask_beside_a_right_output_are_no_mask_after_softmax(
 
     report = report_on("scaled_dot_product_attention", scaled_dot_product_attention)
     assert "after softmax" not in str(report)
-    assert "the weights that you return are not those that made it" in str(report)
+    assert "the weights that you return are not the weights that made it" in str(report)
 
 
 @pytest.mark.slow

@@ -237,7 +237,7 @@ WRONG = {
     ),
     "MultiHeadAttention: a batch mixed": (
         attention(heads=lambda heads: heads + heads.mean(dim=0)),
-        "a batch is apart",
+        "the sequences of a batch do not affect each other",
     ),
     "MultiHeadAttention: always causal": (
         attention(

@@ -140,7 +140,7 @@ WRONG = {
     "block: half of the stream": (
         "TransformerBlock",
         block(("x = x + self.attention", "x = 0.5 * x + self.attention")),
-        "a pre-norm block hands x on unchanged",
+        "a pre-norm block passes x on unchanged",
     ),
     "block: dropout": (
         "TransformerBlock",
@@ -150,12 +150,12 @@ WRONG = {
     "block: the ffn twice": (
         "TransformerBlock",
         block(("self.ffn(self.norm_ffn(x))", "2 * self.ffn(self.norm_ffn(x))")),
-        "what `ffn` adds is wrong already",
+        "the output of `ffn` is wrong already",
     ),
     "block: the ffn in the place of attention": (
         "TransformerBlock",
         block(("self.attention(self.norm_attention(x), mask=mask)", "self.ffn(self.norm_attention(x))")),
-        "what `attention` adds is lost",
+        "the output of `attention` is lost",
     ),
     "block: names of GPT-2": (
         "TransformerBlock",
@@ -185,7 +185,7 @@ WRONG = {
     "decoder: the mean of the memory": (
         "DecoderBlock",
         decoder(("memory, memory_mask", "memory.mean(1, keepdim=True)")),
-        "what `cross_attention` adds is wrong already",
+        "the output of `cross_attention` is wrong already",
     ),
     "decoder: memory_mask moved by one": (
         "DecoderBlock",
@@ -195,7 +195,7 @@ WRONG = {
     "decoder: the ffn normed twice": (
         "DecoderBlock",
         decoder(("self.ffn(self.norm_ffn(x))", "self.ffn(self.norm_ffn(self.norm_ffn(x)))")),
-        "what `ffn` adds is wrong already",
+        "the output of `ffn` is wrong already",
     ),
     "decoder: no cross-attention": (
         "DecoderBlock",

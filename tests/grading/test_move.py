@@ -147,7 +147,7 @@ def test_what_the_winner_never_had_does_not_stay(course):
     ("args", "message"),
     [
         (("rename", "adda", "x"), "Did you mean ada?"),
-        (("rename", "ada", "bob"), "bob is somebody already"),
+        (("rename", "ada", "bob"), "the id bob is taken"),
         (("rename", "ada", "../x"), "cannot be a student's id"),
         (("rename", "ada", "ada"), "same id"),
         (("merge", "ada", "nobody"), "autograder rename ada nobody"),

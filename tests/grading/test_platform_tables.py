@@ -232,4 +232,4 @@ def test_the_command_keeps_the_bytes_on_stdout_and_in_a_file(few, tmp_path):
     refused = in_process(*arguments, "--assignment-column", "2", "--output", template, cwd=few)
     assert (refused.exit_code, "is not changed" in refused.stderr) == (2, True)
     refused = in_process("export", "--into", template, cwd=few)
-    assert (refused.exit_code, "fills no file in" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "fills in no file" in refused.stderr) == (2, True)

@@ -81,7 +81,7 @@ def test_each_platforms_list_is_read(tmp_path, platform, encoding):
 def test_other_headings_are_named(tmp_path, columns):
     file = tmp_path / "list.csv"
     file.write_text("sep=;\nKürzel;Wer;Wie noch\nada01;Lovelace;Ada\n", "utf-8")
-    with pytest.raises(BadInputError, match="no column of ids"):
+    with pytest.raises(BadInputError, match="no known column of ids"):
         read_list(file, Roster(()))
     assert read_list(file, Roster(()), columns).people == [Person("ada01", "Ada", "Lovelace")]
 

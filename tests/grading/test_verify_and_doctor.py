@@ -233,7 +233,7 @@ def test_a_wrong_solution_ends_with_1(course, monkeypatch):
     done = in_process("verify", ASSIGNMENT, "--workers", 1, cwd=course)
     assert done.exit_code == 1
     assert re.search(r"✗ ch02_qkv: the solution has [\d.]+ of 17 points, the blank notebook 0", done.stdout)
-    assert "It does not hold." in done.stdout
+    assert "Not everything is as expected." in done.stdout
 
 
 @pytest.mark.slow

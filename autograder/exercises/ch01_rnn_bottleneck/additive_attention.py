@@ -172,7 +172,7 @@ def context_is_weights_times_values(trial: Trial) -> str | None:
     if near(weights, trial.expected[1]) and not near(context, np.einsum("bt,btd->bd", weights, values)):
         return "your weights are right, but your context is not the sum of the values, each times its weight"
     if near(context, trial.expected[0]) and not near(weights, trial.expected[1]):
-        return "your context is right, but the weights that you return are not those that made it"
+        return "your context is right, but the weights that you return are not the weights that made it"
     return None
 
 
@@ -190,7 +190,7 @@ def sequences_are_apart(trial: Trial) -> str | None:
     t = int(np.abs(weights - in_batch).argmax())
     return (
         f"weight {t} of sequence {last} is {in_batch[t]:.3g} in the batch and {weights[t]:.3g} alone; the "
-        "sequences of a batch know nothing of each other"
+        "sequences of a batch do not affect each other"
     )
 
 
@@ -220,7 +220,7 @@ EXERCISE = Exercise(
         Property("weights sum to 1 over the keys", sums_to_one),
         Property("forbidden keys get nothing", ATTENTION.nothing_to_forbidden_keys),
         Property("allowed keys get something", ATTENTION.something_to_allowed_keys),
-        Property("the query has a say", another_query),
+        Property("the query has an effect", another_query),
         Property("sequences do not meet", sequences_are_apart),
         Property("weights are in proportion to the exponentials of the scores", proportions),
         Property("the context is between the values", ATTENTION.inside_the_values),

@@ -57,8 +57,9 @@ edited(
 
 edited(
     "tanh_of_each",
-    "The query has no effect: left out, or outside the key's tanh, its part is the same for all keys, and "
-    "softmax cancels it. Add first, then take one tanh: np.tanh(q W_q + k W_k).",
+    "The query has no effect: it is left out, or it is outside the key's tanh, where its part is the same "
+    "for all keys and softmax cancels it. Add both parts first, then take one tanh: np.tanh(q W_q + k "
+    "W_k).",
     {
         **BY_EINSUM,
         "np.tanh((query @ W_q)[:, None] + keys @ W_k)": "np.tanh(query @ W_q)[:, None] + np.tanh(keys @ W_k)",
@@ -148,8 +149,8 @@ edited(
 
 edited(
     "no_exponential",
-    "You divide the scores by their sum. Scores can be negative and their sum near zero: softmax takes "
-    "the exponential first.",
+    "You divide the scores by their sum. Scores can be negative and their sum near zero: take the "
+    "exponential first, as softmax does.",
     {
         **BY_EINSUM,
         "scores, -1e30": "scores, 0.0",
@@ -196,8 +197,8 @@ edited(
 
 
 @EXERCISE.misconception(
-    "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores far "
-    "above the others they underflow to zero: fill the scores before softmax."
+    "You mask after softmax and divide again. On paper that is right, but if a forbidden key scores far "
+    "above the others, the others underflow to zero: fill the scores before softmax."
 )
 def renormalised_after_softmax(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -253,14 +254,14 @@ edited(
 
 edited(
     "asks_if_mask",
-    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy refuses. Ask whether "
-    "there is one: `if mask is not None:`.",
+    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy raises an error. Ask "
+    "whether there is a mask: `if mask is not None:`.",
     {**BY_EINSUM, "if mask is not None:\n        scores": "if mask:\n        scores"},
 )
 
 edited(
     "fill_too_small",
-    "You fill forbidden scores with a number such as -100. Where the allowed scores are lower still, the "
+    "You fill forbidden scores with a number such as -100. If the allowed scores are even lower, the "
     "forbidden keys win: fill with -inf or -1e9.",
     {**BY_EINSUM, "scores, -1e30": "scores, -100.0"},
 )

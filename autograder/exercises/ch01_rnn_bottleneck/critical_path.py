@@ -13,7 +13,7 @@ from tfcore import bottleneck
 KINDS = ("lstm", "gru", "convolution", "transformer", "feedforward", "mlp", "perceptron", "pooling")
 """Kinds of layers that the exercise does not ask for."""
 NEARLY = ("RNN", "rnn2", "self-attention", "Attention")
-"""Kinds that hold the name of one that it asks for, and are none."""
+"""Kinds whose names contain a required kind, but that are not required."""
 
 
 def number(rng: np.random.Generator, low: int, high: int) -> int:

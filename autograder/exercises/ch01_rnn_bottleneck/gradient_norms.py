@@ -128,7 +128,7 @@ OTHER_NORMS: dict[str, Literal["fro", "nuc"] | float] = {
     "its smallest singular value": -2,
     "the sum of its singular values": "nuc",
 }
-"""What else a matrix may be measured by, with numpy's name for it."""
+"""Other measures of a matrix, with numpy's name for each."""
 
 
 def one_step_back(trial: Trial) -> str | None:
@@ -202,7 +202,7 @@ def largest_singular_value(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch01_rnn_bottleneck/gradient_norms",
     signature="gradient_norms(h, W_hh)",
-    goal="Return the spectral norm of dh_T/dh_t for every t: how much of each state is felt in the last one.",
+    goal="Return the spectral norm of dh_T/dh_t for every t: the effect of each state on the last one.",
     section="What one step does to a push",
     minutes=30,
     difficulty="hard",

@@ -184,8 +184,8 @@ def one_step_too_far(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You follow the first state forward: dh_t/dh_1. Return how much of each state is felt in the *last* "
-    "one, dh_T/dh_t."
+    "You follow the first state forward: dh_t/dh_1. Return the effect of each state on the *last* state, "
+    "dh_T/dh_t."
 )
 def from_the_first_state(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -196,8 +196,8 @@ def from_the_first_state(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You send back one gradient, that of the sum of the last state's units. The spectral norm needs the "
-    "strongest of all directions: keep the whole matrix."
+    "You send back one gradient, the gradient of the sum of the last state's units. The spectral norm "
+    "needs the strongest of all directions: keep the whole matrix."
 )
 def gradient_of_the_sum(h, W_hh):
     gradient, norms = np.ones(h.shape[1]), np.ones(len(h))

@@ -129,7 +129,7 @@ def sequences_are_apart(trial: Trial) -> str | None:
         return None
     return (
         f"changing sequence 0 alone moves a state of another sequence by {moves.max():.3g}; the sequences of "
-        "a batch know nothing of each other"
+        "a batch do not affect each other"
     )
 
 

@@ -20,8 +20,8 @@ def no_tanh(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "Every step starts again from h0, so no token reaches the next state. Pass on the state that the step "
-    "before has made."
+    "Every step starts again from h0, so no token reaches the next state. Pass on the state of the step "
+    "before."
 )
 def h0_at_every_step(x, h0, W_xh, W_hh, b_h):
     states = []
@@ -160,8 +160,8 @@ def state_outside(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You pass on the sum before tanh and squash only what you return. The state itself is the tanh: pass "
-    "that on."
+    "You pass on the sum before tanh and apply tanh only to the result. The state is the tanh itself: pass "
+    "on the tanh."
 )
 def sum_handed_on(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []

@@ -189,7 +189,7 @@ def output_is_weights_times_values(trial: Trial) -> str | None:
     if near(weights, trial.expected[1]) and not near(output, weights @ value):
         return "your weights are right, but your output is not weights @ value"
     if near(output, trial.expected[0]) and not near(weights, trial.expected[1]):
-        return "your output is right, but the weights that you return are not those that made it"
+        return "your output is right, but the weights that you return are not the weights that made it"
     return None
 
 

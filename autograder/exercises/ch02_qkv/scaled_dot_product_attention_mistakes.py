@@ -109,8 +109,8 @@ def mask_after_softmax(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores "
-    "far above the others they underflow to zero: fill the scores before softmax."
+    "You mask after softmax and divide again. On paper that is right, but if a forbidden key scores far "
+    "above the others, the others underflow to zero: fill the scores before softmax."
 )
 def renormalised_after_softmax(query, key, value, mask=None):
     scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
@@ -137,8 +137,8 @@ edited(
 
 edited(
     "asks_if_mask",
-    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy refuses. Ask whether "
-    "there is one: `if mask is not None:`.",
+    "Your code asks a whole array for one truth value, as `if mask:` does, and numpy raises an error. Ask "
+    "whether there is a mask: `if mask is not None:`.",
     {**NO_NAN, "mask is not None": "mask"},
 )
 
@@ -151,7 +151,7 @@ edited(
 
 edited(
     "fill_too_small",
-    "You fill forbidden scores with a number such as -100. Where the allowed scores are lower still, the "
+    "You fill forbidden scores with a number such as -100. If the allowed scores are even lower, the "
     "forbidden keys win: fill with -inf or -1e9.",
     {
         **NAN_ROWS,
@@ -268,8 +268,8 @@ edited(
 
 edited(
     "fill_of_minus_100000",
-    "You fill forbidden scores with a number such as -1e5. Where the allowed scores are lower still, "
-    "every exponential of an allowed key is 0: fill with -inf or -1e9.",
+    "You fill forbidden scores with a number such as -1e5. If the allowed scores are even lower, every "
+    "exponential of an allowed key is 0: fill with -inf or -1e9.",
     {
         **NAN_ROWS,
         "-np.inf": "-1e5",

@@ -197,7 +197,7 @@ def default_axis_0(x, axis=0):
 
 
 @EXERCISE.misconception(
-    "Whole scores give whole weights: the room for your result has the dtype of x. Make it with "
+    "Integer scores give integer weights: the array for your result has the dtype of x. Make it with "
     "np.zeros(x.shape), which holds fractions.",
     gravity="slip",
 )

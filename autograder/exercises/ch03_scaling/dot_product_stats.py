@@ -24,13 +24,13 @@ MANY = 12
 SIGMAS = 9.0
 """How many standard errors the average may be off; a normal one strays so far once in 1e18."""
 SWING = 3.0
-"""How many times as widely as chance has it the variances may scatter from generator to generator."""
+"""The allowed spread of the variances between generators, as a multiple of the spread by chance."""
 MOST = 600
 """Generators behind a case of the second criterion: enough to tell half of the samples from all of them."""
 LARGE = 50
-"""Samples from which on the variances of one generator are near those of another."""
+"""The number of samples from which on two generators give similar variances."""
 MOST_SCATTER = 2.0
-"""How many times as widely as chance has it they may scatter there; one k for 60 samples makes it 3 times."""
+"""The allowed spread there, as a multiple of the spread by chance; one k for 60 samples makes it 3 times."""
 PAIRS = 200
 """Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
 in 39 of 100 at least, whatever its ddof, so that none of 200 is once in 1e40."""

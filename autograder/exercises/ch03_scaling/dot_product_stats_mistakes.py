@@ -9,7 +9,7 @@ from autograder.exercises.ch03_scaling.dot_product_stats import EXERCISE
 
 @EXERCISE.misconception(
     "You draw one query, or one key, for all samples. Then you measure how far dot products with *that* "
-    "vector spread, |q|^2, which is another number for each query: draw a new q and k for every sample."
+    "vector spread, |q|^2, which differs from query to query: draw a new q and k for every sample."
 )
 def one_query_for_all(d_k, num_samples, rng):
     q = rng.standard_normal(d_k)
@@ -52,7 +52,7 @@ def sizes_swapped(d_k, num_samples, rng):
 
 @EXERCISE.misconception(
     "Your key is the query itself, so you measure |q|^2, which is never negative and has mean d_k. Draw k "
-    "apart from q."
+    "separately from q."
 )
 def key_is_query(d_k, num_samples, rng):
     q = rng.standard_normal((num_samples, d_k))
@@ -122,8 +122,8 @@ def theory_returned(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "Every caller gets the same sample, as a generator with a seed of your own gives it. Draw from the "
-    "rng that is passed."
+    "Every caller gets the same sample, as from a generator with a fixed seed. Draw from the rng that is "
+    "passed."
 )
 def seed_of_its_own(d_k, num_samples, rng):
     rng = np.random.default_rng(0)
@@ -134,7 +134,7 @@ def seed_of_its_own(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "The same rng gives another result each time, as np.random.randn does: it draws from numpy's global "
+    "The same rng gives another result each time, as np.random.randn does, which draws from numpy's global "
     "state. Call the methods of the rng that is passed."
 )
 def global_state(d_k, num_samples, rng):

@@ -16,8 +16,8 @@ def diagonal_only(p):
 
 
 @EXERCISE.misconception(
-    "The sign is turned round. Raising a score raises its own weight: the diagonal is +p_i (1 - p_i), the "
-    "rest is -p_i p_j.",
+    "The sign is wrong. Raising a score raises its own weight: the diagonal is +p_i (1 - p_i), the rest is "
+    "-p_i p_j.",
     gravity="slip",
 )
 def sign(p):
@@ -35,8 +35,8 @@ def outer_added(p):
 
 
 @EXERCISE.misconception(
-    "np.diag and np.outer know no batch: np.diag takes the diagonal of a matrix, and np.outer flattens. "
-    "Use p[..., :, None] and p[..., None, :] with np.eye(n)."
+    "np.diag and np.outer do not support a batch: np.diag takes the diagonal of a matrix, and np.outer "
+    "flattens. Use p[..., :, None] and p[..., None, :] with np.eye(n)."
 )
 def no_batch(p):
     return np.diag(p) - np.outer(p, p)
@@ -135,7 +135,7 @@ def axes_from_the_front(p):
 
 
 @EXERCISE.misconception(
-    "np.diag knows no batch, and p[:, None] counts axes from the front. Use p[..., :, None] and "
+    "np.diag does not support a batch, and p[:, None] counts axes from the front. Use p[..., :, None] and "
     "p[..., None, :] with np.eye(n): they leave leading axes alone."
 )
 def diag_and_axes_from_the_front(p):

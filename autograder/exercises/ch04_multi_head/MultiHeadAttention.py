@@ -245,7 +245,10 @@ def sequences_are_apart(trial: Trial) -> str | None:
     moved = _moved(numbers(trial.value), again)[0].max()
     if moved < 1e-3:
         return None
-    return f"a change of the other sequences moves the output of sequence 0 by {moved:.2g}; a batch is apart"
+    return (
+        f"a change of the other sequences moves the output of sequence 0 by {moved:.2g}; "
+        "the sequences of a batch do not affect each other"
+    )
 
 
 def keys_come_from_the_memory(trial: Trial) -> str | None:
@@ -345,7 +348,9 @@ def weights_as_a_value_sees_them(trial: Trial) -> str | None:
     seen, dots = _seen(trial)
     right = torch.softmax(torch.from_numpy(dots) / 2, dim=-1).numpy()
     if near(seen[::-1], right) and not near(seen, right):
-        return "head 0's result stands where that of head 1 belongs: the heads are put together out of order"
+        return (
+            "head 0's result is where the result of head 1 belongs: the heads are put together out of order"
+        )
     sums = seen.sum(axis=-1)
     if (wrong := np.abs(sums - 1) > 1e-3).any():
         head, i = np.argwhere(wrong)[0]
@@ -383,17 +388,17 @@ def order_does_not_matter(trial: Trial) -> str | None:
         return None
     if memory is None:
         moved = _moved(numbers(trial.value)[:, ::-1], _again(trial, x=x.flip(1))).max()
-        says = "x turned round should turn the output round"
+        says = "x in reverse order should reverse the output"
     else:
         moved = _moved(numbers(trial.value), _again(trial, memory=memory.flip(1))).max()
-        says = "a memory turned round should change nothing"
+        says = "a memory in reverse order should change nothing"
     return f"{says}; yours differs by {moved:.2g}" if moved > 1e-3 else None
 
 
 EXERCISE = Exercise(
     name="ch04_multi_head/MultiHeadAttention",
     signature="MultiHeadAttention(d_model, num_heads, bias=True)",
-    goal="Attend with h heads side by side, each through projections of its own, and mix what they find.",
+    goal="Attend with h heads side by side, each with its own projections, and mix their results.",
     section="The mathematics",
     minutes=40,
     difficulty="hard",

@@ -48,7 +48,7 @@ edited_fill(
 
 edited_kernel(
     "view_without_transpose",
-    "Your heads mix tokens, as a view straight to (B, h, T, d_head) does, also where the shapes fit. Cut "
+    "Your heads mix tokens, as a view straight to (B, h, T, d_head) does, even where the shapes fit. Cut "
     "the channels first, (B, T, h, d_head), then exchange axes 1 and 2.",
     {
         (
@@ -122,8 +122,8 @@ edited_kernel(
 
 edited_fill(
     "attends_over_heads",
-    "Each token's heads attend to each other, and no token sees another: the heads stand behind the tokens. "
-    "Bring the heads to axis 1 before q @ k.mT.",
+    "Each token's heads attend to each other, and no token sees another: the axis of the heads comes after "
+    "the axis of the tokens. Bring the heads to axis 1 before q @ k.mT.",
     {
         (
             ".transpose(1, 2)\n"
@@ -145,7 +145,7 @@ edited_fill(
 
 edited_kernel(
     "no_W_o",
-    "You leave out W_o, so the heads never meet. End with self.W_o(...), which mixes what they found.",
+    "You leave out W_o, so the heads never meet. End with self.W_o(...), which mixes their results.",
     {"self.W_o(heads.transpose(1, 2).flatten(2)": "heads.transpose(1, 2).flatten(2"},
 )
 
@@ -204,8 +204,7 @@ edited_fill(
 
 edited_kernel(
     "memory_ignored",
-    "`memory` has no effect: keys and values always come from x. Where a memory is passed, make "
-    "them from it.",
+    "`memory` has no effect: keys and values always come from x. If a memory is passed, make them from it.",
     {
         "        memory = x if memory is None else memory\n": "",
         ("memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)\n        v = self.W_v(memory"): (
@@ -263,8 +262,8 @@ edited_fill(
 
 edited_kernel(
     "asks_if_memory",
-    "`memory or x` asks a whole tensor for one truth value, which torch refuses. Write: x if memory is None "
-    "else memory.",
+    "`memory or x` asks a whole tensor for one truth value, and torch raises an error. Write: x if memory "
+    "is None else memory.",
     {"x if memory is None else memory": "memory or x"},
     gravity="slip",
 )
@@ -293,8 +292,8 @@ edited_fill(
 
 edited_fill(
     "renormalised_after_softmax",
-    "You mask after softmax and divide again. On paper that is right, but where a forbidden key scores far "
-    "above the others they underflow to zero. Fill the scores before softmax.",
+    "You mask after softmax and divide again. On paper that is right, but if a forbidden key scores far "
+    "above the others, the others underflow to zero. Fill the scores before softmax.",
     {
         ("        if mask is not None:\n            scores = scores.masked_fill(~mask, -1e9)\n"): "",
         ("\n        return"): (
@@ -335,8 +334,8 @@ edited_fill(
 
 edited_fill(
     "asks_if_mask",
-    "`if mask:` asks a whole tensor for one truth value, which torch refuses. Ask whether there is a mask: "
-    "`if mask is not None:`.",
+    "`if mask:` asks a whole tensor for one truth value, and torch raises an error. Ask whether there is a "
+    "mask: `if mask is not None:`.",
     {
         ("])\n        if mask is not None:"): ("])\n        if mask:"),
         ("1)\n        if mask is not None:"): ("1)\n        if mask:"),
@@ -444,16 +443,16 @@ edited_fill(
 
 edited_fill(
     "softmax_over_queries",
-    "You normalise over the queries. Each query spreads one unit over the keys, the last axis of the "
-    "scores: write dim=-1.",
+    "You normalise over the queries. The weights of each query sum to 1 over the keys, the last axis of "
+    "the scores: write dim=-1.",
     {"=-1)": "=-2)"},
     gravity="useless",
 )
 
 edited_fill(
     "softmax_over_heads",
-    "The heads share one unit, not the keys: you normalise over axis 1 of four, which F.softmax takes "
-    "without `dim`. Write dim=-1.",
+    "Your weights sum to 1 over the heads, not over the keys: you normalise over axis 1 of four, which "
+    "F.softmax takes without `dim`. Write dim=-1.",
     {"torch.softmax(scores, dim=-1": "F.softmax(scores"},
     gravity="useless",
 )
@@ -509,7 +508,7 @@ edited_kernel(
 
 edited_kernel(
     "one_fused_projection",
-    "One matrix for q, k and v is how large models store it. Make the four that are asked for by name, W_q, "
+    "One matrix for q, k and v is how large models store it. Make four matrices with the given names, W_q, "
     "W_k, W_v and W_o, each an nn.Linear(d_model, d_model).",
     {
         ("W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4)"): (
@@ -613,8 +612,9 @@ edited_fill(
 
 edited_fill(
     "nan_gradients",
-    "The output is right, its gradient is NaN: you add -inf and replace the NaN after softmax, and the way "
-    "back leads through it. masked_fill (or torch.where) lets no gradient into filled scores.",
+    "The output is right, but its gradient is NaN: you add -inf and replace the NaN after softmax, and the "
+    "backward pass still meets it. Use masked_fill (or torch.where), which passes no gradient to filled "
+    "scores.",
     {
         (
             "scores = scores.masked_fill(~mask, -1e9)\n"
@@ -649,8 +649,9 @@ edited_fill(
 
 edited_kernel(
     "causal_unasked",
-    "Without a mask no token sees a later one: you forbid the future though nobody asked. Where `mask` is "
-    "None, leave the scores as they are; the caller passes a causal mask where one is wanted.",
+    "Without a mask no token sees a later one: you forbid the future although the caller did not ask for "
+    "it. Where `mask` is None, leave the scores as they are; the caller passes a causal mask where one is "
+    "wanted.",
     {
         ("\n        heads"): (
             "\n"
@@ -665,8 +666,8 @@ edited_kernel(
 
 edited_kernel(
     "view_of_what_came",
-    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. nn.Linear works on "
-    "the last axis and keeps the others, so x needs no view; else use reshape.",
+    "`view` cannot join axes of an x whose numbers are stored in another order. nn.Linear works on the "
+    "last axis and keeps the others, so x needs no view; else use reshape.",
     {
         (
             "q = self.W_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)\n"

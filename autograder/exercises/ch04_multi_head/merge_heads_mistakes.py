@@ -17,8 +17,8 @@ def reshape_without_transpose(x):
 
 
 @EXERCISE.misconception(
-    "`view` cannot join axes whose numbers do not lie in memory in that order, as after a transpose. Use "
-    ".reshape or .flatten, or .contiguous() in between.",
+    "`view` cannot join axes whose numbers are stored in another order, as after a transpose. Use .reshape "
+    "or .flatten, or .contiguous() in between.",
     gravity="slip",
 )
 def view_after_transpose(x):
@@ -36,7 +36,7 @@ def heads_interleaved(x):
 
 
 @EXERCISE.misconception(
-    "You exchange axes 1 and 3, so that the channels stand where the tokens should. Exchange axes 1 and 2."
+    "You exchange axes 1 and 3, so that the channels are where the tokens should be. Exchange axes 1 and 2."
 )
 def wrong_axes_exchanged(x):
     B, h, T, d_head = x.shape

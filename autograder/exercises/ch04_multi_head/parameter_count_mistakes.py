@@ -142,8 +142,8 @@ def biases_not_shrunk(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You divide d_model by num_kv_heads, which is the width of a head if there were so few. Keep the width "
-    "d_model / num_heads, and count num_kv_heads such heads."
+    "You divide d_model by num_kv_heads, which would be the width of a head if there were only so few "
+    "heads. Keep the width d_model / num_heads, and count num_kv_heads such heads."
 )
 def divided_by_kv_heads(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
@@ -153,7 +153,7 @@ def divided_by_kv_heads(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You take None for one head. Where num_kv_heads is left out, count as many as there are query heads.",
+    "You take None for one head. If num_kv_heads is left out, count as many heads as there are query heads.",
     gravity="slip",
 )
 def none_is_one(d_model, num_heads, num_kv_heads=None, bias=True):

@@ -8,8 +8,8 @@ from autograder.exercises.ch04_multi_head.repeat_kv import EXERCISE
 
 
 @EXERCISE.misconception(
-    "You lay the whole row of heads down again, 0, 1, 0, 1, as `repeat`, `tile` and `cat` do. Put the "
-    "copies side by side, 0, 0, 1, 1, as repeat_interleave does: neighbouring query heads share a key head."
+    "You repeat the whole row of heads, 0, 1, 0, 1, as `repeat`, `tile` and `cat` do. Put the copies side "
+    "by side, 0, 0, 1, 1, as repeat_interleave does: neighbouring query heads share a key head."
 )
 def tiled(x, num_groups):
     return x.repeat(1, num_groups, 1, 1)
@@ -55,7 +55,7 @@ def left_apart(x, num_groups):
 
 
 @EXERCISE.misconception(
-    "Your new axis stands behind the tokens, so that joining it to the heads tears them apart. Put it right "
+    "Your new axis is behind the tokens, so that joining it to the heads tears them apart. Put it right "
     "behind the heads: x[:, :, None], expand, then join axes 1 and 2."
 )
 def axis_behind_tokens(x, num_groups):
@@ -116,7 +116,7 @@ def made_float32(x, num_groups):
 
 @EXERCISE.misconception(
     "Only the first copy is tied to x, the others are cut off. Let the gradient of every copy flow back: "
-    "what the query heads of a group want of their shared head adds up."
+    "the gradients of the query heads of a group add up in their shared head."
 )
 def copies_cut_off(x, num_groups):
     copies = [x.detach()] * (num_groups - 1)
@@ -140,8 +140,8 @@ def cut_off(x, num_groups):
 
 
 @EXERCISE.misconception(
-    "`view` cannot join axes whose numbers do not lie in memory in that order, as after expand. Use .reshape "
-    "or .flatten.",
+    "`view` cannot join axes whose numbers are stored in another order, as after expand. Use .reshape or "
+    ".flatten.",
     gravity="slip",
 )
 def view_after_expand(x, num_groups):

@@ -8,8 +8,8 @@ from autograder.exercises.ch04_multi_head.split_heads import EXERCISE
 
 
 @EXERCISE.misconception(
-    "Your heads mix tokens: a `view` straight to (B, h, T, d/h) cuts the row of numbers elsewhere. Cut the "
-    "channels first, (B, T, h, d/h), then exchange axes 1 and 2."
+    "Your heads mix tokens: a `view` straight to (B, h, T, d/h) cuts the row of numbers at other places. "
+    "Cut the channels first, (B, T, h, d/h), then exchange axes 1 and 2."
 )
 def view_without_transpose(x, num_heads):
     B, T, d = x.shape
@@ -62,7 +62,7 @@ def time_cut(x, num_heads):
 
 
 @EXERCISE.misconception(
-    "The heads stand in front of the batch: (h, B, T, d/h). Put them behind it: stack with dim=1.",
+    "Your heads are in front of the batch: (h, B, T, d/h). Put them behind it: stack with dim=1.",
     gravity="slip",
 )
 def heads_before_batch(x, num_heads):
@@ -83,7 +83,7 @@ def wrong_axes_exchanged(x, num_heads):
 
 
 @EXERCISE.misconception(
-    "You fold the heads into the batch, (B*h, T, d/h). That multiplies as well, but give the heads an axis "
+    "You fold the heads into the batch, (B*h, T, d/h). The products still work, but give the heads an axis "
     "of their own: (B, h, T, d/h).",
     gravity="slip",
 )

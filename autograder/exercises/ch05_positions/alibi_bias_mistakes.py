@@ -36,8 +36,8 @@ def heads_from_0(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "You use 2^(-8h/n) for any n. Where n is no power of two, take the slopes of the next lower power "
-    "of two, then every second slope of the next higher one, from its first."
+    "You use 2^(-8h/n) for any n. If n is not a power of two, take the slopes of the next lower power of "
+    "two, then every second slope of the next higher one, from its first."
 )
 def formula_for_any_head_count(num_heads, q_len, k_len):
     slopes = torch.tensor([2 ** (-8 * h / num_heads) for h in range(1, num_heads + 1)])
@@ -109,8 +109,8 @@ def halved_each_time(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your slopes are sorted. Where the head count is no power of two, keep the published order: the "
-    "slopes of the lower power first, then those taken from the higher power."
+    "Your slopes are sorted. If the head count is not a power of two, keep the published order: the slopes "
+    "of the lower power first, then those taken from the higher power."
 )
 def sorted_slopes(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))
@@ -121,7 +121,7 @@ def sorted_slopes(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Where the head count is no power of two, you take the first slopes of the next higher power. Start "
+    "If the head count is not a power of two, you take the first slopes of the next higher power. Start "
     "with *all* slopes of the next lower power."
 )
 def cut_from_the_higher_power(num_heads, q_len, k_len):

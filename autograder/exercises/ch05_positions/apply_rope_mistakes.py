@@ -119,8 +119,8 @@ edited(
 
 edited(
     "dtype_not_kept",
-    "Your result is float32 where bfloat16 came in. Return it with .to(x.dtype): cosines in float32 "
-    "widen what they are multiplied with.",
+    "Your result is float32 where bfloat16 came in. Return it with .to(x.dtype): a product with cosines in "
+    "float32 is float32.",
     {".to(x.dtype)": ""},
 )
 
@@ -227,8 +227,8 @@ edited(
 
 edited(
     "sine_and_cosine_exchanged",
-    "Sine and cosine are exchanged. Let each channel keep itself by the cosine, x1 cos - x2 sin and x1 "
-    "sin + x2 cos: at angle 0 nothing turns.",
+    "Sine and cosine are exchanged. Multiply each channel itself by the cosine, x1 cos - x2 sin and x1 sin "
+    "+ x2 cos: at angle 0 nothing turns.",
     {"cos, sin": "sin, cos"},
     gravity="slip",
 )

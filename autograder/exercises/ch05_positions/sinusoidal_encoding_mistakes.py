@@ -62,7 +62,7 @@ def sine_and_cosine_exchanged(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Your first row is that of position 1. Count positions from 0, where all angles are 0: "
+    "Your first row is the row of position 1. Count positions from 0, where all angles are 0: "
     "np.arange(max_seq_len).",
     gravity="slip",
 )
@@ -103,8 +103,8 @@ def no_error_for_odd(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "An odd d_model gives an AssertionError, which Python drops when it runs with -O. Refuse what a "
-    "caller got wrong with `raise ValueError(...)`."
+    "An odd d_model gives an AssertionError, which Python drops when it runs with -O. For a caller's "
+    "mistake write `raise ValueError(...)`."
 )
 def assert_for_raise(max_seq_len, d_model):
     assert d_model % 2 == 0, "d_model must be even"

@@ -329,8 +329,8 @@ def logarithm_from_the_start(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "Your far buckets grow too fast: the logarithm is multiplied by the number of all buckets of a "
-    "side. It fills those that are left: multiply by num_buckets - exact.",
+    "Your far buckets grow too fast: the logarithm is multiplied by the number of all buckets of a side. "
+    "Multiply it by the number of the remaining buckets, num_buckets - exact.",
     gravity="slip",
 )
 def all_buckets_for_the_logarithm(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -348,8 +348,8 @@ def all_buckets_for_the_logarithm(relative_position, bidirectional=True, num_buc
 
 
 @EXERCISE.misconception(
-    "Your buckets are those of the defaults 32 and 128, whatever is passed. Work out the numbers from "
-    "num_buckets and max_distance, which a caller may change."
+    "You use the defaults 32 and 128, whatever is passed. Work out the numbers from num_buckets and "
+    "max_distance, which a caller may change."
 )
 def numbers_of_the_default(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0

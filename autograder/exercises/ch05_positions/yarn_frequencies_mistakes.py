@@ -26,8 +26,8 @@ BLENDS = {
         "omega / factor",
     ),
     "no_interpolation": (
-        "Your frequencies are those of plain RoPE: the factor has no effect on them. Divide slow pairs by it:"
-        " (1 - r) * omega + r * omega / factor.",
+        "Your frequencies are the frequencies of plain RoPE: the factor has no effect on them. Divide slow "
+        "pairs by it: (1 - r) * omega + r * omega / factor.",
         "omega",
     ),
     "ramp_reversed": (
@@ -165,8 +165,8 @@ wrong(
     EXERCISE,
     step_by_step,
     "end_at_the_last_pair",
-    "Your ramp ends at the last pair where b is further on. Leave b as it is: the last pair then has an r "
-    "below 1.",
+    "Your ramp ends at the last pair even if b is further on. Leave b as it is: the last pair then has an "
+    "r below 1.",
     {ENDS: "a, b = pair(beta_fast), min(pair(beta_slow), d // 2 - 1)"},
     gravity="slip",
 )
@@ -265,8 +265,8 @@ TEMPERATURES = {
         "0.1 * math.log2(factor) + 1",
     ),
     "temperature_squared": (
-        "Your temperature is squared. Return the number that multiplies cosines and sines, "
-        "0.1 ln(factor) + 1; its square is what happens to the scores.",
+        "Your temperature is squared. Return the number that multiplies cosines and sines, 0.1 ln(factor) "
+        "+ 1; the scores are multiplied by its square.",
         "(0.1 * math.log(factor) + 1) ** 2",
     ),
     "temperature_root": (

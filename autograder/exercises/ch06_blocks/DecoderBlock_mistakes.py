@@ -33,8 +33,8 @@ edited(
 
 edited(
     "memory_normed_for_the_queries",
-    "You norm the memory and not the stream. Use norm_cross for what cross_attention reads from x, and pass "
-    "the memory as it is.",
+    "You norm the memory and not the stream. Apply norm_cross to the stream before cross_attention reads "
+    "it, and pass the memory as it is.",
     {"self.norm_cross(x), memory": "x, self.norm_cross(memory)"},
 )
 
@@ -57,7 +57,8 @@ edited(
 
 edited(
     "self_mask_ignored",
-    "self_mask does not reach attention, so tokens see the future they should write. Pass mask=self_mask.",
+    "self_mask does not reach attention, so tokens see the later tokens that they should predict. Pass "
+    "mask=self_mask.",
     {", mask=self_mask": ""},
     gravity="useless",
 )
@@ -118,8 +119,8 @@ wrong(
 
 edited(
     "ffn_before_cross",
-    "The ffn comes before cross_attention. Put it last, so that it can work on what was read from "
-    "the memory.",
+    "The ffn comes before cross_attention. Put it last, so that it can work on the result of "
+    "cross_attention.",
     {
         (
             "cross_attention(self.norm_cross(x), memory, memory_mask)\n"
@@ -135,8 +136,7 @@ edited(
 
 edited(
     "cross_beside_self",
-    "Both attentions read the x that came in. Make the queries to the memory from the stream after "
-    "self-attention.",
+    "Both attentions read the input x. Make the queries to the memory from the stream after self-attention.",
     {
         ("x = x + self.attention(self.norm_attention(x), mask=self_mask)\n        x = x"): (
             "attended = self.attention(self.norm_attention(x), mask=self_mask)\n        x = x + attended"
@@ -238,7 +238,7 @@ edited(
 
 edited(
     "no_residual",
-    "Each sublayer replaces what came in. Add it to the stream instead: x + f(norm(x)).",
+    "Each sublayer replaces the stream. Add its output to the stream instead: x + f(norm(x)).",
     {
         (
             "x + self.attention(self.norm_attention(x), mask=self_mask)\n"
@@ -259,7 +259,7 @@ edited(
 
 edited(
     "residual_from_the_normed",
-    "You overwrite x by its norm and add to that. Norm only what a sublayer reads: the stream itself is "
+    "You overwrite x by its norm and add to that. Norm only the input of a sublayer: the stream itself is "
     "never normed here.",
     {
         (
@@ -313,8 +313,8 @@ edited(
 
 edited(
     "causal_unasked",
-    "You forbid the future though nobody asked. Without a self_mask let every token of x see every other; "
-    "the caller passes a causal one where it is wanted.",
+    "You forbid the future although the caller did not ask for it. Without a self_mask let every token of "
+    "x see every other; the caller passes a causal one where it is wanted.",
     {
         (":\n        x"): (
             ":\n"
@@ -353,7 +353,7 @@ edited(
 
 edited(
     "relu",
-    "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
+    "Your ffn uses ReLU, as the original transformer does. Use GELU here: nn.GELU().",
     {"GELU": "ReLU"},
     gravity="slip",
 )

@@ -87,7 +87,7 @@ def one_of_each(rng: np.random.Generator) -> Iterator[Case]:
 EXERCISE = Exercise(
     name="ch06_blocks/TransformerBlock",
     signature="TransformerBlock(d_model, num_heads, d_ff, norm='pre')",
-    goal="Add to each token what attention says and then what the feed-forward network says, with norms.",
+    goal="Add to each token the output of attention, then of the feed-forward network, with norms.",
     section="The idea",
     minutes=30,
     difficulty="hard",

@@ -12,8 +12,8 @@ edited = partial(wrong, EXERCISE, two_branches)
 
 edited(
     "pre_and_post_exchanged",
-    "You have pre and post exchanged. Pre-norm norms what a sublayer reads, x + f(norm(x)); post-norm norms "
-    "the sum, norm(x + f(x)).",
+    "You have pre and post exchanged. Pre-norm norms the input of a sublayer, x + f(norm(x)); post-norm "
+    "norms the sum, norm(x + f(x)).",
     {'"pre":': '"post":'},
     gravity="slip",
 )
@@ -42,7 +42,7 @@ wrong(
 
 edited(
     "always_post_norm",
-    "Your block is post-norm whatever `norm` says. For pre-norm, the default, norm what a sublayer reads "
+    "Your block is post-norm whatever `norm` says. For pre-norm, the default, norm the input of a sublayer "
     "and leave the sum alone: x + f(norm(x)).",
     {
         (
@@ -55,8 +55,8 @@ edited(
 
 edited(
     "no_residual",
-    "Each sublayer replaces what came in. Add it instead, x + f(norm(x)): that sum is the path on which "
-    "gradients get through deep stacks.",
+    "Each sublayer replaces the stream. Add its output instead, x + f(norm(x)): this sum is the path on "
+    "which gradients get through deep stacks.",
     {
         (
             "x + self.attention(self.norm_attention(x), mask=mask)\n"
@@ -92,8 +92,8 @@ edited(
 
 edited(
     "residual_from_the_normed",
-    "You overwrite x by its norm and add to that. Norm only what a sublayer reads: in a pre-norm block the "
-    "stream itself is never normed.",
+    "You overwrite x by its norm and add to that. Norm only the input of a sublayer: in a pre-norm block "
+    "the stream itself is never normed.",
     {
         (
             "x + self.attention(self.norm_attention(x), mask=mask)\n"
@@ -165,8 +165,8 @@ edited(
 
 edited(
     "ffn_beside_attention",
-    "Both sublayers read x, side by side as in GPT-NeoX. Let the ffn read what attention has left: x + "
-    "attention first, then the ffn of that.",
+    "Both sublayers read x, side by side as in GPT-NeoX. Let the ffn read the stream after attention: "
+    "compute x + attention first, then the ffn of this sum.",
     {
         (
             "x = x + self.attention(self.norm_attention(x), mask=mask)\n"
@@ -213,8 +213,8 @@ edited(
 
 edited(
     "ffn_added_to_the_old_x",
-    "You add the ffn to the x that came in, and what attention brought is lost on the way. Add it to the "
-    "stream after attention.",
+    "You add the ffn to the input x, so the output of attention is lost. Add it to the stream after "
+    "attention.",
     {
         (
             "x = x + self.attention(self.norm_attention(x), mask=mask)\n"
@@ -269,7 +269,7 @@ edited(
 
 edited(
     "relu",
-    "Your ffn uses ReLU, as the original transformer does. Here GELU is asked: nn.GELU().",
+    "Your ffn uses ReLU, as the original transformer does. Use GELU here: nn.GELU().",
     {"GELU": "ReLU"},
     gravity="slip",
 )
@@ -291,7 +291,7 @@ edited(
 
 edited(
     "nothing_bends",
-    "No activation stands between your two linear layers, so they are one linear layer in disguise. Put "
+    "There is no activation between your two linear layers, so they are one linear layer in disguise. Put "
     "nn.GELU() between them; ffn.2 is then the second Linear.",
     {"GELU": "Identity"},
 )
@@ -328,8 +328,8 @@ edited(
 
 edited(
     "causal_unasked",
-    "You forbid the future though nobody asked. Without a mask let every token see every other; the caller "
-    "passes a causal mask where one is wanted.",
+    "You forbid the future although the caller did not ask for it. Without a mask let every token see "
+    "every other; the caller passes a causal mask where one is wanted.",
     {
         ("\n        if"): (
             "\n"

@@ -106,8 +106,8 @@ def hands_x_on(trial: Trial) -> str | None:
     b, t = wrong[0].tolist()
     layers = " and ".join(LAST_LAYER[s] for s in _names(trial))
     return (
-        f"with {layers} at zero nothing is added, and a pre-norm block hands x on unchanged; yours turns "
-        f"{_numbers(x[b, t])} into {_numbers(got[b, t])}. What is added goes to x itself, whole and unnormed"
+        f"with {layers} at zero nothing is added, and a pre-norm block passes x on unchanged; yours turns "
+        f"{_numbers(x[b, t])} into {_numbers(got[b, t])}. Add to x itself, without a norm"
     )
 
 
@@ -119,10 +119,12 @@ def the_sublayer_at_fault(reference: Callable[..., Any], trial: Trial) -> str | 
         got, right = trial.call(case).value, probes.module(reference, *case.args, **case.kwargs)
         if bool(_apart(got, right).any()):
             if not bool(_apart(got, trial.call(_silenced(trial, *names)).value).any()):
-                return f"what `{speaking}` adds is lost: with all other sublayers at zero it changes nothing"
+                return (
+                    f"the output of `{speaking}` is lost: with all other sublayers at zero it changes nothing"
+                )
             return (
-                f"with all other sublayers at zero, what `{speaking}` adds is wrong already: look at its "
-                "norm, at what it reads and at what it is added to"
+                f"with all other sublayers at zero, the output of `{speaking}` is wrong already: look at its "
+                "norm, at its input and at the sum"
             )
     if not bool(_apart(trial.value, trial.expected).any()):
         return None
@@ -238,7 +240,7 @@ def laws(reference: Callable[..., Any]) -> tuple[Property, ...]:
         Property("the mask is kept", the_mask_is_kept),
         Property("tokens have no order", order_of_the_tokens),
         Property("tokens meet in attention alone", tokens_meet_in_attention_alone),
-        Property("a silent block hands x on", hands_x_on),
+        Property("a silent block passes x on", hands_x_on),
         Property("a post-norm block ends normed", ends_normed),
         Property("a sublayer is at fault", partial(the_sublayer_at_fault, reference)),
     )

@@ -53,7 +53,7 @@ def over_the_batch(x, weight, bias, eps=1e-5):
 
 @EXERCISE.misconception(
     "You norm along axis 1, which is the last axis of a matrix but the tokens of a batch (B, T, d). Count "
-    "from the end: dim=-1 is the channels whatever stands in front.",
+    "from the end: dim=-1 is the axis of the channels, however many axes are in front.",
     gravity="useless",
 )
 def over_axis_1(x, weight, bias, eps=1e-5):
@@ -113,7 +113,7 @@ def mean_square_for_variance(x, weight, bias, eps=1e-5):
 
 @EXERCISE.misconception(
     "You norm as RMSNorm does: nothing is subtracted. Subtract the mean first, and take the variance, the "
-    "mean square of what is left."
+    "mean square of x - mean."
 )
 def rms_norm_with_bias(x, weight, bias, eps=1e-5):
     mean_square = x.pow(2).mean(dim=-1, keepdim=True)
@@ -141,8 +141,8 @@ def no_eps(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "Another `eps` changes nothing: the result is that of 1e-5. Use the argument; models choose it (BERT "
-    "1e-12, GPT-2 1e-5)."
+    "Another `eps` changes nothing: you always use 1e-5. Use the argument; models choose it (BERT 1e-12, "
+    "GPT-2 1e-5)."
 )
 def eps_ignored(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -161,8 +161,8 @@ def difference_of_squares(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You apply weight and bias first and norm what comes out, which takes their effect away again. Apply "
-    "them after the norm."
+    "You apply weight and bias first and norm the result, which removes their effect. Apply them after the "
+    "norm."
 )
 def weight_and_bias_first(x, weight, bias, eps=1e-5):
     x = x * weight + bias
@@ -259,8 +259,8 @@ def mean_without_gradient(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You norm along axis 2, which is the last axis of a batch (B, T, d) only. Count from the end: dim=-1 is "
-    "the channels whatever stands in front.",
+    "You norm along axis 2, which is the last axis of a batch (B, T, d) only. Count from the end: dim=-1 "
+    "is the axis of the channels, however many axes are in front.",
     gravity="slip",
 )
 def over_axis_2(x, weight, bias, eps=1e-5):
@@ -282,7 +282,7 @@ def unpacks_three_sizes(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. Take the mean along "
+    "`view` cannot join axes of an x whose numbers are stored in another order. Take the mean along "
     "dim=-1, which keeps all axes, or use reshape.",
     gravity="slip",
 )
@@ -294,7 +294,7 @@ def view_of_what_came(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "Your default for eps is 1e-6, that of RMSNorm. Write eps=1e-5, the default of LayerNorm."
+    "Your default for eps is 1e-6, as in RMSNorm. Write eps=1e-5, the default of LayerNorm."
 )
 def default_of_rms_norm(x, weight, bias, eps=1e-6):
     mean = x.mean(dim=-1, keepdim=True)

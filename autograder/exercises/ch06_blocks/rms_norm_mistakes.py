@@ -107,8 +107,8 @@ def no_eps(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "Another `eps` changes nothing: the result is that of 1e-6. Use the argument; models choose it (Llama 2 "
-    "has 1e-5)."
+    "Another `eps` changes nothing: you always use 1e-6. Use the argument; models choose it (Llama 2 has "
+    "1e-5)."
 )
 def eps_ignored(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + 1e-6) * weight
@@ -166,7 +166,7 @@ def filled_into_zeros(x, weight, eps=1e-6):
 
 @EXERCISE.misconception(
     "You take the mean along axis 2, which is the last axis of a batch (B, T, d) only. Count from the end: "
-    "dim=-1 is the channels whatever stands in front.",
+    "dim=-1 is the axis of the channels, however many axes are in front.",
     gravity="slip",
 )
 def over_axis_2(x, weight, eps=1e-6):
@@ -184,7 +184,7 @@ def unpacks_three_sizes(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. Take the mean along "
+    "`view` cannot join axes of an x whose numbers are stored in another order. Take the mean along "
     "dim=-1, which keeps all axes, or use reshape.",
     gravity="slip",
 )
@@ -194,7 +194,7 @@ def view_of_what_came(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "Your default for eps is 1e-5, that of LayerNorm. Write eps=1e-6, the default of RMSNorm."
+    "Your default for eps is 1e-5, as in LayerNorm. Write eps=1e-6, the default of RMSNorm."
 )
 def default_of_layer_norm(x, weight, eps=1e-5):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) * weight

@@ -42,7 +42,7 @@ def to_the_nearest_multiple(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You add one more multiple to a size that is one already. Return such a size as it is.",
+    "You add one more multiple to a size that is a multiple already. Return such a size as it is.",
     gravity="slip",
 )
 def one_multiple_too_many(d_model, multiple_of=1):
@@ -50,7 +50,7 @@ def one_multiple_too_many(d_model, multiple_of=1):
     return (hidden // multiple_of + 1) * multiple_of
 
 
-@EXERCISE.misconception("multiple_of changes nothing. Go up to the next multiple of it at the end.")
+@EXERCISE.misconception("multiple_of changes nothing. Round up to the next multiple of it at the end.")
 def multiple_ignored(d_model, multiple_of=1):
     return 8 * d_model // 3
 
@@ -93,7 +93,8 @@ def two_thirds_of_d_model(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You go up to a multiple of 256 where nobody asked for one. Write multiple_of=1 as the default.",
+    "You round up to a multiple of 256 although the caller did not ask for one. Write multiple_of=1 as the "
+    "default.",
     gravity="slip",
 )
 def multiples_of_256_by_default(d_model, multiple_of=256):

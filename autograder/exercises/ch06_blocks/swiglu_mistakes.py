@@ -159,8 +159,8 @@ def matrices_only(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "`view` cannot join axes of an x whose numbers do not lie in memory in their order. Write x @ W, which "
-    "keeps all leading axes, or use reshape.",
+    "`view` cannot join axes of an x whose numbers are stored in another order. Write x @ W, which keeps "
+    "all leading axes, or use reshape.",
     gravity="slip",
 )
 def view_of_what_came(x, W_g, W_u, W_d):

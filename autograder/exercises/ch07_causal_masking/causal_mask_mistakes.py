@@ -67,8 +67,8 @@ def numbers_for_booleans(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "The mask holds what is added to the scores, 0 and -inf. Return the decision itself, a boolean mask with "
-    "True = may attend: end with `== 0`.",
+    "The mask holds the numbers to add to the scores, 0 and -inf. Return the decision itself, a boolean "
+    "mask with True = may attend: end with `== 0`.",
     gravity="slip",
 )
 def added_to_scores(q_len, k_len=None):

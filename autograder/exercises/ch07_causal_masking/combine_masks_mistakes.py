@@ -124,8 +124,8 @@ def numbers_for_booleans(causal, padding):
 
 
 @EXERCISE.misconception(
-    "The mask holds what is added to the scores, 0 and -inf. Return the decision itself, a boolean mask with "
-    "True = may attend.",
+    "The mask holds the numbers to add to the scores, 0 and -inf. Return the decision itself, a boolean "
+    "mask with True = may attend.",
     gravity="slip",
 )
 def added_to_scores(causal, padding):

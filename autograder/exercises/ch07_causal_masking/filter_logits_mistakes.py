@@ -11,8 +11,8 @@ from autograder.exercises.ch07_causal_masking.filter_logits import EXERCISE
 
 
 @EXERCISE.misconception(
-    "The token that crosses p is removed, and those before it do not make up p yet. Remove a token if the "
-    "sum *before* it has reached p: cumsum less its own probability.",
+    "The token that crosses p is removed, and the tokens before it do not make up p yet. Remove a token if "
+    "the sum *before* it has reached p: cumsum less its own probability.",
     gravity="slip",
 )
 def crossing_token_dropped(logits, top_k=None, top_p=None):
@@ -44,8 +44,8 @@ def no_token_left(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "One token too many stays: the one after the token that crosses p. Remove a token if the sum of those "
-    "before it has reached p.",
+    "One token too many stays: the one after the token that crosses p. Remove a token if the sum of the "
+    "tokens before it has reached p.",
     gravity="slip",
 )
 def one_too_many(logits, top_k=None, top_p=None):
@@ -60,8 +60,8 @@ def one_too_many(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "Of equal logits more than k stay, as when each is compared with the k-th largest value. Keep the k "
-    "*places* that topk returns as indices."
+    "If logits are equal, more than k stay, as when each is compared with the k-th largest value. Keep the "
+    "k *places* that topk returns as indices."
 )
 def ties_stay(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -148,8 +148,8 @@ def returned_sorted(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "top_p is applied before top_k. Apply top_k first, then top_p among what is left: with the others out, "
-    "the shares of the k grow, and fewer of them make up p."
+    "top_p is applied before top_k. Apply top_k first, then top_p among the remaining tokens: without the "
+    "others, the shares of the k grow, and fewer of them make up p."
 )
 def top_p_first(logits, top_k=None, top_p=None):
     if top_p is not None and top_p < 1:
@@ -222,7 +222,7 @@ def each_compared_with_p(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "Logits are added up. Only probabilities have a sum of which p is a share: take the softmax first."
+    "Logits are added up. p is a share of the sum of probabilities: take the softmax first."
 )
 def logits_added_up(logits, top_k=None, top_p=None):
     if top_k is not None:

@@ -74,7 +74,7 @@ def tolerance_too_large(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The tolerance grows with the logits, and is far below 1e-4 for small ones: so does `allclose` without "
+    "The tolerance grows with the logits and is far below 1e-4 for small ones, as in `allclose` without "
     "arguments, which allows 1e-5 of each number and 1e-8 more. Give both, rtol=0 and atol=1e-4.",
     gravity="slip",
 )
@@ -89,8 +89,8 @@ def allclose_as_it_is(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Small leaks into large logits are missed: the tolerance grows with the logits, as that of `allclose` "
-    "does. Count a change above 1e-4, however large the logit: give rtol=0 beside atol=1e-4.",
+    "Small leaks into large logits are missed: the tolerance grows with the logits, as in `allclose`. "
+    "Count a change above 1e-4, however large the logit: give rtol=0 beside atol=1e-4.",
     gravity="slip",
 )
 def relative_tolerance(model, tokens, vocab_size):
@@ -174,8 +174,8 @@ def changes_pile_up(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The changes pile up, as with one copy for all j, and an output that moves may have moved for an earlier "
-    "one. Copy the tokens again for each j."
+    "The changes pile up, as with one copy for all j, and an output that moves may have moved because of "
+    "an earlier change. Copy the tokens again for each j."
 )
 def one_copy_for_all(model, tokens, vocab_size):
     before, leaks, other = model(tokens[None])[0], set(), tokens.clone()
@@ -187,8 +187,8 @@ def one_copy_for_all(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The same token is put everywhere. Where it is already, nothing changes and no leak can show: take one "
-    "that differs, such as (tokens[j] + 1) % vocab_size."
+    "You put the same token everywhere. Where this token already is, nothing changes and no leak can show: "
+    "take a token that differs, such as (tokens[j] + 1) % vocab_size."
 )
 def always_token_0(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -288,7 +288,7 @@ def all_later_tokens_at_once(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "What was changed stays changed, and the first token, which every output may see, is changed from the "
+    "Changed tokens stay changed, and the first token, which every output may see, is changed from the "
     "start. Copy the tokens again for each j."
 )
 def one_copy_and_the_first_token_too(model, tokens, vocab_size):

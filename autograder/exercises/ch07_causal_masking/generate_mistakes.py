@@ -47,8 +47,8 @@ def always_greedy(model, prompt, max_new_tokens, temperature=0.0, generator=None
 
 
 @EXERCISE.misconception(
-    "The logits of the *first* place are read, which are about the second token. Read those of the last "
-    "place, about what comes after the text: logits[:, -1].",
+    "The logits of the *first* place are read, which are about the second token. Read the logits of the "
+    "last place, which predict the token after the text: logits[:, -1].",
     gravity="useless",
 )
 def first_position(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -103,8 +103,8 @@ def reads_the_last_token_alone(
 
 
 @EXERCISE.misconception(
-    "Two calls with the same generator give other tokens, so nobody can repeat a text. Pass the generator "
-    "on: torch.multinomial(p, 1, generator=generator)."
+    "Two calls with the same seed of the generator give different tokens, so nobody can repeat a text. "
+    "Pass the generator on: torch.multinomial(p, 1, generator=generator)."
 )
 def global_randomness(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -119,8 +119,8 @@ def global_randomness(model, prompt, max_new_tokens, temperature=0.0, generator=
 
 
 @EXERCISE.misconception(
-    "Every call draws the same, whatever generator it is given, as with a seed of its own. Draw with the "
-    "generator that is passed, as it comes."
+    "Every call draws the same tokens, whatever generator is passed, as with a fixed seed. Draw with the "
+    "generator that is passed."
 )
 def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens, generator = prompt, torch.Generator().manual_seed(0)
@@ -136,7 +136,7 @@ def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generat
 
 
 @EXERCISE.misconception(
-    "Where no generator is passed, every text is the same, as with a seed of its own. Pass None on: "
+    "Where no generator is passed, every text is the same, as with a fixed seed. Pass None on: "
     "torch.multinomial(p, 1, generator=None) draws from torch's own source."
 )
 def seeded_where_none_is_passed(
@@ -155,8 +155,8 @@ def seeded_where_none_is_passed(
 
 
 @EXERCISE.misconception(
-    "The logits are multiplied by the temperature, so that a hot model gets sure of itself. Divide them by "
-    "it: below 1 the likely tokens become likelier."
+    "The logits are multiplied by the temperature, so that a high temperature makes the model sure. Divide "
+    "them by it: below 1 the likely tokens become likelier."
 )
 def temperature_multiplied(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt

@@ -19,7 +19,7 @@ def absolute(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "You compare logits with min_p times the largest logit. The share is one of probabilities: take the "
+    "You compare logits with min_p times the largest logit. min_p is a share of a probability: take the "
     "softmax first, or compare with the largest logit plus ln min_p."
 )
 def share_of_the_logit(logits, min_p):
@@ -27,8 +27,8 @@ def share_of_the_logit(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "You subtract min_p from the largest logit. A factor of probabilities is a sum of logits: add ln min_p, "
-    "which is negative."
+    "You subtract min_p from the largest logit. To multiply a probability by a factor, add the factor's "
+    "logarithm to the logit: add ln min_p, which is negative."
 )
 def minus_the_share(logits, min_p):
     return logits.masked_fill(logits < logits.amax(dim=-1, keepdim=True) - min_p, -math.inf)
@@ -51,7 +51,7 @@ def base_two(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "You remove what is likely and keep what is not. Tokens below the threshold are removed.",
+    "You remove likely tokens and keep unlikely ones. Tokens below the threshold are removed.",
     gravity="useless",
 )
 def inverted(logits, min_p):

@@ -43,7 +43,7 @@ def rolled(logits, tokens, ignore_index=-100):
 
 @EXERCISE.misconception(
     "The sum is divided by the number of all targets, the ignored ones too, so padding makes the loss look "
-    "small. Divide by how many targets are *not* ignored."
+    "small. Divide by the number of targets that are *not* ignored."
 )
 def mean_over_ignored_too(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:].flatten()

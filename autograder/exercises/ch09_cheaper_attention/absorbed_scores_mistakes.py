@@ -31,8 +31,8 @@ def keys_expanded(q_nope, q_rope, c_kv, k_rope, W_uk):
 
 
 @EXERCISE.misconception(
-    "You make the keys of one head after another. That saves memory and no arithmetic: each token still goes "
-    "through W_uk. Multiply the queries of the head by W_uk[i], and then by c_kv."
+    "You make the keys of one head after another. That saves memory but no arithmetic: each token still "
+    "goes through W_uk. Multiply the queries of the head by W_uk[i], and then by c_kv."
 )
 def keys_head_by_head(q_nope, q_rope, c_kv, k_rope, W_uk):
     width = q_nope.shape[-1] + q_rope.shape[-1]
@@ -45,7 +45,7 @@ def keys_head_by_head(q_nope, q_rope, c_kv, k_rope, W_uk):
 
 edited(
     "scaled_by_d_nope",
-    "You divide by sqrt(d_nope). The rotary part is as much of the key: divide by sqrt(d_nope + d_rope).",
+    "You divide by sqrt(d_nope). The rotary part belongs to the key too: divide by sqrt(d_nope + d_rope).",
     {"q_nope.shape[-1] + q_rope.shape[-1]": "q_nope.shape[-1]"},
     gravity="slip",
 )

@@ -18,8 +18,8 @@ edited = partial(wrong, EXERCISE, merged_as_in_the_formula)
 
 
 @EXERCISE.misconception(
-    "Each rank attends to its own shard only. Let the keys and values of every rank come by, one shard "
-    "after another, and merge what each of them gives.",
+    "Each rank attends to its own shard only. Read the keys and values of every rank, one shard after "
+    "another, and merge their results.",
     gravity="useless",
 )
 def own_shard_only(q_shards, k_shards, v_shards, causal=False):
@@ -97,8 +97,8 @@ def parts_averaged(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "What a rank has so far is not rescaled. When a shard brings a larger maximum, multiply the running "
-    "sum and the running output by exp(old - new): they were made with the old one.",
+    "You do not rescale the running sums of a rank. When a shard brings a larger maximum, multiply the "
+    "running sum and the running output by exp(old - new): they were made with the old one.",
     gravity="useless",
 )
 def not_rescaled(q_shards, k_shards, v_shards, causal=False):
@@ -229,8 +229,8 @@ def own_shard_open(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "The own shard is masked, but shards of later ranks still count. When it is causal, leave out every "
-    "shard s > r for rank r: its tokens come later.",
+    "You mask the rank's own shard, but shards of later ranks still count. When it is causal, leave out "
+    "every shard s > r for rank r: its tokens come later.",
     gravity="useless",
 )
 def later_shards_open(q_shards, k_shards, v_shards, causal=False):
@@ -267,7 +267,7 @@ def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
 
 merged(
     "one_step_only",
-    "The ring stops after one step: a rank sees its own shard and that of the rank before it. Make as "
+    "The ring stops after one step: a rank sees its own shard and the shard of the rank before it. Make as "
     "many turns as there are ranks, the own shard included.",
     {"range(len(q_shards))": "{r, max(r - 1, 0)}"},
 )
@@ -373,8 +373,8 @@ merged(
 
 merged(
     "shards_detached",
-    "No gradient reaches the shards of keys and values, as if they were detached. Leave out .detach(): "
-    "what a query takes from a shard is learned by the rank that made it.",
+    "No gradient reaches the shards of keys and values, as if they were detached. Leave out .detach(): the "
+    "rank that made a shard learns from every query that reads it.",
     {"k_shards[s].mT": "k_shards[s].detach().mT", "v_shards[s]": "v_shards[s].detach()"},
 )
 
@@ -429,7 +429,7 @@ edited(
 
 edited(
     "first_sum_kept",
-    "What has been merged is weighed as if it were the first shard alone. Replace L_a by L after each merge.",
+    "The merged output is weighted as if it were the first shard alone. Replace L_a by L after each merge.",
     {"* out_s, both": "* out_s, lse"},
 )
 

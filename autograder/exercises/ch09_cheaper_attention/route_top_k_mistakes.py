@@ -196,7 +196,7 @@ def float32_weights(logits, k):
 
 
 @EXERCISE.misconception(
-    "A tensor that you make is on the cpu and cannot take what comes from a graphics card. Use "
+    "A tensor that you make is on the cpu and cannot be combined with a tensor on a graphics card. Use "
     "zeros_like(...) or pass device=logits.device."
 )
 def made_on_the_cpu(logits, k):
@@ -218,8 +218,8 @@ def counted_from_1(logits, k):
 
 
 @EXERCISE.misconception(
-    "Your weights have the largest first, but the numbers of the experts are sorted by themselves, so a "
-    "weight stands beside another expert. Keep both in the order of the logits."
+    "Your weights have the largest first, but the numbers of the experts are sorted by themselves, so "
+    "weights and experts no longer match. Keep both in the order of the logits."
 )
 def experts_sorted_alone(logits, k):
     best, where = torch.topk(logits, k, dim=-1)

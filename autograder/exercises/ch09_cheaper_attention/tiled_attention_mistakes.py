@@ -15,8 +15,8 @@ edited = partial(wrong, EXERCISE, running_maximum)
 
 
 @EXERCISE.misconception(
-    "What you have so far is not rescaled. When the maximum rises from m to m', multiply the running "
-    "sum and the running output by exp(m - m'): both were divided by e^m.",
+    "You do not rescale the running sums. When the maximum rises from m to m', multiply the running sum "
+    "and the running output by exp(m - m'): both were divided by e^m.",
     gravity="useless",
 )
 def not_rescaled(q, k, v, block_size, causal=False):
@@ -174,7 +174,7 @@ edited(
 
 @EXERCISE.misconception(
     "Your blocks pile up: together they are the T x T matrix again. Use a block at once for the running "
-    "sums, and let go of it."
+    "sums, and do not keep it."
 )
 def all_blocks_kept(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -251,7 +251,7 @@ edited(
 
 edited(
     "sees_the_future",
-    "Your mask is turned round: each token sees itself and what comes after. Forbid a key when its "
+    "Your mask is the wrong way round: each token sees itself and what comes after. Forbid a key when its "
     "position is *greater* than the query's.",
     {"[..., :1], -torch.inf": "[..., :1], -1e30", "[block] >": "[block] <"},
     gravity="useless",
@@ -397,8 +397,8 @@ def float32_on_the_cpu(q, k, v, block_size, causal=False):
 
 edited(
     "positions_on_the_cpu",
-    "Your positions or your mask are on the cpu and cannot meet what comes from a graphics card. Write "
-    "torch.arange(T, device=q.device).",
+    "Your positions or your mask are on the cpu and cannot be combined with tensors on a graphics card. "
+    "Write torch.arange(T, device=q.device).",
     {", device=q.device": ""},
 )
 

@@ -100,8 +100,8 @@ edited(
 
 at_once(
     "looked_up_among_the_values",
-    "Your tokens look up the values of earlier tokens, not the differences that those have written. Go "
-    "token by token, or solve the triangular system: each writing depends on all writings before it.",
+    "Your tokens look up the values of earlier tokens, not the differences that these tokens have written. "
+    "Go token by token, or solve the triangular system: each writing depends on all writings before it.",
     {
         "system = (overlap.tril(-1) + torch": "system = (torch",
         "(beta[..., None] * value).double()": "(beta[..., None] * value - overlap.tril(-1) @ value).double()",
@@ -110,8 +110,8 @@ at_once(
 
 at_once(
     "diagonal_in_the_system",
-    "Your system has beta k . k on its diagonal beside the 1: a token looks up its own writing. It looks up "
-    "the memory before it. Use only the part below the diagonal: tril(-1).",
+    "Your system has beta k . k on its diagonal beside the 1: a token looks up its own writing. Let it "
+    "look up only the memory before it. Use only the part below the diagonal: tril(-1).",
     {"overlap.tril(-1)": "overlap.tril()"},
 )
 
@@ -125,7 +125,7 @@ at_once(
 
 edited(
     "memory_transposed",
-    "Your memory is turned round: k v^T is written, and S k and S q read it. With S of d_v x d_k write v "
+    "Your memory is transposed: k v^T is written, and S k and S q read it. With S of d_v x d_k write v "
     "k^T; with S of d_k x d_v read S^T k and S^T q.",
     {
         "value[:, :, 0, :, None] * key[:, :, 0, None]": "key[:, :, 0, :, None] * value[:, :, 0, None]",
@@ -180,8 +180,8 @@ edited(
 
 
 @EXERCISE.misconception(
-    "Your memory is not emptied between heads and sequences: each finds what the one before has left. Set "
-    "S to zeros inside the loop over heads."
+    "Your memory is not emptied between heads and sequences: each starts with the memory of the one "
+    "before. Set S to zeros inside the loop over heads."
 )
 def memory_not_emptied(query, key, value, beta):
     out = torch.empty_like(value)
@@ -236,7 +236,7 @@ edited(
 edited(
     "feature_map",
     "Your queries and keys go through elu + 1, as in linear attention. Use them as they are: the keys have "
-    "length 1, and after the map they have not.",
+    "length 1, but not after the map.",
     {"query[:, :, t], key[:, :, t]": "F.elu(query[:, :, t]) + 1, F.elu(key[:, :, t]) + 1"},
 )
 

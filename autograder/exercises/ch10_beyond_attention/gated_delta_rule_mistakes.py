@@ -147,7 +147,7 @@ stepwise(
 
 chunked(
     "memory_not_carried",
-    "Each of your chunks starts with an empty memory. Make S once, before the loop over chunks, and hand "
+    "Each of your chunks starts with an empty memory. Make S once, before the loop over chunks, and pass "
     "it from chunk to chunk.",
     {"        total =": "        S = torch.zeros_like(S)\n        total ="},
 )
@@ -360,14 +360,14 @@ stepwise(
 
 chunked(
     "system_without_beta",
-    "The change that a token makes is not multiplied by its beta in full: the part that its look-up finds"
-    " of the chunk's own writings is left as it is. Write beta_i L_ij (k_i . k_j) in the system.",
+    "You do not multiply the whole change of a token by its beta: you leave out the part that its look-up "
+    "finds among the chunk's own writings. Write beta_i L_ij (k_i . k_j) in the system.",
     {"system = b * (k": "system = (k"},
 )
 
 chunked(
     "memory_replaced_by_the_chunk",
-    "Each of your chunks hands on its own writings alone. Add them to the memory that it found, times the"
-    " decay of the whole chunk.",
+    "Each of your chunks passes on only its own writings. Add them to the memory from before the chunk, "
+    "multiplied by the decay of the whole chunk.",
     {"start[:, :, -1:] * S + written": "written"},
 )

@@ -157,7 +157,7 @@ def read_before_writing(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Your new input decays as well, exp(delta A) (h + delta B u). Let only what is old decay: exp(delta "
+    "Your new input decays as well, exp(delta A) (h + delta B u). Let only the old state decay: exp(delta "
     "A) h + delta B u.",
     gravity="slip",
 )
@@ -282,7 +282,7 @@ def state_changed_in_place(u, delta, A, B, C, D):
 
 @EXERCISE.misconception(
     "No gradient flows back through time: the state is cut off at every step, as by .detach(). Let the "
-    "gradient flow through the state, so that what was written earlier is learned from."
+    "gradient flow through the state, so that earlier inputs are learned from too."
 )
 def state_detached(u, delta, A, B, C, D):
     h, ys = torch.zeros_like(u[:, 0, :, None] * A), []

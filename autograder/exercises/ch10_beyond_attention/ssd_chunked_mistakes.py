@@ -17,7 +17,7 @@ edited = partial(wrong, EXERCISE, chunk_by_chunk)
 
 edited(
     "memory_not_carried",
-    "Each of your chunks starts with an empty memory. Make H once, before the loop over chunks, and hand "
+    "Each of your chunks starts with an empty memory. Make H once, before the loop over chunks, and pass "
     "it from chunk to chunk.",
     {"H = total[:, :, -1:].exp() * H + (left": "H = 0 * H + 0 * (left"},
 )
@@ -137,8 +137,8 @@ edited(
 
 edited(
     "B_and_C_exchanged",
-    "B and C are exchanged. Write the token to the memory by B, and read the memory by C: in attention's "
-    "words, B is the key and C the query.",
+    "B and C are exchanged. Write the token to the memory by B, and read the memory by C: in the terms of "
+    "attention, B is the key and C the query.",
     {"k, q = B[:, None, chunk], C[:, None, chunk]": "q, k = B[:, None, chunk], C[:, None, chunk]"},
     gravity="slip",
 )
@@ -284,7 +284,8 @@ edited(
 
 edited(
     "mask_on_the_cpu",
-    "Your mask is on the cpu and cannot meet what comes from a graphics card. Make it with device=x.device.",
+    "Your mask is on the cpu and cannot be combined with tensors on a graphics card. Make it with "
+    "device=x.device.",
     {", device=x.device": ""},
 )
 

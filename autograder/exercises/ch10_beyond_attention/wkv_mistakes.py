@@ -186,7 +186,7 @@ def largest_key_for_all(w, u, k, v):
 
 @EXERCISE.misconception(
     "The sums fade and your maximum does not: long after a large key every exponential is 0, and 0/0 is "
-    "left. Take w off the maximum as well, and compare peak - w with k_t."
+    "left. Subtract w from the maximum as well, and compare peak - w with k_t."
 )
 def maximum_does_not_fade(w, u, k, v):
     peak, num, den = torch.full_like(k[:, 0], -1e30), torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0])

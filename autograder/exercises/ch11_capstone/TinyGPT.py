@@ -205,12 +205,12 @@ def one_matrix(trial: Trial) -> str | None:
 
 def learns(trial: Trial) -> str | None:
     if "loss" not in trial.value:
-        return f"it was not taught, since first the rest must be right. {_first(trial.value, NEEDED)}"
+        return f"it was not trained, since the rest must be right first. {_first(trial.value, NEEDED)}"
     loss = float(trial.value["loss"])
     if loss < BOUND:
         return None
     return (
-        f"after its lesson the held-out loss is {loss:.2f} nats a token; it should be below {BOUND}. The "
+        f"after its training the held-out loss is {loss:.2f} nats a token; it should be below {BOUND}. The "
         "model was asked word by word, so that it could not see what comes"
     )
 

@@ -36,8 +36,8 @@ edited(
 
 edited(
     "one_token_too_many",
-    "A place sees the next token, which is the one that it should predict. Open the mask up to the diagonal "
-    "and no further: tril(), not tril(1).",
+    "A place sees the next token, which it should predict. Open the mask up to the diagonal and no "
+    "further: tril(), not tril(1).",
     {"tril()": "tril(1)"},
     gravity="useless",
 )
@@ -155,7 +155,7 @@ edited(
 
 edited(
     "large_embedding",
-    "The first logits are as large as sqrt(d_model), so the first loss is far above that of a guess. "
+    "The first logits are as large as sqrt(d_model), so the first loss is far above the loss of a guess. "
     "nn.Embedding starts with standard normal numbers: start it small, std=0.02.",
     {"        nn.init.normal_(self.embedding.weight, std=0.02)\n": ""},
     gravity="slip",
@@ -241,8 +241,8 @@ edited(
 
 edited(
     "plain_mean",
-    "Every place takes the plain mean of what came before. Weigh it: the softmax of query times key lets a "
-    "place read what it looks for.",
+    "Every place takes the plain mean of the places up to it. Weight them: the softmax of query times key "
+    "lets a place read what it looks for.",
     {
         ("blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers)"): (
             "value = nn.ModuleList(nn.Linear(d_model, "

@@ -43,8 +43,8 @@ wrong(
     EXERCISE,
     einsum_in_groups,
     "turned_the_other_way",
-    "Your rotation turns by minus the angle. Only distances count, but their sign does too: a key after the "
-    "query is not a key before it. Turn by position * base ** (-2i / d).",
+    "You rotate by minus the angle. Only distances count, but their sign matters: a key after the query is "
+    "not a key before it. Rotate by position * base ** (-2i / d).",
     {"angles = places[:, None] * rates": "angles = -places[:, None] * rates"},
     gravity="slip",
 )
@@ -58,22 +58,22 @@ edited(
 
 edited(
     "values_turned_too",
-    "Values are turned like keys. A rotation puts distance into scores; what is read stays as it is. Turn q "
-    "and k alone.",
+    "You rotate values like keys. A rotation puts distance into scores; values stay as they are. Rotate "
+    "only q and k.",
     {"v = " + V: "v = " + TURNED.format(V)},
 )
 
 edited(
     "nothing_is_turned",
-    "No query and no key is turned, so the order of the earlier tokens is lost. Hand q and k through "
+    "You rotate no query and no key, so the order of the earlier tokens is lost. Pass q and k through "
     "apply_rope with their positions.",
     {TURNED.format(Q): Q, TURNED.format(K): K},
 )
 
 edited(
     "turned_before_the_heads_are_split",
-    "The whole width is turned before it is split into heads, so a channel meets one of another head, at "
-    "another rate. Split first, then turn each head.",
+    "You rotate the whole width before you split it into heads, so a channel is paired with a channel of "
+    "another head, at another rate. Split first, then rotate each head.",
     {
         TURNED.format(Q): ("split_heads(apply_rope(block.W_q(x), positions, self.base), self.num_heads)"),
         TURNED.format(K): ("split_heads(apply_rope(block.W_k(x), positions, self.base), self.num_kv_heads)"),
@@ -127,8 +127,8 @@ slip(
 
 edited(
     "cache_not_filled",
-    "A cache is handed in and nothing is written to it, so a later chunk sees itself alone. Replace k and v "
-    "by what cache.update(k, v) gives back.",
+    "A cache is passed, but nothing is written to it, so a later chunk sees only itself. Replace k and v "
+    "by the result of cache.update(k, v).",
     {
         "        if cache is not None:\n            k, v = cache.update(k, v)\n": "",
         "        scores = q @ k.mT": "        mask = mask[:, -k.shape[2] :]\n        scores = q @ k.mT",
@@ -169,7 +169,7 @@ slip(
 slip(
     "mask_from_the_top_left",
     "Your mask lets the first new token see the first token of the text alone. The last row sees all: new "
-    "token i stands at place start + i. causal_mask(T, start + T) does it.",
+    "token i is at place start + i. causal_mask(T, start + T) does it.",
     {
         "causal_mask(T, start + T).to(tokens.device)": (
             "torch.ones(T, start + T, dtype=torch.bool, device=tokens.device).tril()"
@@ -181,7 +181,7 @@ wrong(
     EXERCISE,
     keys_turned_when_read,
     "positions_of_the_new_tokens_for_all_keys",
-    "The keys are turned when they are read, and the queries as if the text began with the new tokens. A "
+    "You rotate the keys when they are read, and the queries as if the text began with the new tokens. A "
     "query that comes after 5 tokens is at place 5.",
     {"positions[-T:]": "positions[:T]"},
     gravity="slip",
@@ -189,8 +189,8 @@ wrong(
 
 slip(
     "keys_turned_twice",
-    "What the cache gives back is turned once more, though it was turned before it was stored. Turn the new "
-    "keys alone, before the update.",
+    "You rotate the keys from the cache once more, although they were rotated before they were stored. "
+    "Rotate only the new keys, before the update.",
     {
         "            k, v = cache.update(k, v)\n": (
             "            k, v = cache.update(k, v)\n"
@@ -201,8 +201,8 @@ slip(
 
 slip(
     "turned_after_the_update",
-    "All keys are turned after the update, the old ones too, by the positions of the new tokens. Turn the "
-    "new keys with apply_rope, then store them.",
+    "You rotate all keys after the update, the old keys too, by the positions of the new tokens. Rotate "
+    "the new keys with apply_rope, then store them.",
     {
         TURNED.format(K): K,
         "        num_groups = ": "        k = apply_rope(k, positions, self.base)\n        num_groups = ",
@@ -295,7 +295,8 @@ edited(
 
 edited(
     "output_not_mixed",
-    "W_o is not used: what the heads read goes to the stream as it is. End attention with block.W_o(...).",
+    "W_o is not used: the results of the heads go to the stream unchanged. End attention with "
+    "block.W_o(...).",
     {"block.W_o(merge_heads(weights @ v))": "merge_heads(weights @ v)"},
 )
 
@@ -311,8 +312,8 @@ edited(
 
 edited(
     "norm_after",
-    "Each sum is normed, and the sublayers read the stream as it is: post-norm. Llama norms what a sublayer "
-    "reads and adds to the stream itself: x + f(norm(x)).",
+    "Each sum is normed, and the sublayers read the stream as it is: post-norm. Llama norms the input of a "
+    "sublayer and adds to the stream itself: x + f(norm(x)).",
     {
         "            h = rms_norm(x, block.norm_attention, self.eps)\n"
         "            x = x + self.attention(block, h, positions, mask, None if cache is None else cache[i])\n"
@@ -399,8 +400,8 @@ edited(
 
 edited(
     "side_by_side",
-    "Both sublayers read the same stream, side by side. The feed-forward network comes second: it reads the "
-    "stream with what attention has added.",
+    "Both sublayers read the same stream, side by side. The feed-forward network comes second: it reads "
+    "the stream after attention has added to it.",
     {
         "x = x + self.attention(": "y = self.attention(",
         "            x = x + swiglu(": "            x = x + y + swiglu(",

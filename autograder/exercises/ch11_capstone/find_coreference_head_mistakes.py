@@ -117,7 +117,7 @@ def probabilities(model, sentences):
 
 @EXERCISE.misconception(
     "The answers that become wrong are counted. Several heads may change equally many, and a head that "
-    "nearly changes all goes unseen: take the log-probability."
+    "nearly changes all of them is missed: take the log-probability."
 )
 def wrong_answers(model, sentences):
     wrong = torch.zeros(model.num_layers, model.num_heads)
@@ -146,8 +146,8 @@ def where_the_noun_stands(model, sentences):
 
 
 @EXERCISE.misconception(
-    "The mean over all places is taken. The referent is asked for at the last place alone, and elsewhere "
-    "another word comes next: read [0, -1]."
+    "The mean over all places is taken. Only the last place predicts the referent; elsewhere another word "
+    "comes next: read [0, -1]."
 )
 def all_places(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -161,8 +161,8 @@ def all_places(model, sentences):
 
 
 @EXERCISE.misconception(
-    "The largest cost of any sentence decides, so one odd sentence may. Add up the costs of all sentences, "
-    "or take their mean."
+    "The largest cost of any sentence decides, so one odd sentence may decide. Add up the costs of all "
+    "sentences, or take their mean."
 )
 def one_odd_sentence(model, sentences):
     costs = torch.full((model.num_layers, model.num_heads), -torch.inf)
@@ -244,7 +244,7 @@ edited(
 
 edited(
     "first_place",
-    "You read the first place of a sentence. The answer is asked for at the last one: logits[0, -1].",
+    "You read the first place of a sentence. The model answers at the last place: logits[0, -1].",
     {
         "whole = model(tokens[None])[0, -1]": "whole = model(tokens[None])[0, 0]",
         "head)])[0, -1]": "head)])[0, 0]",

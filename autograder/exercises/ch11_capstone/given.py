@@ -9,7 +9,7 @@ class Block(nn.Module):
 
     forward(x, mask=None): x (B, T, d_model), a mask that broadcasts to (B, num_heads, T, T).
     weights: the attention of the last call, (B, num_heads, T, T).
-    silenced: the heads that say nothing, a set of numbers; empty at first.
+    silenced: the numbers of the heads whose output is zero, a set; empty at first.
     """
 
     def __init__(self, d_model, num_heads, d_ff):

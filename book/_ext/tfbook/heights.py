@@ -26,7 +26,7 @@ MARGIN = 1.3  # an estimate is seldom less than 0.85 of the height
 
 SECTION = re.compile(r"<(/?)section\b")
 MATHML = re.compile(r"<math.*?</math>", re.DOTALL)
-EMPTY = {"img", "br", "hr", "input", "col", "wbr", "meta", "link"}
+EMPTY = {"img", "source", "br", "hr", "input", "col", "wbr", "meta", "link"}
 
 
 class _Sections(HTMLParser):
@@ -46,7 +46,8 @@ class _Sections(HTMLParser):
             return
         named = dict(attributes)
         self._add(AROUND.get(tag, 0))
-        if tag == "img" and named.get("width") and named.get("height"):
+        shown = "source" if "picture" in self._open else "img"  # a phone takes the source of a picture
+        if tag == shown and named.get("width") and named.get("height"):
             width, height = float(str(named["width"])), float(str(named["height"]))
             self._add(PICTURE * height * min(1, WIDTH / width))
         if named.get("class") == "katex-display":
