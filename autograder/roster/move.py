@@ -132,6 +132,7 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
             plan = replace(plan, settled=True)
             _save(path, plan)
         _move_folders(course, plan)
+        _move_variants(course, plan)
         _move_records(course, plan)
         here = ClassFile.read(course)
         here.move(old, new)
@@ -261,6 +262,19 @@ def _move_folders(course: Course, plan: Move) -> None:
     for top in traces.homes(course, plan.old):
         if not top.is_symlink() and not any(path.is_file() for path in top.rglob("*")):
             shutil.rmtree(top)
+
+
+def _move_variants(course: Course, plan: Move) -> None:
+    """Move the releases and answers that were made for the old id; those of the new id stay."""
+    for source in traces.variants(course, plan.old):
+        target = source.with_name(plan.new)
+        target.mkdir(exist_ok=True)
+        for path in sorted(source.iterdir()):
+            if os.path.lexists(target / path.name):
+                _remove(path)
+            else:
+                os.rename(path, target / path.name)
+        _remove(source)
 
 
 def _move_files(source: Path, target: Path, prefix: str = "") -> None:
