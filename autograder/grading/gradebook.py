@@ -22,12 +22,12 @@ from sqlalchemy.orm import Session
 
 from autograder.course import databases
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Roster
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable
 from autograder.course.layout import Course
-from autograder.course.people import Roster
 from autograder.course.student_ids import require_valid
-from autograder.grading import people
+from autograder.grading import student_table
 from autograder.grading.late import LatePenalty
 from autograder.grading.rows import Row, find_rows
 
@@ -337,7 +337,7 @@ class GradebookWriter:
 
     @cached_property
     def _roster(self) -> Roster:
-        return people.read(self.book.db, self._class_file)
+        return student_table.read(self.book.db, self._class_file)
 
     def held(self, assignment: str, student: str) -> dict[str, float | None]:
         """Return the grader's points by grade_id; an empty dictionary for a student without a submission."""

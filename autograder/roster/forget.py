@@ -19,11 +19,11 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
 from autograder.course.files import read_if_there, read_record, write_atomically, write_record
 from autograder.course.layout import Course
 from autograder.course.lock import hold_lock, require_no_move
-from autograder.course.people import Person
 from autograder.grading import gradebook, written
 from autograder.grading.verdict import Verdict
 from autograder.roster import people, traces

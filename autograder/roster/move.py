@@ -17,6 +17,7 @@ from nbgrader import api
 from sqlalchemy import delete, update
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import number_in
 from autograder.course.errors import BadInputError
 from autograder.course.files import (
     read_record,
@@ -25,11 +26,10 @@ from autograder.course.files import (
 )
 from autograder.course.layout import Course
 from autograder.course.lock import MOVE, hold_lock, require_no_move
-from autograder.course.people import number_in
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
-from autograder.grading.people import ABOUT_STUDENT
+from autograder.grading.student_table import ABOUT_STUDENT
 from autograder.roster import people, traces
 
 NUMBERED = ("brightspace", "canvas", "moodle")
