@@ -33,6 +33,7 @@ def group(
 ) -> None:
     """Hand an assignment to some groups, in a variant for each or as it is; show who gets what.
 
+    The named groups replace the groups of an earlier run; a note names each group that gets it no longer.
     Students outside of the groups are not expected to hand it in. Without groups, only show.
     """
     from autograder.roster import handouts
@@ -45,10 +46,13 @@ def group(
     variants = dict(pairs)
     if len(variants) != len(pairs):
         raise BadInputError("a group is named twice. Give each group one variant.")
+    done = before = handouts.look_up(here, assignment)
     if variants or everybody:
         done = handouts.hand_out(here, assignment, variants)
-    else:
-        done = handouts.look_up(here, assignment)
+    for handout in before.handouts:
+        if handout not in done.handouts:
+            variant = f" in the variant {handout.variant}" if handout.variant else ""
+            say(f"[yellow]note:[/] {escape(f'{handout.group} gets {assignment}{variant} no longer')}")
     if as_json:
         print_json(done.as_dict())
         return

@@ -60,21 +60,17 @@ def status(
 
 def _parts(one: AssignmentStatus) -> list[str]:
     """Return the steps of an assignment, done or not, in the order of a term."""
-    parts = ["released" if one.released else "not released"]
-    if one.handed_in:
-        late = f" ({one.late} late)" if one.late else ""
-        parts.append(f"{one.handed_in} handed in{late}")
-    if one.to_grade:
-        parts.append(f"{one.to_grade} to grade")
-    if one.not_gradable:
-        parts.append(f"{one.not_gradable} that cannot be graded")
-    if one.graded:
-        parts.append(f"{one.graded} graded")
-    if one.by_hand:
-        parts.append(f"{one.by_hand} to mark by hand")
-    if one.pages_expected:
-        parts.append(f"{one.pages} of {plural(one.pages_expected, 'page')} of feedback up to date")
-    if one.graded:
-        exported = {"no": "not exported", "yes": "exported", "changed": "grades changed since the export"}
-        parts.append(exported[one.exported])
-    return parts
+    late = f" ({one.late} late)" if one.late else ""
+    exported = {"no": "not exported", "yes": "exported", "changed": "grades changed since the export"}
+    pages = plural(one.pages_expected, "page")
+    parts = (
+        (True, "released" if one.released else "not released"),
+        (one.handed_in, f"{one.handed_in} handed in{late}"),
+        (one.to_grade, f"{one.to_grade} to grade"),
+        (one.not_gradable, f"{one.not_gradable} that cannot be graded"),
+        (one.graded, f"{one.graded} graded"),
+        (one.by_hand, f"{one.by_hand} to mark by hand"),
+        (one.pages_expected, f"{one.pages} of {pages} of feedback up to date"),
+        (one.graded, exported[one.exported]),
+    )
+    return [text for applies, text in parts if applies]

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.grading.people import ABOUT_STUDENT
+from autograder.grading.student_table import ABOUT_STUDENT
 
 Cell = tuple[str, str]
 """The names of a notebook and of a cell in it."""

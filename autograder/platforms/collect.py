@@ -67,6 +67,7 @@ def collect(
         done.platform = found.platform
         done.remarks += found.remarks
         _record_others(done, found)
+        _leave_out_test_student(done, found)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         downloaded = archive.newest_entry if found.stamped_by_download else ""
         by_student = sorted(_by_ids_of_the_class_list(done, course, found, into, assignment).items())
@@ -171,6 +172,19 @@ def _record_others(done: Collected, found: Grouped) -> None:
         done.problems.append(f"{file.entry}: {reason}; {identification.BY_HAND}")
     for item in found.others:
         done.record(item.file.entry, "older", "the table names another file of the student", item.student)
+
+
+def _leave_out_test_student(done: Collected, found: Grouped) -> None:
+    """Leave out the student that a teacher can act as, who is nobody of the class, and say so."""
+    if found.platform not in FORMATS:  # a table names the students
+        return
+    for student in [*found.by_student]:
+        if re.fullmatch(FORMATS[found.platform].test_student, student):
+            for item in found.by_student.pop(student):
+                done.record(item.file.entry, "own", "it is of the platform's test student", student)
+            done.remarks.append(
+                f"{student}: left out, since it is {found.platform.capitalize()}'s test student"
+            )
 
 
 def _notebooks(done: Collected, student: str, handed: list[HandedIn]) -> list[Candidate]:

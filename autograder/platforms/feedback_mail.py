@@ -12,8 +12,8 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from pathlib import Path
 
+from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
-from autograder.course.people import Person
 
 _ADDRESS = re.compile(r"[\w.+/=?^'!#$%&*{}|~`-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 _TEXT = """Hello{name},

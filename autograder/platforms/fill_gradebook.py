@@ -14,9 +14,9 @@ from itertools import permutations
 from pathlib import Path
 
 from autograder.course import delimited
+from autograder.course.class_list import number_in
 from autograder.course.delimited import Table
 from autograder.course.errors import BadInputError
-from autograder.course.people import number_in
 from autograder.grading.rows import Row
 from autograder.platforms.gradebook_formats import PLATFORMS, Platform
 

@@ -39,6 +39,7 @@ class Format:
         entry_times: whether each entry of a zip archive has the time of its submission.
         stamped_by_download: whether each entry has the time of the download.
         copies_ascend: whether the later of two files of one name has the higher number: ``name (2).ipynb``.
+        test_student: a pattern of the id of the student that a teacher can act as.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Format:
     entry_times: bool = False
     stamped_by_download: bool = False
     copies_ascend: bool = False
+    test_student: str = "(?!)"
 
     def matcher(self, wanted: list[str]) -> re.Pattern[str]:
         """Return the pattern for an assignment with these notebooks."""
@@ -114,6 +116,7 @@ FORMATS = {
             r"_(?:(?P<order>\d+)_(?P<file>[^/]+)|(?P<text>text\.html)|(?P<link>link\.html))",
             _canvas_student,
             stamped_by_download=True,
+            test_student=r"studenttest_\d+",  # "Student, Test" in the gradebook
         ),
         Format(
             "moodle",

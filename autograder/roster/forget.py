@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,15 +19,22 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
 from autograder.course.files import read_if_there, read_record, write_atomically, write_record
 from autograder.course.layout import Course
 from autograder.course.lock import hold_lock, require_no_move
-from autograder.course.people import Person
 from autograder.grading import gradebook, written
 from autograder.grading.verdict import Verdict
 from autograder.roster import people, traces
 
+BEGUN = "forgetting.json"
+"""The file of the people whose removal has begun and has not ended."""
+SHORT = 4
+SQLITE = b"SQLite format 3\0"
+"""The first bytes of a SQLite database."""
+NOTHING = b"(?!)"
+"""A pattern that is found nowhere."""
 LOG = ".nbgrader.log"
 """The log of nbgrader's own commands, which has the ids of students."""
 
@@ -51,6 +60,8 @@ def require_trace(course: Course, student: str) -> Person:
     Raises:
         BadInputError: nothing of a student with this id is in the course, or some has another id.
     """
+    if begun := read_record(course.state / BEGUN).get(student):
+        return Person(**begun | {"groups": tuple(begun["groups"])})
     roster = people.read(course)
     others = sorted(other for other, known in roster.other_ids.items() if known == student)
     if others:
@@ -71,8 +82,8 @@ def require_trace(course: Course, student: str) -> Person:
 def forget(course: Course, person: Person) -> Forgotten:
     """Remove a student's files, rows, verdicts and lines. A run that was interrupted can be repeated.
 
-    Verdicts go first, since they are found by the files. The line of `class.csv` and the rows go last: until
-    then the same command finds the student.
+    A record of the student is kept until the end, so that the same command finds the student. Verdicts go
+    first, since they are found by the files.
 
     Raises:
         BadInputError: the course is being graded, or the gradebook cannot be written.
@@ -82,6 +93,8 @@ def forget(course: Course, person: Person) -> Forgotten:
         require_no_move(course)
         if gradebook.exists(course):
             gradebook.require_usable(course)
+        begun = read_record(course.state / BEGUN)
+        write_record(course.state / BEGUN, begun | {student: person.as_dict()})
         done.verdicts = _forget_verdicts(course, student)
         for path in traces.packed_feedback(course, student):
             done.files += _delete(path)
@@ -98,6 +111,10 @@ def forget(course: Course, person: Person) -> Forgotten:
         _forget_in_log(course.root / LOG, student)
         done.submissions = len(traces.entered(course, student))
         _forget_entries(course, student)
+        if others := {other: what for other, what in begun.items() if other != student}:
+            write_record(course.state / BEGUN, others)
+        else:
+            (course.state / BEGUN).unlink()
     return done
 
 
@@ -180,12 +197,13 @@ def _forget_in_log(path: Path, student: str) -> None:
 def files_that_name(course: Course, person: Person) -> Iterator[Path]:
     """Yield the files of the course that name a student: by id, name or e-mail address, as whole words.
 
-    The solutions and the releases are not searched: nothing in them is about a student.
+    A word of fewer than `SHORT` characters may be in any text, so it counts only where it is the whole name
+    of a file or folder, or a whole value of a table. The solutions and the releases are not searched: nothing
+    in them is about a student.
     """
-    words = (
-        {person.student, person.email, person.name} if person.first_name else {person.student, person.email}
-    )
-    whole, part = (_pattern(sorted(words - {""}), is_whole) for is_whole in (True, False))
+    words = {person.student, person.email, person.name if person.first_name else ""} - {""}
+    short = {word for word in words if len(word) < SHORT}
+    whole, part = (_pattern(sorted(words - short), is_whole) for is_whole in (True, False))
     without = {course.solutions, course.notebooks, course.root / "bundles"}
     for folder, folders, names in os.walk(course.root):
         folders[:] = sorted(name for name in folders if Path(folder, name) not in without and name != ".git")
@@ -193,12 +211,29 @@ def files_that_name(course: Course, person: Person) -> Iterator[Path]:
             path = Path(folder, name)
             data = read_if_there(path) or b"" if path.is_file() else b""
             is_text = b"\0" not in data[:1024]
-            if whole.search(name.encode()) or (whole if is_text else part).search(data):
+            if (
+                whole.search(name.encode())
+                or not short.isdisjoint((name, path.stem))
+                or (whole if is_text else part).search(data)
+                or (short and not short.isdisjoint(_values(path, data)))
+            ):
                 yield path
+
+
+def _values(path: Path, data: bytes) -> Iterator[Any]:
+    """Yield the values of a table in a file or of the tables in a database; none for other files."""
+    if path.suffix in (".csv", ".tsv"):
+        yield from re.split(r"[,;\t\r\n\"]+", data.decode(errors="replace"))
+    elif data.startswith(SQLITE):
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (table,) in tables:
+                for row in database.execute(f'SELECT * FROM "{table}"'):
+                    yield from row
 
 
 def _pattern(words: list[str], whole: bool = True) -> re.Pattern[bytes]:
     """Return a pattern for words as text, JSON and HTML write them; of a database, also inside of words."""
     forms = {form for word in words for form in (word, json.dumps(word)[1:-1], str(escape(word)))}
-    either = b"|".join(re.escape(form.encode()) for form in sorted(forms))
+    either = b"|".join(re.escape(form.encode()) for form in sorted(forms)) or NOTHING
     return re.compile(rb"(?<![\w.@-])(?:" + either + rb")(?![\w@-])" if whole else either)

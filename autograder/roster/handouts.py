@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
 from autograder.course.files import write_if_changed
 from autograder.course.layout import Course
-from autograder.course.people import Person
 from autograder.course.tables import read_table
 from autograder.release.publish import publish, write_variants
 from autograder.roster import people

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autograder.course import student_ids
 from autograder.course.class_file import split_groups
+from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
-from autograder.course.people import Person, Roster
 from autograder.course.tables import TextTable, read_table
 
 HEADINGS: dict[str, tuple[str, ...]] = {

@@ -17,6 +17,7 @@ from nbgrader import api
 from sqlalchemy import delete, update
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import number_in
 from autograder.course.errors import BadInputError
 from autograder.course.files import (
     read_record,
@@ -25,11 +26,10 @@ from autograder.course.files import (
 )
 from autograder.course.layout import Course
 from autograder.course.lock import MOVE, hold_lock, require_no_move
-from autograder.course.people import number_in
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
-from autograder.grading.people import ABOUT_STUDENT
+from autograder.grading.student_table import ABOUT_STUDENT
 from autograder.roster import people, traces
 
 NUMBERED = ("brightspace", "canvas", "moodle")
@@ -132,6 +132,7 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
             plan = replace(plan, settled=True)
             _save(path, plan)
         _move_folders(course, plan)
+        _move_variants(course, plan)
         _move_records(course, plan)
         here = ClassFile.read(course)
         here.move(old, new)
@@ -261,6 +262,19 @@ def _move_folders(course: Course, plan: Move) -> None:
     for top in traces.homes(course, plan.old):
         if not top.is_symlink() and not any(path.is_file() for path in top.rglob("*")):
             shutil.rmtree(top)
+
+
+def _move_variants(course: Course, plan: Move) -> None:
+    """Move the releases and answers that were made for the old id; those of the new id stay."""
+    for source in traces.variants(course, plan.old):
+        target = source.with_name(plan.new)
+        target.mkdir(exist_ok=True)
+        for path in sorted(source.iterdir()):
+            if os.path.lexists(target / path.name):
+                _remove(path)
+            else:
+                os.rename(path, target / path.name)
+        _remove(source)
 
 
 def _move_files(source: Path, target: Path, prefix: str = "") -> None:

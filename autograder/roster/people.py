@@ -6,12 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.course.people import Person, Roster
-from autograder.grading import gradebook
-from autograder.grading import people as in_gradebook
-from autograder.grading.people import ABOUT_STUDENT
+from autograder.grading import gradebook, student_table
+from autograder.grading.student_table import ABOUT_STUDENT
 
 
 def read(course: Course) -> Roster:
@@ -23,7 +22,7 @@ def read(course: Course) -> Roster:
     if not gradebook.exists(course):
         return Roster(())
     with gradebook.reading(course) as session:
-        return in_gradebook.read(session, ClassFile.read(course))
+        return student_table.read(session, ClassFile.read(course))
 
 
 def require_known(course: Course, student: str) -> Person:

@@ -10,9 +10,9 @@ from nbgrader import api
 from sqlalchemy import select
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person
 from autograder.course.files import Files, read_if_there
 from autograder.course.layout import Course
-from autograder.course.people import Person
 from autograder.grading import gradebook
 from autograder.roster import traces
 from autograder.roster.forget import files_that_name

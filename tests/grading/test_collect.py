@@ -205,6 +205,14 @@ def test_what_canvas_writes_before_a_name_is_not_told(course, tmp_path):
     assert done.problems == ["bob_2: handed in no usable notebook, but work.docx"]
 
 
+def test_the_test_student_of_canvas_is_left_out_and_named(course, tmp_path):
+    members = {f"ada_1_7001_{NAME}": "a", f"studenttest_2_7002_{NAME}": "b"}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert collected(tmp_path / "s") == {"ada_1": "a"}
+    assert (done.problems, done.counts) == ([], {"taken": 1, "own": 1})
+    assert done.remarks == ["studenttest_2: left out, since it is Canvas's test student"]
+
+
 def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
     here, into = Course.at(course), tmp_path / "s"
     collect(here, ASSIGNMENT, zipped(tmp_path / "1.zip", {f"ada/{NAME}": "1", f"bob/{NAME}": "b"}), into)

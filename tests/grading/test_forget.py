@@ -1,5 +1,6 @@
 """A student who is forgotten is in no file and no table; one who asks gets everything."""
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -10,11 +11,13 @@ import pytest
 from classroom import FIRST, SECOND, add_work, new_class, opened, rows
 from scratch import in_process, tree
 from sqlalchemy import inspect
+from sqlalchemy.exc import OperationalError
 
 from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
 from autograder.grading.store import Identity, VerdictStore
 from autograder.grading.verdict import Verdict
+from autograder.roster import forget
 from autograder.roster.people import Person, write
 
 ADA, MAIL = "zoë.o'neill", "zo.neill@uni.de"
@@ -190,6 +193,43 @@ def test_a_run_that_was_interrupted_is_finished_by_the_same_command(course, monk
         stops += 1
     assert stops > 0
     assert naming(course, TRACES) == []
+
+
+@pytest.mark.slow
+def test_a_gradebook_that_cannot_be_written_anew_is_finished_by_the_same_command(course, monkeypatch):
+    statement = forget.text
+
+    def fails(words):
+        if words == "VACUUM":
+            raise OperationalError(words, None, Exception("database or disk is full"))
+        return statement(words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(forget, "text", fails)
+        done = in_process("forget", ADA, "--yes", cwd=course)
+    assert done.exit_code == 2
+    assert "disk is full" in done.stderr
+    (course / "grades.csv").write_text("student\nZoë O'Neill\n")
+    again = in_process("forget", ADA, "--yes", "--json", cwd=course)
+    assert json.loads(again.stdout)["left"] == ["grades.csv"]
+    (course / "grades.csv").unlink()
+    assert naming(course, TRACES) == []
+    assert in_process("forget", ADA, "--yes", cwd=course).exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_short_id_is_no_word_of_a_text(course):
+    (course / ".autograder" / "problems" / f"{SECOND}.json").write_text('{"a": "not JSON"}')
+    (course / "notes.txt").write_text("a note\n")
+    (course / "a note.csv").write_text("what\nthis is a note\n")
+    (course / "old.csv").write_text("student,points\na,8\n")
+    with contextlib.closing(sqlite3.connect(course / "old.db")) as database:
+        database.execute("CREATE TABLE student (id TEXT)")
+        database.execute("INSERT INTO student VALUES ('a')")
+        database.commit()
+    (course / "folder" / "a").mkdir(parents=True)
+    done = in_process("forget", "a", "--yes", "--json", cwd=course)
+    assert json.loads(done.stdout)["left"] == ["old.csv", "old.db", "folder/a"]
 
 
 def test_a_student_of_whom_only_a_record_is_left_is_forgotten(course):

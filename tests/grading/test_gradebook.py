@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import nbformat
 import pytest
+from alembic.script import ScriptDirectory
+from nbgrader import dbutil
 from nbgrader.api import Gradebook
 from scratch import ASSIGNMENT, FEW, FULL, LIMITS, SEED, graded, hand_in, tree
 
@@ -407,3 +409,7 @@ def test_a_students_name_with_an_apostrophe_or_a_space(course, students):
         hand_in(course, name, students["blank"][0])
     assert {one.student for one in graded(course).graded} == {"o'brien", "Zoë", "a b"}
     assert len(gradebook.read(Course.at(course), ASSIGNMENT)) == 3
+
+
+def test_the_expected_schema_is_the_last_of_nbgraders_migrations():
+    assert gradebook.expected_revision() == ScriptDirectory(dbutil.ALEMBIC_DIR).get_current_head()

@@ -56,6 +56,10 @@ def test_groups_get_different_assignments(course):
     assert (course / "notebooks" / SECOND / f"{SECOND}.ipynb").is_file()
     in_process("group", FIRST, "Monday=front", "Thursday=back", cwd=course)
     assert absent(course, SECOND) == set()
+    again = in_process("group", FIRST, "Monday=front", "Thursday", cwd=course)
+    assert f"Thursday gets {FIRST} in the variant back no longer" in again.stderr
+    assert "Monday gets" not in again.stderr
+    in_process("group", FIRST, "Monday=front", "Thursday=back", cwd=course)
     shown = in_process("group", FIRST, cwd=course)
     assert "in several of them: dan" in shown.stderr
     assert (course / "groups.csv").read_text() == (

@@ -36,6 +36,9 @@ def made(tmp_path_factory):
     (state / "feedback.json").write_text(
         json.dumps({f"ada/{FIRST}/{FIRST}": "1", f"bob/{FIRST}/{FIRST}": "2"})
     )
+    for path in (folder / "variants/ada" / FIRST / "x.ipynb", state / f"variants/ada/{FIRST}.md"):
+        path.parent.mkdir(parents=True)
+        path.write_text("other numbers")
     here = ClassFile.read(Course.at(folder))
     here.set_groups("ada", ("Monday",))
     here.set_extension("ada", SECOND, 3)

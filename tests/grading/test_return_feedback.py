@@ -14,7 +14,7 @@ from nbgrader.api import Gradebook
 from platform_archives import Person, Upload, canvas, moodle
 from scratch import ASSIGNMENT, FEW, in_process
 
-from autograder.course import people
+from autograder.course import class_list
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.platforms.collect import collect
@@ -185,12 +185,12 @@ def test_the_same_pages_give_the_same_archive_and_an_error_leaves_the_old_one(co
 
 
 PEOPLE = {
-    "ada": people.Person("ada", "Ada", "Löwe", "ada@x.org"),
-    "bo": people.Person("bo", email="Bo@x.org"),
-    "bob": people.Person("bob", email="bo@X.org"),
-    "cy": people.Person("cy", "Cy\nBcc: eve@x.org", "", "cy@x.org"),
-    "mal": people.Person("mal", email="cy@x.org, eve@x.org"),
-    "nul": people.Person("nul"),
+    "ada": class_list.Person("ada", "Ada", "Löwe", "ada@x.org"),
+    "bo": class_list.Person("bo", email="Bo@x.org"),
+    "bob": class_list.Person("bob", email="bo@X.org"),
+    "cy": class_list.Person("cy", "Cy\nBcc: eve@x.org", "", "cy@x.org"),
+    "mal": class_list.Person("mal", email="cy@x.org, eve@x.org"),
+    "nul": class_list.Person("nul"),
 }
 
 

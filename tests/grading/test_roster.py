@@ -10,9 +10,9 @@ from classroom import DUE, FIRST, SECOND, add_work, new_class, opened, rows
 from scratch import in_process
 
 from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.course.people import Person, Roster
 from autograder.platforms.collect import collect
 from autograder.roster import move, people
 from autograder.roster.lists import read_list

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from autograder.course.class_file import ClassFile
-from autograder.course.people import Person, Roster
+from autograder.course.class_list import Person, Roster
 
 ABOUT_STUDENT = ("first_name", "last_name", "email", "lms_user_id")
 """The columns of nbgrader's table of students that describe one."""
