@@ -53,8 +53,10 @@ def mathematics(app: Sphinx, what: str, name: str, thing: object, options: objec
 
 
 def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, options: object) -> bool | None:
-    """Leaves out the fields of a named tuple, which "Attributes" explains."""
-    return True if str(getattr(thing, "__doc__", "")).startswith("Alias for field number") else None
+    """Leave out the fields of a named tuple, which "Attributes" explains, and what matplotlib adds."""
+    alias = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
+    foreign = str(getattr(thing, "__module__", "")).startswith("matplotlib.")
+    return True if alias or foreign else None
 
 
 def set_options(app: Sphinx, config: object) -> None:
