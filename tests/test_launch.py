@@ -128,7 +128,7 @@ def built(root: Path) -> str:
 def test_one_line_changes_every_link_and_a_kept_cache_executes_no_page(tmp_path: Path) -> None:
     """The second book is a fork built by the workflow: at another place, with what its cache keeps."""
     first = scratch_book(tmp_path / "first", SETTINGS)
-    assert "1 pages executed" in built(first)
+    assert "1 page executed" in built(first)
     fork = scratch_book(tmp_path / "fork", SETTINGS.replace(f"url: {PUBLISHED}", f"url: {FORK}"))
     steps = yaml.safe_load((ROOT / ".github/workflows/book.yml").read_text())["jobs"]["build"]["steps"]
     (kept,) = (step["with"]["path"].split() for step in steps if "actions/cache" in step.get("uses", ""))

@@ -69,7 +69,7 @@ def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
     page, index = scratch / "_build" / "html" / "book" / "index.html", scratch / "book" / "index.md"
     code, said = run(scratch)
     assert code == 0, said
-    assert "1 pages executed" in said
+    assert "1 page executed" in said
     assert "forty-two" in page.read_text()
 
     code, said = run(scratch)
@@ -92,7 +92,7 @@ def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
         assert build.Book(scratch).inputs()["code"] != before, f"a change of {name} is not seen"
     code, said = run(scratch)
     assert code == 0
-    assert "1 pages executed" in said, "the page was not executed again after its imports had changed"
+    assert "1 page executed" in said, "the page was not executed again after its imports had changed"
     assert "forty-three eight" in page.read_text()
 
 
