@@ -15,7 +15,8 @@ SHOWING = [path for path in sorted(FOLDER.rglob("*.py")) if re.search(r"^ *>>> "
 
 @pytest.mark.parametrize("path", SHOWING, ids=lambda path: path.stem)
 def test_examples_say_what_comes_out(path):
-    module = importlib.import_module(".".join(path.relative_to(FOLDER.parent).with_suffix("").parts))
+    name = ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts)
+    module = importlib.import_module(name.removesuffix(".__init__"))
     failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert tried > 0
     assert failed == 0

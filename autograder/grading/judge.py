@@ -232,8 +232,7 @@ def grade_notebook(
             if marks["grade_id"] in reusable:
                 verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
                 continue
-            exercise = declared[marks["grade_id"]]
-            report = judge_exercise(session, exercise, sources, seed, errors)
+            report = judge_exercise(session, declared[marks["grade_id"]], sources, seed, errors)
             report = _name_earlier_mistake(report, sources, verdicts)
             verdicts[marks["grade_id"]] = CellVerdict(
                 marks["grade_id"], report.score, report.max_score, report

@@ -16,7 +16,7 @@ from autograder.grading.batch import grade
 from autograder.grading.executors import EXECUTORS
 
 SMALL, LARGE = 10, 30
-ROOM = 40_000
+ROOM = 45_000
 """Bytes that the driver may keep of a submission until all are entered: mostly nbgrader's rows."""
 
 
