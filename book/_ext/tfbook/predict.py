@@ -24,6 +24,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
+from tfbook.page_script import load_script_with
+
 SCRIPT = Path(__file__).with_suffix(".js")
 OR, ALONE = "In your own words", "Your prediction"
 
@@ -156,22 +158,6 @@ def _nothing(self: Any, node: nodes.Element) -> None:
     """Other builders show the texts in order."""
 
 
-def add_script(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document
-) -> None:
-    """Pages with such a question load the script; others do not."""
-    if doctree and next(doctree.findall(predict), None) is not None:
-        app.add_js_file(SCRIPT.name, loading_method="defer")
-
-
-def write_script(app: Sphinx) -> None:
-    """Write the script into the built book."""
-    if app.builder.format == "html":
-        target = Path(app.outdir) / "_static" / SCRIPT.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(SCRIPT.read_text("utf8"), "utf8")
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     other = {builder: (_nothing, _nothing) for builder in ("text", "latex", "man", "texinfo")}
     app.add_node(predict, html=(visit_predict, _close("</div>")), **other)
@@ -180,6 +166,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(predict_choice, html=(visit_choice, _close("</span></label>")), **other)
     app.add_node(predict_answer, html=(visit_answer, _close("</div>\n</div>\n</details>")), **other)
     app.add_directive("predict", PredictDirective)
-    app.connect("builder-inited", write_script)
-    app.connect("html-page-context", add_script)
+    load_script_with(app, SCRIPT, predict)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
@@ -23,6 +22,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.writers.html5 import HTML5Translator
 
 from tfbook.glossary_terms import Finder, Term, TermError, read_terms
+from tfbook.page_script import load_script_with
 from tfbook.quiz import quiz_question
 
 GLOSSARY = "glossary.md"
@@ -189,28 +189,11 @@ def depart_block(self: HTML5Translator, node: nodes.Element) -> None:
     self.body.append("</div>\n")
 
 
-def add_script(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document
-) -> None:
-    """Load the script on the pages that link terms."""
-    if doctree and next(doctree.findall(glossary_link), None) is not None:
-        app.add_js_file(SCRIPT.name, loading_method="defer")
-
-
-def write_script(app: Sphinx) -> None:
-    """Write the script into the built book."""
-    if app.builder.format == "html":
-        target = Path(app.outdir) / "_static" / SCRIPT.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(SCRIPT.read_text("utf8"), "utf8")
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(glossary_link, html=(visit_link, depart_link))
     app.add_node(glossary_definitions, html=(visit_definitions, depart_block))
     app.add_node(glossary_definition, html=(visit_definition, depart_block))
     app.add_post_transform(LinkTerms)
     app.connect("source-read", note_glossary)
-    app.connect("builder-inited", write_script)
-    app.connect("html-page-context", add_script)
+    load_script_with(app, SCRIPT, glossary_link)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
