@@ -270,7 +270,7 @@ WRONG = {
     "normalised": (
         "filter_logits",
         lambda logits, top_k=None, top_p=None: right_filter(logits, top_k, top_p).log_softmax(dim=-1),
-        "what stays is not changed",
+        "a logit that stays is not changed",
     ),
     "one less than k": (
         "filter_logits",

@@ -10,8 +10,8 @@ from autograder.exercises.ch07_causal_masking.causal_mask import EXERCISE
 
 
 @EXERCISE.misconception(
-    "No query sees its own key, and the first query sees nothing at all. Keep the diagonal, j = i: what a "
-    "token should predict is the next one."
+    "No query sees its own key, and the first query sees nothing at all. Keep the diagonal, j = i: a "
+    "token predicts the next token, not itself."
 )
 def diagonal_excluded(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len

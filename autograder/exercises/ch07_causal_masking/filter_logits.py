@@ -227,8 +227,8 @@ def what_stays_is_unchanged(trial: Trial) -> str | None:
         if wrong.any():
             i = int(np.argmax(wrong))
             return (
-                f"the logit of token {i} of {name} was {row[i]:.4g}, and is {got[i]:.4g} now; what stays is "
-                "not changed"
+                f"the logit of token {i} of {name} was {row[i]:.4g}, and is {got[i]:.4g} now; a logit "
+                "that stays is not changed"
             )
     return None
 
@@ -268,7 +268,7 @@ def as_many_as_make_up_p(trial: Trial) -> str | None:
         have, need = p[:count].sum(), p[:wanted].sum()
         if count < wanted:
             return (
-                f"what stays of {name} holds {have:.3f} of the probability{among}, less than "
+                f"the tokens of {name} that stay hold {have:.3f} of the probability{among}, less than "
                 f"top_p={top_p:.3g}; the token that crosses it stays as well"
             )
         return (
@@ -292,7 +292,7 @@ EXERCISE = Exercise(
         Criterion("top_k: the k likeliest stay, as they are", 1, by_number),
         Criterion("top_p: the likeliest stay until they make up p", 1, by_share),
         Criterion("one token always stays", 0.5, sharp),
-        Criterion("top_k first, then top_p among what is left", 0.25, both),
+        Criterion("top_k first, then top_p among these k", 0.25, both),
         Criterion("of equal logits no more stay than asked for", 0.25, tied),
         Criterion("any leading axes, any type of logits", 0.25, forms),
         Criterion("gradients reach the logits that stay", 0.25, differentiated(soft)),
@@ -301,10 +301,10 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("one token stays", something_stays),
-        Property("what is removed is -inf", removed_means_minus_infinity),
-        Property("what stays is not changed", what_stays_is_unchanged),
+        Property("removed logits are -inf", removed_means_minus_infinity),
+        Property("the logits that stay are not changed", what_stays_is_unchanged),
         Property("the likeliest stay", the_likeliest_stay),
         Property("top_k tokens stay", as_many_as_top_k),
-        Property("what stays makes up p", as_many_as_make_up_p),
+        Property("the tokens that stay make up p", as_many_as_make_up_p),
     ),
 )

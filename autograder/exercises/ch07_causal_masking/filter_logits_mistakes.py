@@ -28,7 +28,7 @@ def crossing_token_dropped(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "Where the likeliest token alone has more than p, nothing is left, and softmax of a row of -inf is NaN. "
+    "If the likeliest token alone has more than p, nothing is left, and softmax of a row of -inf is NaN. "
     "Compare the sum *before* each token with p: it is 0 for the first, so the first stays.",
     gravity="slip",
 )
@@ -193,8 +193,8 @@ def removed_to_zero(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "You return probabilities. Return logits, those that stay unchanged and the others -inf: whoever calls "
-    "will take the softmax.",
+    "You return probabilities. Return logits: kept logits unchanged, the others -inf. The caller takes the "
+    "softmax.",
     gravity="slip",
 )
 def probabilities_for_logits(logits, top_k=None, top_p=None):

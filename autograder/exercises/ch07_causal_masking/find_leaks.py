@@ -185,15 +185,15 @@ def later_tokens_only(trial: Trial) -> str | None:
         return None
     i, j = wrong[0]
     who = "its own token" if i == j else "an earlier token"
-    return f"({i}, {j}) is no leak: output {i} may depend on {who}; a leak (i, j) has j > i"
+    return f"({i}, {j}) is not a leak: output {i} may depend on {who}; a leak (i, j) has j > i"
 
 
 def repeatable(trial: Trial) -> str | None:
     if trial.call(trial.case).value == trial.value:
         return None
     return (
-        "the same call gives other pairs each time. If the other token is drawn at random, it may be the "
-        "very one that is there already"
+        "the same call gives other pairs each time. A token drawn at random may be equal to the token that "
+        "it replaces"
     )
 
 
@@ -224,7 +224,7 @@ def no_other(trial: Trial) -> str | None:
     i, j = extra[0]
     moved = _moved(trial, i, j)
     why = f"by {moved:.0e}, which is rounding" if moved else "not at all"
-    return f"({i}, {j}) is no leak: with another token at {j} alone, the output at {i} moves {why}"
+    return f"({i}, {j}) is not a leak: with another token at {j} alone, the output at {i} moves {why}"
 
 
 def _questions(trial: Trial) -> list[list[int]]:
@@ -275,7 +275,7 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("names exactly the pairs that leak", 1.25, plain),
         Criterion("small, single and far-off leaks are found too", 0.75, hidden),
-        Criterion("rounding is no leak", 0.5, none),
+        Criterion("rounding is not counted as a leak", 0.5, none),
         Criterion("works on any device", 0.25, elsewhere(plain), test=on_any_device),
         Criterion("the tokens are left as they were", 0.25, plain, observes="arguments"),
     ),

@@ -188,7 +188,7 @@ def follows_the_generator(trial: Trial) -> str | None:
     again, other = trial.value
     if not again:
         return ANOTHER_EACH_TIME
-    return "another generator gives the very same tokens; draw with the one that is passed" if other else None
+    return "another generator gives the very same tokens; draw with the generator passed" if other else None
 
 
 def without_generator(rng: np.random.Generator) -> Iterator[Case]:

@@ -136,7 +136,7 @@ def generator_of_its_own(model, prompt, max_new_tokens, temperature=0.0, generat
 
 
 @EXERCISE.misconception(
-    "Where no generator is passed, every text is the same, as with a fixed seed. Pass None on: "
+    "If no generator is passed, every text is the same, as with a fixed seed. Pass None on: "
     "torch.multinomial(p, 1, generator=None) draws from torch's own source."
 )
 def seeded_where_none_is_passed(
@@ -191,7 +191,7 @@ def temperature_after_softmax(
 
 
 @EXERCISE.misconception(
-    "multinomial gets logits, which can be negative and are no probabilities. Take the softmax first."
+    "multinomial gets logits, which are not probabilities and can be negative. Take the softmax first."
 )
 def draws_from_logits(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -239,7 +239,7 @@ def context_not_cut(model, prompt, max_new_tokens, temperature=0.0, generator=No
 
 
 @EXERCISE.misconception(
-    "The model reads the *first* context_len tokens, so it never reads what it has just written. Let it read "
+    "The model reads the *first* context_len tokens, so it never reads its newest tokens. Let it read "
     "the last: tokens[:, -context_len:]."
 )
 def first_tokens_kept(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):

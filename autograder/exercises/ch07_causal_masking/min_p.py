@@ -136,8 +136,8 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("one token stays", something_stays),
-        Property("what is removed is -inf", removed_means_minus_infinity),
-        Property("what stays is not changed", what_stays_is_unchanged),
-        Property("what stays reaches the share", as_many_as_reach_the_share),
+        Property("removed logits are -inf", removed_means_minus_infinity),
+        Property("the logits that stay are not changed", what_stays_is_unchanged),
+        Property("the tokens that stay reach the share", as_many_as_reach_the_share),
     ),
 )

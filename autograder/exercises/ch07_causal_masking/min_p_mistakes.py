@@ -60,8 +60,8 @@ def inverted(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "With min_p = 1 nothing stays: you remove what equals the threshold. The likeliest token reaches it "
-    "exactly; remove only what is below.",
+    "With min_p = 1 nothing stays: you remove tokens that equal the threshold. The likeliest token reaches "
+    "it exactly; remove only tokens below it.",
     gravity="slip",
 )
 def removes_the_likeliest(logits, min_p):
@@ -148,8 +148,8 @@ def in_place(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "What stays is renormalised: you return logarithms of probabilities that sum to 1. Return the logits "
-    "as they were.",
+    "You renormalise the logits that stay: you return logarithms of probabilities that sum to 1. Return the "
+    "logits as they were.",
     gravity="slip",
 )
 def renormalised(logits, min_p):

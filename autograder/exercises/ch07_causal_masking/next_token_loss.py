@@ -59,7 +59,7 @@ def ignored(rng: np.random.Generator) -> Iterator[Case]:
     padded = tokens.clone()
     padded[padded == 0] = -100
     yield Case("padded with -100", (logits, padded))
-    yield Case("ignore_index=-1, of which there is none", (logits, tokens), {"ignore_index": -1})
+    yield Case("ignore_index=-1, which is not among the tokens", (logits, tokens), {"ignore_index": -1})
 
 
 def nothing(rng: np.random.Generator) -> Iterator[Case]:
@@ -103,7 +103,7 @@ def what_comes_back(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 def zeros_come_back(trial: Trial) -> str | None:
-    """Check that the gradient is made of zeros; NONE in its place is no gradient."""
+    """Check that the gradient is made of zeros; NONE in its place is not a gradient."""
     if not is_tensor(trial.value):
         return (
             "the 0 that you return was not made of the logits: `.backward()` fails on it, or brings them no "
@@ -273,7 +273,7 @@ EXERCISE = Exercise(
         Property("every sequence counts", every_sequence_counts),
         Property("every prediction counts", every_prediction_counts),
         Property("a sure and right model has no loss", certain_and_right),
-        Property("the loss is a mean over what is predicted", divided_by_the_right_number),
+        Property("the loss is a mean over predicted tokens", divided_by_the_right_number),
         Property("ln V when all logits are equal", nobody_knows),
         Property("a constant added to all logits changes nothing", shift_invariant),
         *LAST,

@@ -52,7 +52,7 @@ def mean_over_ignored_too(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "Where every target is ignored, 0 is divided by 0, and one such batch turns all weights into NaN. Divide "
+    "If every target is ignored, 0 is divided by 0, and one such batch turns all weights into NaN. Divide "
     "by at least 1: count.clamp(min=1)."
 )
 def zero_by_zero(logits, tokens, ignore_index=-100):
@@ -138,7 +138,7 @@ def wrong_sign(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "The loss is the mean of the logits themselves. A logit is no log-probability before its row is "
+    "The loss is the mean of the logits themselves. A logit is not a log-probability before its row is "
     "normalised: take log_softmax over the vocabulary first."
 )
 def logits_for_log_probabilities(logits, tokens, ignore_index=-100):
@@ -229,7 +229,7 @@ def cut_off_from_the_logits(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "Where nothing is predicted, the 0 is not made of the logits, and a training step fails there. Divide "
+    "If nothing is predicted, the 0 is not made of the logits, and a training step fails there. Divide "
     "the sum, which is 0, by at least 1, or return logits.sum() * 0."
 )
 def fresh_zero(logits, tokens, ignore_index=-100):
