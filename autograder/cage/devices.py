@@ -31,8 +31,9 @@ QUESTIONS: dict[Any, tuple[Any, Any]] = {
 TO_NUMPY = ("numpy", "__array__")
 MEETS_ANY = ("copy_", "__setitem__")
 """Operations that accept tensors of two devices, since they copy."""
-BROUGHT, MADE = "brought there and not back", "made without `device=` of the inputs"
-HANDED = "as it was handed over"
+BROUGHT = "since your code moved it there"
+MADE = "since your code made it without `device=` of the inputs"
+HANDED = "as your code received it"
 BORN = ("lift_fresh.default", "empty.memory_format")
 """The operators in `torch.from_numpy` and `torch.Tensor(...)`; no function mode sees these two functions."""
 
@@ -93,7 +94,7 @@ class Elsewhere(TorchFunctionMode):
             return QUESTIONS[func][bool(self.reason(args[0]))]
         operands = list(tensors_among((*args, *kwargs.values())))
         if name in TO_NUMPY and not self.reason(operands[0]):
-            raise NoNumpy(f"`.{name}` raises a TypeError there; stay in torch")
+            raise NoNumpy(f"`.{name}` raises a TypeError on a graphics card; stay in torch")
         reason = self._named_device(name, args, kwargs)
         if reason is None:
             reason = self._operand_device(func, name, operands, args)

@@ -153,7 +153,7 @@ class Host:
 
     def _object(self, handle: int) -> Any:
         if handle not in self.objects:
-            raise AttributeError("this object was lent for one call, which is over")
+            raise AttributeError("this object was lent for one call, and the call is over")
         return self.objects[handle]
 
     def _original(self, value: Any) -> Any:

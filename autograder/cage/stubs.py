@@ -59,7 +59,7 @@ class Done:
 def _run_now(thread: threading.Thread) -> None:
     """Run a thread's function in this thread, and refuse daemon threads, which may run for ever."""
     if thread.daemon:
-        raise RuntimeError("can't start new thread: work is graded in one")
+        raise RuntimeError("can't start new thread: your work is graded in a single thread")
     vars(thread)["_started"].set()
     try:
         thread.run()

@@ -115,7 +115,7 @@ class Nursery:
         """Wait for an order, and end a child that fills its home."""
         while not select.select([self.control], [], [], scratch_dir.LOOK_SECONDS if self.living else None)[0]:
             if self.living and scratch_dir.is_full(self.home):
-                self.ended_for = "it filled its home"
+                self.ended_for = "it filled its home folder"
                 self.kill(self.living)
 
     def fork(self, descriptor: int, order: dict[str, Any]) -> int:

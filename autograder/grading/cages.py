@@ -107,7 +107,7 @@ def required(allow_unsafe: bool, held: Held | None = None) -> str:
         return held.tier
     why = "; ".join(f"tier {tier}: {what}" for tier, what in held.missing.items() if tier in SAFE)
     raise BadInputError(
-        f"this machine cannot wall submissions off (tier {held.tier}). Missing requirements, {why}. The code "
+        f"this machine cannot wall submissions off (tier {held.tier}). Obstacles: {why}. The code "
         "of a submission could read and change all files that you can. `autograder doctor` explains how to "
         "get walls; if you trust all students, or this machine holds nothing of value, add --allow-unsafe."
     )
@@ -121,9 +121,10 @@ def require(tier: str, facts: dict[str, Any]) -> None:
     """
     opened = [f"{name} ({what})" for name, what in facts["got"].items() if what]
     if tier == "A":
-        opened += [f"shares {space}" for space in SPACES if facts["spaces"][space] == _space(space)]
-        opened += ["the root can be written"] * facts["root_writable"]
-        opened += ["the grader's files are visible"] * facts["sees_target"]
+        shared = [space for space in SPACES if facts["spaces"][space] == _space(space)]
+        opened += [f"it shares the {space} namespace" for space in shared]
+        opened += ["it can write to the root folder"] * facts["root_writable"]
+        opened += ["it sees the grader's files"] * facts["sees_target"]
     if opened:
         raise CageError(f"the walls do not hold: {', '.join(opened)}")
 

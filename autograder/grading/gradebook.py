@@ -111,7 +111,7 @@ def cannot_be_used(course: Course, error: SQLAlchemyError) -> BadInputError:
     if path is None:
         return BadInputError(
             f"{name} cannot be used ({why}). Make sure that the server runs and that you may use that "
-            "database, then run this again: what was graded is remembered."
+            "database, then run this again: all verdicts are saved."
         )
     if path.is_dir():
         return BadInputError(

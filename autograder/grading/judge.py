@@ -183,7 +183,7 @@ def grade_file(
     where = "A cell" if is_notebook else "The file"
     errors = [f"{where} failed before that: {r.message}" for r in ran if r.error]
     if any(r.error == "ModuleNotFoundError" for r in ran):
-        errors.append(f"{errors[-1]}. It is graded by itself, without other files of yours")
+        errors.append(f"{errors[-1]}. The grader has this file alone, without your other files")
     report = judge_exercise(session, exercise, sources, seed, errors, shrinking)
     cell = CellVerdict(exercise.function_name, report.score, report.max_score, report)
     return Verdict("graded", cells=(cell,))
@@ -239,10 +239,10 @@ def grade_notebook(
             )
         elif cell["cell_type"] == "code" and len(cell["source"]) > LONGEST_CELL:
             too_long = (
-                f"a cell of {len(cell['source']):,} characters was not run; {LONGEST_CELL:,} are at most"
+                f"a cell of {len(cell['source']):,} characters was not run; the limit is {LONGEST_CELL:,}"
             )
             matched.notes.append(too_long)
-            errors.append(f"Of your cells, {too_long}")
+            errors.append(f"Among your cells, {too_long}")
         elif cell["cell_type"] == "code" and cell["source"].strip():
             ran = session.run(cell["source"])
             sources.append(cell["source"])

@@ -192,7 +192,9 @@ class Pair:
                 cages.require(self.tier, wire.json_from_array(ready["facts"]))
             except cages.CageError as error:
                 self._end()
-                raise PairError(f"tier {self.tier}, which was promised, does not hold: {error}") from error
+                raise PairError(
+                    f"this machine should hold tier {self.tier}, and does not: {error}"
+                ) from error
         return zygote, judge
 
     def _start_processes(self, target: dict[str, Any] | None) -> tuple[_Process, _Process]:
@@ -278,7 +280,7 @@ class _Process:
         end = time.monotonic() + START_SECONDS
         while not select.select([self.control], [], [], CHECK_SECONDS)[0] and time.monotonic() < end:
             if not self.alive:
-                raise wire.WireError("it was ended while it started")
+                raise wire.WireError("it was stopped while it started")
         return wire.receive(self.control, end)
 
     def ask(self, tag: bytes, passed: socket.socket | None, order: Any, seconds: float) -> Any:

@@ -235,10 +235,14 @@ class TestObjectsElsewhere:
         [
             (Room, "cuda", ""),
             (Room, "cpu", ""),
-            (HomeRoom, "cuda", "the result is on the cpu, made without"),
-            (HomeRoom, "cpu", "the result is on the cpu, made without"),
+            (HomeRoom, "cuda", "the result is on the cpu, since your code made it without"),
+            (HomeRoom, "cpu", "the result is on the cpu, since your code made it without"),
             (Joined, "cuda", ""),
-            (Joined, "cpu", "`cat` meets a tensor of shape (3,) that is on the cpu, as it was handed over"),
+            (
+                Joined,
+                "cpu",
+                "`cat` meets a tensor of shape (3,) that is on the cpu, as your code received it",
+            ),
         ],
     )
     def test_a_room_lies_where_it_is_asked_for(self, made, handed, says):
@@ -251,7 +255,7 @@ class TestObjectsElsewhere:
     def test_what_is_kept_as_it_was_handed_over_is_there_too(self):
         init = {"copies": False, "device": "cpu"}
         told = ask("steps_elsewhere", Keeper, init, [("put", torch.ones(3))], "cpu")
-        assert told["value"] == "the result is on the cpu, as it was handed over"
+        assert told["value"] == "the result is on the cpu, as your code received it"
 
 
 class Positions(nn.Module):
@@ -276,7 +280,9 @@ def test_a_module_that_is_moved_takes_parameters_and_buffers_along(kind, clashes
     assert told["error"] is None
     assert bool(told["value"]) is clashes
     if clashes:
-        assert told["value"].startswith("`add` meets a tensor of shape (3,) that is on the cpu, made without")
+        assert told["value"].startswith(
+            "`add` meets a tensor of shape (3,) that is on the cpu, since your code made it without"
+        )
 
 
 @pytest.mark.slow
@@ -369,12 +375,15 @@ def test_numpy_raises_as_on_a_card():
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda x: x.cpu() * 2, "the result is on the cpu, brought there"),
-        (lambda x: torch.zeros(3) * 2, "the result is on the cpu, made without"),
-        (lambda x: x + x.cpu(), "`add` meets a tensor of shape (3,) that is on the cpu, brought there"),
+        (lambda x: x.cpu() * 2, "the result is on the cpu, since your code moved it"),
+        (lambda x: torch.zeros(3) * 2, "the result is on the cpu, since your code made it without"),
+        (
+            lambda x: x + x.cpu(),
+            "`add` meets a tensor of shape (3,) that is on the cpu, since your code moved it",
+        ),
         (
             lambda x: x + torch.zeros(3),
-            "`add` meets a tensor of shape (3,) that is on the cpu, made without",
+            "`add` meets a tensor of shape (3,) that is on the cpu, since your code made it without",
         ),
     ],
 )

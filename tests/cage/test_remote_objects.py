@@ -368,15 +368,15 @@ ON_A_CARD = {
     "torch.cat([x, model(x).argmax(-1, keepdim=True)], dim=1)": "",
     "torch.tensor(x.tolist(), device=x.device) + model(x)": "",
     "torch.ones(2, device=next(model.parameters()).device) + model(x)": "",
-    "model(x.cpu())": f"{GIVEN} (1, 2) that is on the cpu, brought there",
-    "model(x.to('cpu'))": f"{GIVEN} (1, 2) that is on the cpu, brought there",
-    "model(torch.tensor(x.tolist()))": f"{GIVEN} (1, 2) that is on the cpu, made",
-    "model(tokens=torch.zeros(1, 2))": f"{GIVEN} (1, 2) that is on the cpu, made",
+    "model(x.cpu())": f"{GIVEN} (1, 2) that is on the cpu, since your code moved it",
+    "model(x.to('cpu'))": f"{GIVEN} (1, 2) that is on the cpu, since your code moved it",
+    "model(torch.tensor(x.tolist()))": f"{GIVEN} (1, 2) that is on the cpu, since your code made it",
+    "model(tokens=torch.zeros(1, 2))": f"{GIVEN} (1, 2) that is on the cpu, since your code made it",
     "model(torch.zeros(1, 2, device='cpu'))": f"{GIVEN} (1, 2)",
     "model.new_cache(1).put(torch.ones(3))": f"{GIVEN} (3,)",
-    "model(x).cpu()": "the result is on the cpu, brought there",
-    "torch.zeros(2) + model(x)": "`add` meets a tensor of shape (2,) that is on the cpu, made without",
-    "torch.from_numpy(model(x).numpy())": "`.numpy` raises a TypeError there",
+    "model(x).cpu()": "the result is on the cpu, since your code moved it",
+    "torch.zeros(2) + model(x)": "`add` meets a tensor of shape (2,) that is on the cpu, since your code made",
+    "torch.from_numpy(model(x).numpy())": "`.numpy` raises a TypeError on a graphics card",
 }
 
 

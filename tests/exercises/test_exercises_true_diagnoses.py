@@ -36,7 +36,7 @@ def memory(dtype=None, device=None, looked_up=None, add=None):
     [
         ({}, "look up the old value with the query"),
         ({"dtype": torch.float32}, "expected scalar type Float"),
-        ({"device": "cpu"}, "made without `device=`"),
+        ({"device": "cpu"}, "since your code made it without `device=`"),
         ({"add": "in place"}, "in place, and the gradient still needs"),
     ],
 )
