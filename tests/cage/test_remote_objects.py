@@ -375,7 +375,7 @@ ON_A_CARD = {
     "model(torch.zeros(1, 2, device='cpu'))": f"{GIVEN} (1, 2)",
     "model.new_cache(1).put(torch.ones(3))": f"{GIVEN} (3,)",
     "model(x).cpu()": "the result is on the cpu, since your code moved it",
-    "torch.zeros(2) + model(x)": "`add` meets a tensor of shape (2,) that is on the cpu, since your code made",
+    "torch.zeros(2) + model(x)": "`add` meets a tensor of shape (2,) that is on the cpu, since your code",
     "torch.from_numpy(model(x).numpy())": "`.numpy` raises a TypeError on a graphics card",
 }
 
