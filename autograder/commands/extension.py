@@ -36,8 +36,8 @@ def extension(
     if as_json:
         print_json(done.as_dict())
         return
-    until = f", until {done.until:%Y-%m-%d %H:%M} UTC" if done.until else ""
-    more = f"{days:g} more day{'' if days == 1 else 's'}" if days else "no more days"
+    more = f"{days:g} more day{'' if days == 1 else 's'}" if days else "no extension"
+    until = f"{', until' if days else '; it is due'} {done.until:%Y-%m-%d %H:%M} UTC" if done.until else ""
     out.print(escape(f"{done.student} has {more} for {assignment}{until}"), soft_wrap=True)
     for change in done.changes:
         say(f"the late penalty of {escape(change.student)} was {change.before:g} and is {change.after:g}")

@@ -162,7 +162,8 @@ def _members(
         match = re.fullmatch(archive.path, version.path)
         if match is None:
             known = version.platform
-            where = f"came from {known}" if known else "was not collected from an archive"
+            source = "a folder" if known == "folder" else known
+            where = f"was collected from {source}" if known else "was not collected from an archive"
             left_out[student] = f"the notebook {where}, so its place in {platform.capitalize()} is not known"
             continue
         names = {
