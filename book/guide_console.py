@@ -1,9 +1,9 @@
-"""Runs the console of the instructor guide in a scratch course: ``python book/guide_console.py`` records it.
+"""Run the console of the instructor guide in a scratch course: ``python book/guide_console.py`` records it.
 
-What stands behind a ``$`` in a block after the comment ``% run`` is run, and what it printed takes the place
-of what stood below it. A ``diff`` after ``% apply`` is applied to a copy of the course, ``% mark STUDENT
-POINTS`` does what a teacher does in formgrader. Text is broken at 60 columns; of a long output the middle is
-left out. `tests/book/test_book_guides.py` goes the same way with a smaller class.
+In a block after the comment ``% run``, each command after a ``$`` is run, and its output replaces the text
+below it. A ``diff`` after ``% apply`` is applied to a copy of the course. ``% mark STUDENT POINTS`` enters
+points as a teacher does in formgrader. Text is broken at 60 columns, and a long output loses its middle.
+`tests/book/test_book_guides.py` runs the same commands with a smaller class.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "book" / "instructor_guide.md"
 WIDTH = 60
 FIRST, LAST = 18, 6
-"""So many lines of a long output are shown."""
+"""The lines of a long output that are shown at its beginning and at its end."""
 CLONE = ("autograder", "tfcore", "solutions", "nbgrader_config.py", "requirements.txt")
-"""What the commands need of the repository."""
+"""The parts of the repository that the commands need."""
 HOME = "/home/you"
-"""What the page says for the folder that all of it happens in."""
+"""The page's name for the scratch folder."""
 PROGRESS = re.compile(r"[a-z ]+:( \d+ of \d+,)? \d+ s")
 """A line that a long command prints every ten seconds; the page leaves these lines out."""
 STEP = re.compile(
@@ -41,7 +41,7 @@ STEP = re.compile(
 
 @dataclass
 class Ran:
-    """A command as it stands in the page, what it printed, and how it ended."""
+    """A command as the page has it, its output, and its exit status."""
 
     typed: str
     printed: str
@@ -49,13 +49,13 @@ class Ran:
 
 
 def typed_in(console: str) -> Iterator[tuple[str, str]]:
-    """The commands of a block, each as it is typed, with what stands below it."""
+    """Yield the commands of a block, each as it is typed, with the text below it."""
     for one in re.finditer(r"^(\$ (?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", console, re.M):
         yield one[1], one[2]
 
 
 class Walk:
-    """A scratch folder with a copy of the course, and where the walk has come to in it."""
+    """A scratch folder with a copy of the course, and the folder where the last command ended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class Walk:
                 shutil.copy(ROOT / name, self.clone)
 
     def type(self, typed: str) -> Ran:
-        """Runs a command in a shell, in the folder where the last one ended."""
+        """Run a command in a shell, in the folder where the last one ended."""
         place = self.folder / "here"
         script = f"{typed.removeprefix('$ ')}\ncode=$?\npwd > {place}\nexit $code"
         ran = subprocess.run(
@@ -88,11 +88,11 @@ class Walk:
         return Ran(typed, shown(ran.stdout.replace(str(self.folder), HOME)), ran.returncode)
 
     def apply(self, diff: str) -> None:
-        """Changes the copy of the course."""
+        """Change the copy of the course."""
         subprocess.run(["git", "apply", "--unidiff-zero"], cwd=self.clone, input=diff, text=True, check=True)
 
     def mark(self, student: str, points: float) -> None:
-        """Gives points for the first written answer that waits, as formgrader does."""
+        """Enter points for the first written answer that needs a mark, as formgrader does."""
         from nbgrader.api import Gradebook
 
         with Gradebook(f"sqlite:///{self.here / 'gradebook.db'}") as book:
@@ -108,7 +108,7 @@ class Walk:
 
 
 def shown(printed: str) -> str:
-    """An output as the page shows it: narrow, and the middle left out if it is long."""
+    """Return an output as the page shows it: narrow, and without its middle if it is long."""
     told = [
         textwrap.wrap(line, WIDTH, break_on_hyphens=False) if len(line) > WIDTH else [line.rstrip()]
         for line in printed.splitlines()
@@ -120,13 +120,13 @@ def shown(printed: str) -> str:
 
 
 def within(told: list[list[str]], most: int) -> list[list[str]]:
-    """So many from the beginning that there are no more lines than that."""
+    """Return the first outputs, each a list of lines, that have at most so many lines together."""
     heights = accumulate(map(len, told))
     return [lines for lines, height in zip(told, heights, strict=True) if height <= most]
 
 
 def walk(page: str, folder: Path) -> Iterator[tuple[re.Match[str], list[Ran]]]:
-    """Does every step of the page, in order; gives each with what its commands printed."""
+    """Run every step of the page, in order, and yield each with the results of its commands."""
     here = Walk(folder)
     for step in STEP.finditer(page):
         ran: list[Ran] = []
