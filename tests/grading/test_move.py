@@ -101,6 +101,15 @@ def test_a_rename_carries_everything_along(course):
 
 
 @pytest.mark.slow
+def test_feedback_is_named_only_where_there_are_pages(course):
+    done = in_process("rename", "ada", "lovelace01", cwd=course)
+    assert "Run autograder feedback" in done.stderr
+    shutil.rmtree(course / "feedback")
+    done = in_process("rename", "lovelace01", "ada", cwd=course)
+    assert done.exit_code == 0 and "Run autograder feedback" not in done.stderr
+
+
+@pytest.mark.slow
 def test_there_and_back_is_nothing(course):
     before = of(course, "ada")
     for old, new in (("ada", "x"), ("x", "ada")):
