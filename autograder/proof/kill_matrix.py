@@ -51,24 +51,33 @@ def page(proof: Proof, before: str = "") -> str:
 def _parse(before: str) -> tuple[dict[str, list[int]], dict[str, str]]:
     """Return by assignment of the course the counts in its row of a page, and the text of its section."""
     course = exercises.assignments()
-    rows = re.findall(r"^\| \[.*\]\(mistakes-(\w+)\) \| ([\d| ]+) \|$", before, re.MULTILINE)
+    rows = re.findall(r"^\| \[.*\]\(mistakes-(\w+)\) \| ([\d,of| ]+) \|$", before, re.MULTILINE)
     section = r"^\(mistakes-(\w+)\)=\n## [^\n]*\n(.*?)(?=\n+^\(mistakes-|\n*\Z)"
     sections = re.findall(section, before, re.MULTILINE | re.DOTALL)
     return (
-        {name: [int(count) for count in counts.split("|")] for name, counts in rows if name in course},
+        {name: _numbers(counts) for name, counts in rows if name in course},
         {name: text for name, text in sections if name in course},
     )
+
+
+def _numbers(cells: str) -> list[int]:
+    """Return the counts in a row of the first table.
+
+    >>> _numbers("1,579 of 1,579 | 1,579 | 372 of 372")
+    [1579, 1579, 1579, 372, 372]
+    """
+    return [int(count) for count in re.findall(r"\d+", cells.replace(",", ""))]
 
 
 def _counts(entries: list[Entry]) -> list[int]:
     mistakes = [entry for entry in entries if entry.is_misconception]
     styles = [entry for entry in entries if not entry.is_misconception]
     return [
-        len(mistakes),
         sum(entry.as_expected for entry in mistakes),
+        len(mistakes),
         sum(entry.named_under_first_seed for entry in mistakes),
-        len(styles),
         sum(entry.as_expected for entry in styles),
+        len(styles),
     ]
 
 
@@ -82,11 +91,12 @@ def link(assignment: str) -> str:
 
 
 def _summary(rows: dict[str, list[int]]) -> Iterator[str]:
-    yield "| chapter | mistakes | rejected | named | right answers | accepted |"
-    yield "|:--|--:|--:|--:|--:|--:|"
+    yield "| chapter | mistakes rejected | named | right answers accepted |"
+    yield "|:--|--:|--:|--:|"
+    cells = "{:,} of {:,} | {:,} | {:,} of {:,}"
     for name in sorted(rows):
-        yield f"| {link(name)} | {' | '.join(map(str, rows[name]))} |"
-    yield f"| **all** | {' | '.join(str(sum(column)) for column in zip(*rows.values(), strict=True))} |"
+        yield f"| {link(name)} | {cells.format(*rows[name])} |"
+    yield f"| **all** | {cells.format(*(sum(column) for column in zip(*rows.values(), strict=True)))} |"
 
 
 def _sections(sections: dict[str, str]) -> Iterator[str]:

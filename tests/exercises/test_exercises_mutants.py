@@ -384,13 +384,19 @@ def test_the_page_of_the_book_has_its_form():
     number, seed = re.search(
         r"`autograder verify --mutants (\d+) --seed (\d+) --page book/mutants.md`", committed
     ).groups()
-    head, _, rows = committed.rpartition("--:|\n")
-    assert head + "--:|\n" == pages.HEAD.format(number=number, seed=seed)
-    names = [*exercises.assignments(), "all"]
-    assert re.findall(r"^\| (?:\[.*\]\(mistakes-(?=\w)|\*\*)(\w+)", rows, re.M) == names
-    columns = [[int(cell) for cell in re.findall(r" (\d+) (?=\|)", row)] for row in rows.splitlines()]
-    assert [sum(column) for column in zip(*columns[:-1], strict=True)] == columns[-1]
-    assert columns[-1][3] == 0, "a mutant is accepted that the list does not explain"
+    figures = {name: dict(not_listed=0) for name in [*exercises.assignments(), "all"]}
+    columns = pages.GRADED, pages.EXPLAINED
+    rows = [row for row in committed.splitlines() if re.match(r"\| (\[|\*\*)", row)]
+    halves = rows[: len(figures)], rows[len(figures) :]
+    for keys, half in zip(columns, halves, strict=True):
+        for counts, row in zip(figures.values(), half, strict=True):
+            cells = [int(cell.replace(",", "")) for cell in re.findall(r" ([\d,]+) (?=\|)", row)]
+            counts.update(zip(keys, cells, strict=True))
+    assert committed == pages.of_figures(figures, int(number), int(seed))
+    *parts, whole = figures.values()
+    assert whole == {key: sum(part[key] for part in parts) for key in whole}
+    assert whole["mutants"] == whole["rejected"] + whole["accepted"]
+    assert whole["rejected"] == sum(whole[key] for key in ("named", "with_a_cause", "bare"))
 
 
 @pytest.mark.slow

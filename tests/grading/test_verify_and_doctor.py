@@ -136,7 +136,7 @@ def test_the_page_keeps_what_was_not_tried():
     name = "ch03_scaling/softmax_jacobian"
     made = {"is_misconception": True, "as_expected": True, "diagnosed": True, "named": ("one",)}
     after = kill_matrix.page(Proof([Entry(name, "one", says="Do this.", fails=(True,), **made)]), before)
-    assert "| [Chapter 3: the scaling proof](mistakes-ch03_scaling) | 1 | 1 | 1 | 0 | 0 |" in after
+    assert "| [Chapter 3: the scaling proof](mistakes-ch03_scaling) | 1 of 1 | 1 | 0 of 0 |" in after
     assert ":::{dropdown} `softmax_jacobian`: 1 mistake\n" in after
     assert "Return the matrix of dp\\_i/dx\\_j for the softmax weights" in after
     assert "| `one` Do this. | ✗ |" in after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autograder.proof.kill_matrix import link
 from autograder.proof.mutation.trials import Tried, by_assignment
 
-HEAD = """---
+PAGE = """---
 myst:
   html_meta:
     description: Right answers with one fault each, and what the grader says of them.
@@ -16,18 +16,23 @@ myst:
 
 The page before this one has the mistakes that the grader knows. Students also make others. So the right
 answers of the bank are changed by a program, one fault at a time: an operator exchanged, an index off by one,
-a line, a cast or a `keepdims` dropped, one name written for another. Each such *mutant* is graded, {number}
+a line, a cast or a `keepdims` dropped, one name written for another. Each such *mutant* is graded, {number:,}
 in all.
 
+{graded}
+
 A mutant that is accepted is still right, and a reviewed list says why; the run fails if one is not in the
-list. A mutant that is rejected has one of three explanations. It is *named* if the report names a mistake of
+list. Accepted mutants that are not in the list: {not_listed}.
+
+A mutant that is rejected has one of three explanations. It is *named* if the report names a mistake of
 the bank; the name is *true* if that mistake gives the mutant's own results in every case that the mutant
 fails. It has a *cause* if the report says which rule is broken or which error was raised, or names a wrong
 shape, a wrong dtype or a changed input. The rest are *bare*: the report only shows two numbers that differ.
 
-| chapter | mutants | rejected | accepted | not in the list | named | truly named | with a cause | bare |
-|:--|--:|--:|--:|--:|--:|--:|--:|--:|
+{explained}
 """
+GRADED = ("mutants", "rejected", "accepted")
+EXPLAINED = ("named", "truly_named", "with_a_cause", "bare")
 
 
 def page(tried: list[Tried], number: int, seed: int) -> str:
@@ -38,9 +43,24 @@ def page(tried: list[Tried], number: int, seed: int) -> str:
         number: the number of mutants that were requested.
         seed: the seed that drew them.
     """
-    figures = by_assignment(tried)
-    linked = {name: "**all**" if name == "all" else link(name) for name in figures}
-    rows = [
-        f"| {linked[name]} | {' | '.join(map(str, counts.values()))} |" for name, counts in figures.items()
-    ]
-    return HEAD.format(number=number, seed=seed) + "\n".join(rows) + "\n"
+    return of_figures(by_assignment(tried), number, seed)
+
+
+def of_figures(figures: dict[str, dict[str, int]], number: int, seed: int) -> str:
+    """Return the page with these figures of each assignment and of all."""
+    return PAGE.format(
+        number=number,
+        seed=seed,
+        graded=_table(figures, GRADED),
+        not_listed=figures["all"]["not_listed"],
+        explained=_table(figures, EXPLAINED),
+    )
+
+
+def _table(figures: dict[str, dict[str, int]], columns: tuple[str, ...]) -> str:
+    heads = " | ".join(column.replace("_", " ") for column in columns)
+    lines = [f"| chapter | {heads} |", "|:--|" + "--:|" * len(columns)]
+    for name, counts in figures.items():
+        chapter = "**all**" if name == "all" else link(name)
+        lines.append(f"| {chapter} | {' | '.join(f'{counts[column]:,}' for column in columns)} |")
+    return "\n".join(lines)
