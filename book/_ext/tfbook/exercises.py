@@ -8,6 +8,7 @@ that nbgrader grades is a row. Title, minutes and difficulty come from the cell'
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +19,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 MAY_BREAK = "\u200b"
-"""Of no width; lets a phone break the long name of a function."""
+"""Of no width; lets a phone break the long name of a function or a class."""
+BETWEEN_WORDS = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def as_markdown(rows: list[Row]) -> str:
     """
     minutes = [row.minutes for row in rows if row.minutes]
     columns = [
-        ("Exercise", ":---", [row.title.replace("_", "_" + MAY_BREAK) for row in rows], "**Total**"),
+        ("Exercise", ":---", [BETWEEN_WORDS.sub(MAY_BREAK, row.title) for row in rows], "**Total**"),
         ("Points", "---:", [f"{row.points:g}" for row in rows], f"**{sum(row.points for row in rows):g}**"),
         ("Minutes", "---:", [str(row.minutes or "") for row in rows], f"**{sum(minutes)}**"),
         ("Difficulty", ":---", [row.difficulty for row in rows], ""),

@@ -23,6 +23,8 @@ PAGE = re.compile(r"book/(notebook_)?((\d\d)_\w+)")
 REPOSITORY = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+?)/?")
 NO_HUB = "https://nbgitpuller.readthedocs.io/en/latest/link.html"
 """nbgitpuller's own page, where a reader completes a link with the address of a hub."""
+NOBODY = "/your_name/"
+"""The owner in the course's settings until the teacher enters one."""
 
 
 def links(url: str, branch: str, path: str, hub: str = "") -> dict[str, str]:
@@ -60,9 +62,16 @@ def commands(url: str, branch: str, notebook: str) -> str:
     $ git clone --branch main https://github.com/ada/course
     $ cd course
     $ make lab NOTEBOOK=ch02_qkv
+
+    A course that is published nowhere cannot be cloned; its reader has the folder:
+
+    >>> print(commands("https://github.com/your_name/course", "main", "ch02_qkv"))
+    $ cd course
+    $ make lab NOTEBOOK=ch02_qkv
     """
     folder = url.rstrip("/").removesuffix(".git").rpartition("/")[2]
-    return f"$ git clone --branch {branch} {url}\n$ cd {folder}\n$ make lab NOTEBOOK={notebook}"
+    clone = "" if NOBODY in url else f"$ git clone --branch {branch} {url}\n"
+    return f"{clone}$ cd {folder}\n$ make lab NOTEBOOK={notebook}"
 
 
 def notebooks_of(page: str, root: Path) -> list[str]:
