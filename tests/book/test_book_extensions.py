@@ -14,6 +14,7 @@ from typing import Any
 import book_paths  # noqa: F401, makes tfbook importable
 import pytest
 import tfbook
+from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 from tfbook import anywidget, exercises, quiz, widgets
@@ -167,6 +168,24 @@ def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
     assert "</strong>\N{NO-BREAK SPACE}% of" in html
     assert "8 % 3" in re.sub(r"<[^>]*>", "", html)
     assert html.count("\N{NO-BREAK SPACE}%") == 2
+
+
+@pytest.mark.slow
+def test_a_computed_number_has_a_minus_and_stays_with_its_power(build_page: Build, tmp_path: Path) -> None:
+    (tmp_path / "_build").mkdir()
+    (tmp_path / "_build" / "numbers.json").write_text(json.dumps({"index": {"loss": -0.5, "rate": 3.0}}))
+    page = r"""# Page
+
+It changes by {number}`index.loss:.1f`, from {number}`index.rate:.0f` $\times\,10^{-3}$ or
+{number}`index.rate:.0f` ${}\times 10^{5}$ to {number}`index.rate:.0f` $x$, in GPT-2 as in `-1`.
+"""
+    _, _, html = build_page(page)
+    assert '<span class="pasted-text">\N{MINUS SIGN}0.5</span>' in html
+    assert "GPT-2" in html
+    assert ">-1<" in html
+    together = BeautifulSoup(html, "html.parser").select(".tf-together")
+    assert [kept.select_one(".pasted-text").get_text() for kept in together] == ["3", "3"]
+    assert all("10^{" in kept.select_one("annotation").get_text() for kept in together)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ MODULES = (
     "predict",
     "terms",
     "numbers",
-    "percent",
+    "number_signs",
     "claims",
     "exercises",
     "chapters",

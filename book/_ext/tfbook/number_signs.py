@@ -1,0 +1,64 @@
+"""Numbers in prose as print sets them: each on one line with its percent sign or power of ten, and a true minus."""
+
+from __future__ import annotations
+
+import re
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+AS_TYPED = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)
+COMPUTED = "pasted-text"
+"""The class of what ``{glue:text}`` and ``{number}`` put into a page."""
+HYPHEN = re.compile(r"^-(?=\d)")
+POWER = re.compile(r"(\{\})?\\times")
+
+
+class KeepPercent(SphinxPostTransform):
+    """Puts a space that does not break in front of each percent sign in prose."""
+
+    default_priority = 902  # when computed numbers are there
+
+    def run(self, **kwargs: object) -> None:
+        for text in list(self.document.findall(nodes.Text)):
+            if " %" in text and not isinstance(text.parent, AS_TYPED):
+                text.parent[text.parent.index(text)] = nodes.Text(text.replace(" %", "\N{NO-BREAK SPACE}%"))
+
+
+class SetMinus(SphinxPostTransform):
+    """Writes the minus of a computed number as a minus, not as a hyphen."""
+
+    default_priority = 902
+
+    def run(self, **kwargs: object) -> None:
+        for number in list(self.document.findall(_is_computed)):
+            number[:] = [nodes.Text(HYPHEN.sub("\N{MINUS SIGN}", number.astext()))]
+
+
+class KeepPower(SphinxPostTransform):
+    """Keeps a computed number and the power of ten that follows it on one line.
+
+    To a browser a formula is a box: it may break the line beside it, even at a space that does not break.
+    """
+
+    default_priority = 903
+
+    def run(self, **kwargs: object) -> None:
+        for number in list(self.document.findall(_is_computed)):
+            row, place = number.parent, number.parent.index(number)
+            together = row[place : place + 3]
+            if len(together) < 3 or not together[1].astext().isspace():
+                continue
+            if isinstance(together[2], nodes.math) and POWER.match(together[2].astext()):
+                row[place : place + 3] = [nodes.inline("", "", *together, classes=["tf-together"])]
+
+
+def _is_computed(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.inline) and COMPUTED in node["classes"]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    for transform in (KeepPercent, SetMinus, KeepPower):
+        app.add_post_transform(transform)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
