@@ -1,11 +1,11 @@
 // A stack of random blocks: depth, norm placement and gain against the size of the stream and of its gradient.
 // State: depth, norm, gain, seed. See block_stack.py for what every number must be.
 
-import { make, normals, numberEntries, softmax } from "./common.js";
+import { BLUE, GREEN, ORANGE, make, normals, numberEntries, softmax } from "./common.js";
 
 const NORMS = ["pre", "post", "no sum"];
 const LABELS = { pre: "pre-norm", post: "post-norm", "no sum": "no sum" };
-const COLOURS = { pre: "#3f7fd0", post: "#cf6a10", "no sum": "#12906f" };
+const COLOURS = { pre: BLUE, post: ORANGE, "no sum": GREEN };
 const DASHES = { pre: "none", post: "7 4", "no sum": "2 4" };
 const D_MODEL = 16;
 const D_FF = 32;

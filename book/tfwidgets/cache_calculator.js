@@ -1,7 +1,7 @@
 // Weights and cache in the memory of some H100s, and one decoding step on their roofline.
 // State: model, context, batch, weight_bits, cache_bits, devices. See cache_calculator.py for every number.
 
-import { make, numberEntries } from "./common.js";
+import { BLUE, ORANGE, PINK, make, numberEntries } from "./common.js";
 
 // Layers, width, heads, inner width, vocabulary, longest context, heads of keys; the rest as Llama has it.
 const llama = (L, d, h, ff, V, longest, kv) => ({ L, d, h, ff, V, longest, kv, width: d / h, gated: true, own: true });
@@ -28,7 +28,7 @@ const RIDGE = FLOPS / BYTES;
 const SHORTEST = 7; // log2 of the fewest tokens
 const BITS = [16, 8, 4];
 const CHOICES = { batch: 10, devices: 4 }; // log2 of the most
-const COLOURS = { weights: "#3f7fd0", cache: "#cf6a10", dot: "#c653a0" };
+const COLOURS = { weights: BLUE, cache: ORANGE, dot: PINK };
 
 const STYLE = `
 .tfw-cache { --ink: var(--pst-color-text-base, var(--jp-content-font-color1, #333));
@@ -38,7 +38,7 @@ const STYLE = `
   gap: 0.2rem 1.5rem; }
 .tfw-cache label { display: flex; gap: 0.6rem; align-items: center; min-height: 1.9rem; }
 .tfw-cache label > span { min-width: 4.2em; }
-.tfw-cache input { accent-color: color-mix(in srgb, ${COLOURS.weights}, white var(--tf-lift, 0%)); flex: 1; min-width: 4rem; }
+.tfw-cache input { accent-color: ${COLOURS.weights}; flex: 1; min-width: 4rem; }
 .tfw-cache output { min-width: 7.2em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-cache svg { width: 100%; max-width: 30rem; height: auto; display: block; margin: 0.6rem auto 0; overflow: visible; }
 .tfw-cache text { font: 11px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }

@@ -4,6 +4,12 @@
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = ["svg", "g", "line", "circle", "path", "text", "tspan", "rect", "polygon", "clipPath"];
 
+// The line colours of tfcore.viz. A dark page makes them brighter, as it does those of the figures; a canvas cannot.
+export const PLAIN = { BLUE: "#3b77c3", ORANGE: "#b75e0e", GREEN: "#118667", PINK: "#ba4e96", OLIVE: "#787840" };
+export const [BLUE, ORANGE, GREEN, PINK, OLIVE] = Object.values(PLAIN).map(
+  (colour) => `color-mix(in srgb, ${colour}, white var(--tf-lift, 0%))`,
+);
+
 // Make an element of HTML or SVG with attributes and with children: nodes, texts, or one of them.
 export function make(tag, attributes = {}, children = []) {
   const node = SVG_TAGS.includes(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);

@@ -1,11 +1,10 @@
 // Fading: what is left of a push on the state after 1 to 99 steps, in a network of two units.
 // State: radius, stretch, tokens, bias, seed. See fading.py for what every number must be.
 
-import { make, normals, numberEntries } from "./common.js";
+import { BLUE, GREEN, ORANGE, make, normals, numberEntries } from "./common.js";
 
-const BLUE = "#3f7fd0"; // the recurrent network
-const ORANGE = "#cf6a10"; // a gated cell
-const GREEN = "#12906f"; // attention
+// Blue is the recurrent network, orange a gated cell, green attention.
+
 const T = 100;
 const ANGLE = 0.7;
 const [LOWEST, HIGHEST] = [-20, 6]; // powers of ten
@@ -25,8 +24,8 @@ const STYLE = `
   gap: 0.75rem 1.75rem; align-items: center; }
 .tfw-fading label { display: grid; grid-template-columns: 1fr 3.2em; gap: 0 0.6rem; align-items: center; margin-bottom: 0.5rem; }
 .tfw-fading label span { grid-column: 1 / -1; font-size: 0.9rem; }
-.tfw-fading input { width: 100%; accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
-.tfw-fading input[name="bias"] { accent-color: color-mix(in srgb, ${ORANGE}, white var(--tf-lift, 0%)); }
+.tfw-fading input { width: 100%; accent-color: ${BLUE}; }
+.tfw-fading input[name="bias"] { accent-color: ${ORANGE}; }
 .tfw-fading output { font-variant-numeric: tabular-nums; }
 .tfw-fading button { font: inherit; font-size: 0.9rem; color: inherit; background: none; cursor: pointer;
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.2rem 0.7rem; min-height: 2rem; }

@@ -1,12 +1,13 @@
 // Fast weights: five cards (key, value) are written into a state of two numbers, by one of four rules.
 // State: written, rule, alpha, beta, angle. See fast_weights.py for what every number must be.
 
-import { make, numberEntries } from "./common.js";
+import { BLUE, GREEN, ORANGE, PINK, make, numberEntries } from "./common.js";
+
+// Pink is the state.
 
 const CARDS = [["x", 3], ["y", 5], ["x", 7], ["z", 2], ["y", 4]];
 const NAMES = ["x", "y", "z"];
-const COLOURS = { x: "#3f7fd0", y: "#cf6a10", z: "#12906f" };
-const PINK = "#c653a0"; // the state
+const COLOURS = { x: BLUE, y: ORANGE, z: GREEN };
 const RULES = ["add", "fade", "replace", "fade and replace"];
 const FORMULAS = {
   add: "S \u2190 S + v k\u1d40",
@@ -57,7 +58,7 @@ const STYLE = `
   gap: 0.1rem 1.5rem; }
 .tfw-fast label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-fast label span { min-width: 6.7em; }
-.tfw-fast input { flex: 1; min-width: 5rem; accent-color: color-mix(in srgb, var(--of, ${PINK}), white var(--tf-lift, 0%)); }
+.tfw-fast input { flex: 1; min-width: 5rem; accent-color: var(--of, ${PINK}); }
 .tfw-fast output { min-width: 3em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-fast .rules { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; margin: 0.4rem 0; }
 .tfw-fast button { font: inherit; font-size: 0.9rem; color: inherit; background: none; cursor: pointer;

@@ -1,11 +1,11 @@
 // Heads and groups: how d_model is cut, which key head a query head reads, and what that costs.
 // State: heads, kv_heads, tokens, tiled. See head_groups.py for what every number must be.
 
-import { make, numberEntries } from "./common.js";
+import { BLUE, GREEN, OLIVE, ORANGE, PINK, make, numberEntries } from "./common.js";
 
 const D_MODEL = 768;
 const HEADS = [1, 2, 3, 4, 6, 8, 12, 16, 24];
-const COLOURS = ["#3f7fd0", "#cf6a10", "#12906f", "#c653a0", "#9a5b33"];
+const COLOURS = [BLUE, ORANGE, GREEN, PINK, OLIVE];
 const FEWEST = 6; // log2 of the tokens at the slider's ends
 const MOST = 14;
 const ACROSS = 360; // of the drawing, in its own units
@@ -18,7 +18,7 @@ const STYLE = `
   gap: 0.2rem 1.5rem; }
 .tfw-groups label { display: flex; gap: 0.6rem; align-items: center; min-height: 2.1rem; }
 .tfw-groups label > span { min-width: 6.2em; }
-.tfw-groups input { accent-color: color-mix(in srgb, ${COLOURS[0]}, white var(--tf-lift, 0%)); }
+.tfw-groups input { accent-color: ${COLOURS[0]}; }
 .tfw-groups input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-groups input[type="checkbox"] { width: 1.1rem; height: 1.1rem; flex: none; }
 .tfw-groups output { min-width: 3.4em; text-align: right; font-variant-numeric: tabular-nums; }

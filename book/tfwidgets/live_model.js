@@ -1,10 +1,8 @@
 // The capstone's model, live: a text, what the model expects after each token, and what its heads attend to.
 // State: text, place, layer, head, silenced, temperature, model. See live_model.py for what every number must be.
 
-import { chooseWord, make, softmax } from "./common.js";
+import { BLUE, ORANGE, PLAIN, chooseWord, make, softmax } from "./common.js";
 
-const BLUE = "#3f7fd0";
-const ORANGE = "#cf6a10";
 const BOS = 1;
 const EOS = 2;
 const SPECIAL = 3; // ids below it are no words
@@ -32,7 +30,7 @@ const STYLE = `
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.25rem 0.5rem; min-height: 2.2rem; }
 .tfw-live option { color: #222; background: #fff; }
 .tfw-live input[aria-invalid="true"] { border-color: ${ORANGE}; box-shadow: inset 0 0 0 1px ${ORANGE}; }
-.tfw-live input { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
+.tfw-live input { accent-color: ${BLUE}; }
 .tfw-live input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-live output { min-width: 2.6em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-live .line button { font: inherit; font-size: 0.9rem; color: inherit; background: none; cursor: pointer;
@@ -288,7 +286,7 @@ function render({ model, el }) {
     canvas.width = n;
     canvas.height = n;
     const pen = canvas.getContext("2d");
-    pen.fillStyle = BLUE;
+    pen.fillStyle = PLAIN.BLUE;
     for (let i = 0; i < n; i++)
       for (let j = 0; j <= i; j++) {
         pen.globalAlpha = 0.14 + 0.86 * map[i][j];

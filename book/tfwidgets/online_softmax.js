@@ -1,7 +1,7 @@
 // The online softmax: eight keys in blocks, with a running maximum, a running sum and a running output.
 // State: read, block, lift, rescale. See online_softmax.py for what every number must be.
 
-import { make, numberEntries } from "./common.js";
+import { BLUE, ORANGE, make, numberEntries } from "./common.js";
 
 const SCORES = [0.4, 1.6, 1.0, 2.4, 0.6, 1.4, 2.8, 1.8];
 const VALUES = [4, 8, 2, 16, 6, 12, 10, 1];
@@ -9,8 +9,6 @@ const BLOCKS = [1, 2, 4, 8];
 const LIFT = 8; // the later half is raised by at most this much
 const [LOW, HIGH] = [-8, 11.5]; // the scores that the drawing shows
 const [ACROSS, DOWN] = [340, 170]; // of the drawing, in its own units
-const BLUE = "#3f7fd0";
-const ORANGE = "#cf6a10";
 
 const STYLE = `
 .tfw-online { --ink: var(--pst-color-text-base, var(--jp-content-font-color1, #333));
@@ -20,7 +18,7 @@ const STYLE = `
   gap: 0.2rem 1.5rem; }
 .tfw-online label { display: flex; gap: 0.6rem; align-items: center; min-height: 2.1rem; }
 .tfw-online label > span { min-width: 6.2em; }
-.tfw-online input { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
+.tfw-online input { accent-color: ${BLUE}; }
 .tfw-online input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-online input[type="checkbox"] { width: 1.1rem; height: 1.1rem; flex: none; }
 .tfw-online output { min-width: 3em; text-align: right; font-variant-numeric: tabular-nums; }

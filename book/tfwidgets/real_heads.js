@@ -2,11 +2,9 @@
 // the maps of all heads; a head can be cut. State: text, other, place, layer, head, silenced, jobs, name, source.
 // See real_heads.py for what every number must be. The page gives the model's file in data-file and data-bytes.
 
-import { chooseWord, make, numberEntries } from "./common.js";
+import { BLUE, ORANGE, PLAIN, chooseWord, make, numberEntries } from "./common.js";
 import { workerScript } from "./encoder.js";
 
-const BLUE = "#3f7fd0";
-const ORANGE = "#cf6a10";
 const SHOWN = 6; // bars
 const PAUSE = 250; // milliseconds after a key until the sentence is read
 const EXAMPLES = [
@@ -256,7 +254,7 @@ function drawMap(svg, map, names, place) {
 function drawSmall(canvas, map) {
   canvas.width = canvas.height = map.length;
   const pen = canvas.getContext("2d");
-  pen.fillStyle = BLUE;
+  pen.fillStyle = PLAIN.BLUE;
   map.forEach((row, i) =>
     row.forEach((weight, j) => {
       pen.globalAlpha = 0.12 + 0.88 * weight;

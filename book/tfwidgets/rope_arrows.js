@@ -1,11 +1,10 @@
 // RoPE as turning arrows: move the query, the key, or both, and watch what their score depends on.
 // State: m, n, both, query, key, base. See rope_arrows.py for what every number must be.
 
-import { make } from "./common.js";
+import { BLUE, ORANGE, PINK, make } from "./common.js";
 
-const PINK = "#c653a0"; // the query
-const BLUE = "#3f7fd0"; // the key
-const ORANGE = "#cf6a10"; // the score
+// Pink is the query, blue the key, orange the score.
+
 const LAST = 30; // the highest place on the two sliders
 const FARTHEST = 60; // how far both can be moved
 const REACH = 1.45; // a dial shows -REACH to REACH on both axes
@@ -27,9 +26,9 @@ const STYLE = `
 .tfw-rope .controls { display: grid; gap: 0.2rem; margin: 0.5rem 0 0.75rem; }
 .tfw-rope label { display: grid; grid-template-columns: 7.5rem 1fr 2.5em; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-rope input { width: 100%; min-width: 5rem; }
-.tfw-rope .of-query { accent-color: color-mix(in srgb, ${PINK}, white var(--tf-lift, 0%)); }
-.tfw-rope .of-key { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
-.tfw-rope .of-both { accent-color: color-mix(in srgb, ${ORANGE}, white var(--tf-lift, 0%)); }
+.tfw-rope .of-query { accent-color: ${PINK}; }
+.tfw-rope .of-key { accent-color: ${BLUE}; }
+.tfw-rope .of-both { accent-color: ${ORANGE}; }
 .tfw-rope output { font-variant-numeric: tabular-nums; text-align: right; }
 .tfw-rope b { font-weight: 600; }
 .tfw-rope b.q { color: color-mix(in srgb, ${PINK} 65%, var(--ink)); }

@@ -1,10 +1,10 @@
 // Sampling: what temperature, top-k and top-p leave of a distribution over twelve words, and a few draws.
 // State: temperature, top_k, top_p, sure, seed. See sampling.py for what every number must be.
 
-import { make, numberEntries, softmax, uniforms } from "./common.js";
+import { BLUE, ORANGE, make, numberEntries, softmax, uniforms } from "./common.js";
 
-const BLUE = "#3f7fd0"; // what is drawn from
-const ORANGE = "#cf6a10"; // the model
+// Blue is what is drawn from, orange the model.
+
 const OPEN = {
   beginning: "She opened the door and saw a \u2026",
   words: "man woman dog light letter cat ghost child mirror whale seven of".split(" "),
@@ -27,7 +27,7 @@ const STYLE = `
 .tfw-sampling .more { display: flex; flex-wrap: wrap; gap: 0.5rem 1.5rem; align-items: center; }
 .tfw-sampling label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-sampling label > span { min-width: 6em; }
-.tfw-sampling input { accent-color: color-mix(in srgb, ${BLUE}, white var(--tf-lift, 0%)); }
+.tfw-sampling input { accent-color: ${BLUE}; }
 .tfw-sampling input[type="range"] { flex: 1; min-width: 6rem; }
 .tfw-sampling input[type="checkbox"] { width: 1.1rem; height: 1.1rem; }
 .tfw-sampling .more label > span { min-width: 0; }

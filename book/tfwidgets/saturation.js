@@ -1,10 +1,10 @@
 // Saturation: lengthen the vectors and watch softmax over eight keys become a hard choice.
 // State: d_k, scaled, seed. See saturation.py for what every number must be.
 
-import { make, normals, numberEntries, softmax } from "./common.js";
+import { BLUE, ORANGE, make, normals, numberEntries, softmax } from "./common.js";
 
-const BLUE = "#3f7fd0"; // divided by the root of d_k
-const ORANGE = "#cf6a10"; // not divided
+// Blue: divided by the root of d_k. Orange: not divided.
+
 const KEYS = 8;
 const FINEST = 4; // slider steps in a doubling of d_k
 const LONGEST = 1024;

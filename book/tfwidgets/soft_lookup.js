@@ -1,10 +1,9 @@
 // The soft lookup: drag the query among the keys; the weights and the blend of the values follow.
 // State: query, temperature, key, value (one row each; `keys` is a word of anywidget's). See soft_lookup.py for what every number must be.
 
-import { make } from "./common.js";
+import { BLUE, GREEN, ORANGE, PINK, make } from "./common.js";
 
-const COLOURS = ["#3f7fd0", "#cf6a10", "#12906f"];
-const PINK = "#c653a0";
+const COLOURS = [BLUE, ORANGE, GREEN];
 const REACH = 1.7; // the planes show -REACH to REACH on both axes
 const SIZE = 240; // of a plane, in its own units
 const STEP = 0.1; // of an arrow key; with Shift ten times finer
@@ -36,7 +35,7 @@ const STYLE = `
 .tfw-lookup .bar { display: block; height: 0.8rem; border-radius: 2px; min-width: 1px; }
 .tfw-lookup .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.25rem; align-items: center; }
 .tfw-lookup label { display: flex; gap: 0.6rem; align-items: center; flex: 1 1 15rem; }
-.tfw-lookup input { flex: 1; min-width: 6rem; accent-color: color-mix(in srgb, ${PINK}, white var(--tf-lift, 0%)); }
+.tfw-lookup input { flex: 1; min-width: 6rem; accent-color: ${PINK}; }
 .tfw-lookup output { min-width: 3em; font-variant-numeric: tabular-nums; }
 .tfw-lookup button { font: inherit; font-size: 0.85rem; color: inherit; background: none; cursor: pointer;
   border: 1px solid var(--faint); border-radius: 5px; padding: 0.2rem 0.6rem; min-height: 2rem; }

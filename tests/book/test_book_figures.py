@@ -93,11 +93,14 @@ def lab(light: np.ndarray) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-@pytest.mark.parametrize("kind", BLINDNESS)
-def test_the_colours_differ_for_colour_blind_readers(kind: str) -> None:
-    seen = {colour: lab(np.array(BLINDNESS[kind]) @ linear(colour)) for colour in viz.PALETTE}
+@pytest.mark.parametrize("page", ["light", "dark"])
+@pytest.mark.parametrize(("kind", "apart"), [("none", 30), ("protanopia", 14), ("deuteranopia", 15)])
+def test_the_colours_differ_for_every_reader(kind: str, apart: float, page: str) -> None:
+    left = 1 if page == "light" else brightness()
+    cones = np.array(BLINDNESS.get(kind, np.eye(3)))
+    seen = {colour: lab(cones @ linear(shown(colour, left))) for colour in viz.PALETTE}
     for one, other in combinations(viz.PALETTE, 2):
-        assert np.linalg.norm(seen[one] - seen[other]) > 15, (one, other)
+        assert np.linalg.norm(seen[one] - seen[other]) >= apart, (one, other)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from book_paths import ROOT
 from tfbook import widgets
 
 import tfwidgets
+from tfcore import viz
 
 NAMES = tfwidgets.names()
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
@@ -47,6 +48,14 @@ def test_common_js_replaces_the_line_that_imports_from_it(tmp_path: Path) -> Non
     script.write_text('import { x } from "./other.js";\n')
     assert tfwidgets.module(script) == script.read_text()
     assert tfwidgets.names(tmp_path) == ["w"]
+
+
+def test_the_colours_of_widgets_are_those_of_figures() -> None:
+    common = (tfwidgets.FOLDER / "common.js").read_text("utf8")
+    assert tuple(re.findall(r'[A-Z]+: "(#[0-9a-f]{6})"', common)) == viz.PALETTE
+    for name in tfwidgets.names():
+        script = (tfwidgets.FOLDER / f"{name}.js").read_text("utf8")
+        assert {*re.findall(r"#[0-9a-f]{6}\b", script)} <= {viz.INK}, name
 
 
 def test_outside_of_a_notebook_there_is_nothing_to_show() -> None:

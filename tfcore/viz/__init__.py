@@ -11,9 +11,9 @@ from tfcore.viz.curves import loss_curves, spectra
 from tfcore.viz.positions import bias_map, bucket_steps, position_map, rotary_map, slope_points
 from tfcore.viz.style import (
     BLUE,
-    BROWN,
     GREEN,
     INK,
+    OLIVE,
     ON_WEIGHTS,
     ORANGE,
     PALETTE,
@@ -29,9 +29,9 @@ from tfcore.viz.words import alt_text
 
 __all__ = [
     "BLUE",
-    "BROWN",
     "GREEN",
     "INK",
+    "OLIVE",
     "ON_WEIGHTS",
     "ORANGE",
     "PALETTE",

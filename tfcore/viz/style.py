@@ -22,8 +22,8 @@ from tfcore.viz.arrangement import Panels, two_drawings
 INK = "#6b7280"
 """Text, axes and ticks."""
 
-BLUE, ORANGE, GREEN, PINK, BROWN = "#3b77c3", "#b75e0e", "#118667", "#ba4e96", "#9a5b33"
-PALETTE = (BLUE, ORANGE, GREEN, PINK, BROWN)
+BLUE, ORANGE, GREEN, PINK, OLIVE = "#3b77c3", "#b75e0e", "#118667", "#ba4e96", "#787840"
+PALETTE = (BLUE, ORANGE, GREEN, PINK, OLIVE)
 """The line colours, in the order in which they are used."""
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#dbe6f6", "#4483d4"])
