@@ -1,4 +1,4 @@
-"""Numbers in prose as print sets them: with a true minus, and on one line with a percent sign or power of ten."""
+"""Numbers in prose as print sets them: a true minus, one line with a percent sign or power of ten."""
 
 from __future__ import annotations
 
