@@ -127,7 +127,8 @@ class Report:
         lines: list[str] = []
         for indent, line in self._indented():
             wrapper.initial_indent, wrapper.subsequent_indent = indent, f"{indent}  "
-            lines += wrapper.wrap(line)
+            room = width - len(wrapper.subsequent_indent)
+            lines += wrapper.wrap(" ".join(_in_parts(word, room) for word in line.split(" ")))
         return "\n".join(lines)
 
     def _indented(self) -> Iterator[tuple[str, str]]:
@@ -169,6 +170,18 @@ class Report:
             f"<div class='report' style='border-left:4px solid {colour};padding-left:1em'>"
             f"<b class='report-title'>{html.escape(self.title)}</b>{note}{listed}</div>"
         )
+
+
+def _in_parts(word: str, room: int) -> str:
+    """Return a word that is wider than the room with a space after its first bracket, if both parts then fit.
+
+    >>> _in_parts("attention_entropy(weights=np.array([0.,", 30)
+    'attention_entropy( weights=np.array([0.,'
+    """
+    head, bracket, rest = word.partition("(")
+    if len(word) <= room or not bracket or max(len(head) + 1, len(rest)) > room:
+        return word
+    return f"{head}( {rest}"
 
 
 def marked_up(text: str) -> str:

@@ -50,6 +50,11 @@ def test_a_report_is_what_check_says(name: str, code: str, report: str) -> None:
     assert report == reported(name, code).wrapped(WIDTH) + "\n"
 
 
+@pytest.mark.parametrize(("name", "code", "report"), reports())
+def test_an_answer_and_its_report_fit_on_a_phone(name: str, code: str, report: str) -> None:
+    assert [line for line in (code + report).splitlines() if len(line) > WIDTH] == []
+
+
 @pytest.mark.slow
 def test_the_reports_are_of_every_kind() -> None:
     found = [reported(one["name"], one["code"]) for one in REPORT.finditer(STUDENT.read_text())]

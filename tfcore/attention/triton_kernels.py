@@ -85,7 +85,7 @@ def forward_kernel(
             new_peak = tl.maximum(peak, tl.max(scores, 1))
             finite_peak = tl.where(new_peak == float("-inf"), 0.0, new_peak)  # no key seen so far
             weights = tl.exp2(scores - finite_peak[:, None])
-            shrink = tl.exp2(peak - finite_peak)  # what was added up under the old maximum is too large
+            shrink = tl.exp2(peak - finite_peak)  # the sums under the old maximum are too large
             v_tile = load(v, batch, head // groups, first_k, BLOCK_K, WIDE_V)
             so_far *= shrink[:, None]
             so_far = tl.dot(weights.to(v_tile.dtype), v_tile, so_far, input_precision="ieee")
