@@ -240,7 +240,8 @@ def gated_delta_rule_step(
         ValueError: shapes that do not fit.
 
     >>> one, half = torch.ones(1, 1, 1), torch.full((1, 1), 0.5)
-    >>> output, state = gated_delta_rule_step(one, one, 2 * one, half, half.log(), state=8 * one[None])
+    >>> state = 8 * one[None]
+    >>> output, state = gated_delta_rule_step(one, one, 2 * one, half, half.log(), state)
     >>> print(output, state)  # (8 / 2 + 2) / 2
     tensor([[[3.]]]) tensor([[[[3.]]]])
     """

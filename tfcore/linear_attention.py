@@ -61,7 +61,8 @@ def linear_attention(
 
     >>> x = torch.zeros(1, 3, 2)
     >>> v = torch.tensor([[[1.0], [2.0], [6.0]]])
-    >>> print(linear_attention(x, x, v).flatten(), linear_attention(x, x, v, causal=False).flatten())
+    >>> causal, all_pairs = linear_attention(x, x, v), linear_attention(x, x, v, causal=False)
+    >>> print(causal.flatten(), all_pairs.flatten())
     tensor([1.0000, 1.5000, 3.0000]) tensor([3., 3., 3.])
     """
     _check(q, k, v, causal)

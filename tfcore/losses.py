@@ -150,7 +150,8 @@ def sequence_to_sequence_loss(model: nn.Module, batch: SequenceToSequence) -> Su
     >>> batch = SequenceToSequence(torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 6, 5, 2, 0]]))
     >>> uniform = lambda source, target, padding: torch.zeros(*target.shape, 8)
     >>> total, number = sequence_to_sequence_loss(uniform, batch)
-    >>> print(f"{total / number:.4f}", int(number))  # ln 8 for each token after the first, padding left out
+    >>> # ln 8 for each token after the first, padding left out
+    >>> print(f"{total / number:.4f}", int(number))
     2.0794 3
     """
     *inputs, labels = _fields(batch, "source", "decoder_input", "source_padding", "labels")
@@ -169,7 +170,8 @@ def classification_loss(model: nn.Module, batch: Classification) -> SumAndNumber
 
     >>> from tfcore.data import Classification
     >>> batch = Classification(torch.tensor([[1, 5, 7], [1, 6, 0]]), labels=torch.tensor([3, 0]))
-    >>> total, number = classification_loss(lambda tokens, padding: torch.zeros(len(tokens), 4), batch)
+    >>> uniform = lambda tokens, padding: torch.zeros(len(tokens), 4)
+    >>> total, number = classification_loss(uniform, batch)
     >>> print(f"{total / number:.4f}", int(number))  # ln 4 for each text
     1.3863 2
     """
@@ -188,7 +190,8 @@ def tagging_loss(model: nn.Module, batch: Tagging) -> SumAndNumber:
         As :func:`summed_cross_entropy`.
 
     >>> from tfcore.data import Tagging
-    >>> batch = Tagging(torch.tensor([[1, 5, 7], [1, 6, 0]]), torch.tensor([[-100, 1, 0], [-100, 2, -100]]))
+    >>> tags = torch.tensor([[-100, 1, 0], [-100, 2, -100]])
+    >>> batch = Tagging(torch.tensor([[1, 5, 7], [1, 6, 0]]), tags)
     >>> total, number = tagging_loss(lambda tokens, padding: torch.zeros(*tokens.shape, 4), batch)
     >>> print(f"{total / number:.4f}", int(number))  # ln 4 for each token that has a tag
     1.3863 3

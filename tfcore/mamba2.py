@@ -145,7 +145,8 @@ class Block(nn.Module):
     """Norm, mix over time, add to the stream; a block has no feed-forward network.
 
     >>> config = Mamba2Config(vocab_size=11, d_model=6, num_layers=1, d_head=4, d_state=5)
-    >>> block, start, x = Block(config), Mamba2(config).new_cache(batch=2).layers[0], torch.randn(2, 5, 6)
+    >>> block, x = Block(config), torch.randn(2, 5, 6)
+    >>> start = Mamba2(config).new_cache(batch=2).layers[0]
     >>> first, state = block(x[:, :3], start)
     >>> rest, _ = block(x[:, 3:], state)
     >>> torch.allclose(torch.cat([first, rest], dim=1), block(x, start)[0], atol=1e-5)
@@ -232,7 +233,8 @@ class GatedNorm(nn.Module):
     From: Dao and Gu (2024), *Transformers are SSMs*, section 7.1.
 
     >>> norm = GatedNorm(width=4, num_groups=2, eps=0.0)
-    >>> print(norm(torch.tensor([3.0, -3.0, 0.1, 0.1]), gate=torch.ones(4)).detach().round(decimals=2))
+    >>> normed = norm(torch.tensor([3.0, -3.0, 0.1, 0.1]), gate=torch.ones(4))
+    >>> print(normed.detach().round(decimals=2))
     tensor([ 1., -1.,  1.,  1.])
     """
 
@@ -274,7 +276,8 @@ def ssd_by_group(
 
     >>> x, one = torch.ones(1, 1, 2, 1), torch.ones(1, 1, 2, 1)
     >>> C = torch.tensor([[[[3.0], [5.0]]]])  # two groups of one head
-    >>> print(ssd_by_group(x, x[..., 0], -torch.ones(2), one, C, torch.zeros(1, 2, 1, 1))[0].flatten())
+    >>> start = torch.zeros(1, 2, 1, 1)
+    >>> print(ssd_by_group(x, x[..., 0], -torch.ones(2), one, C, start)[0].flatten())
     tensor([3., 5.])
     """
     groups = B.shape[2]

@@ -182,7 +182,8 @@ def quantize_weights(model: nn.Module) -> nn.Module:
 
     >>> model = nn.Sequential(nn.Embedding(50, 12), nn.Linear(12, 7))
     >>> small = quantize_weights(model)
-    >>> print(type(small[0]).__name__, type(small[1]).__name__, sum(x.nbytes for x in small.parameters()))
+    >>> embedding, linear = (type(layer).__name__ for layer in small)
+    >>> print(embedding, linear, sum(x.nbytes for x in small.parameters()))
     Int8Embedding Int8Linear 28
     """
     return _quantized(copy.deepcopy(model), {})

@@ -177,7 +177,8 @@ class GRU(Recurrent):
     From: Cho et al. (2014), *Learning Phrase Representations using RNN Encoder-Decoder for Statistical
     Machine Translation*.
 
-    >>> states, last = GRU(3, 4)(torch.zeros(2, 7, 3), padding=torch.tensor([[True] * 7, [False] * 7]))
+    >>> padding = torch.tensor([[True] * 7, [False] * 7])
+    >>> states, last = GRU(3, 4)(torch.zeros(2, 7, 3), padding=padding)
     >>> print(last[0, 1])
     tensor([0., 0., 0., 0.], grad_fn=...)
     """
@@ -284,7 +285,7 @@ def check_padding(padding: Tensor, x: Tensor, name: str = "padding") -> None:
 
     >>> check_padding(torch.ones(2, 5), torch.zeros(2, 5, 3))
     Traceback (most recent call last):
-    ValueError: expected a boolean padding (B, T) = (2, 5), True at real tokens, got torch.float32 (2, 5); ...
+    ValueError: expected a boolean padding (B, T) = (2, 5), True at real tokens, got torch...
     """
     if padding.dtype != torch.bool or padding.shape != x.shape[:2]:
         raise ValueError(

@@ -110,7 +110,8 @@ class Router(nn.Linear):
 
     From: Shazeer et al. (2017), *Outrageously Large Neural Networks*; and see :class:`RouterConfig`.
 
-    >>> router = Router(d_model=4, num_experts=6, top_k=2, config=RouterConfig("sigmoid", scale=2.5))
+    >>> config = RouterConfig("sigmoid", scale=2.5)
+    >>> router = Router(d_model=4, num_experts=6, top_k=2, config=config)
     >>> weights, experts = router.choose(router(torch.randn(3, 4)))
     >>> print(weights.sum(dim=-1), experts.shape)
     tensor([2.5000, 2.5000, 2.5000], grad_fn=<...>) torch.Size([3, 2])

@@ -156,7 +156,8 @@ class TimeMixing(nn.Module):
 
     From: Peng et al. (2023), *RWKV*, time mixing.
 
-    >>> mixing = TimeMixing(RWKVConfig(vocab_size=11, d_model=6, num_layers=2, d_attention=10), layer=0)
+    >>> config = RWKVConfig(vocab_size=11, d_model=6, num_layers=2, d_attention=10)
+    >>> mixing = TimeMixing(config, layer=0)
     >>> start = WKVState.empty(torch.zeros(3, 10))
     >>> mixed, sums = mixing(torch.randn(3, 5, 6), last=torch.zeros(3, 6), sums=start)
     >>> print(mixed.shape, sums.numerator.shape)
@@ -213,7 +214,8 @@ class ChannelMixing(nn.Module):
 
     >>> mixing = ChannelMixing(RWKVConfig(vocab_size=11, d_model=6, num_layers=2), layer=1)
     >>> x = torch.randn(3, 5, 6)  # the last token is enough to go on
-    >>> torch.allclose(mixing(x[:, 2:], last=x[:, 1]), mixing(x, last=torch.zeros(3, 6))[:, 2:], atol=1e-5)
+    >>> whole = mixing(x, last=torch.zeros(3, 6))
+    >>> torch.allclose(mixing(x[:, 2:], last=x[:, 1]), whole[:, 2:], atol=1e-5)
     True
     """
 

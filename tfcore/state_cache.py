@@ -71,7 +71,7 @@ def check_batch(batch: int, cache: StateCache | None) -> None:
     >>> import torch
     >>> check_batch(3, StateCache([(torch.zeros(2, 5),)]))
     Traceback (most recent call last):
-    ValueError: expected the 2 sequences that the cache was made for, got 3; make one with new_cache(batch)
+    ValueError: expected the 2 sequences that the cache was made for, got 3; make one ...
     """
     if cache is not None and not isinstance(cache, StateCache):
         raise ValueError(

@@ -155,7 +155,8 @@ def ssd_carry(
     Raises:
         ValueError: shapes that do not fit, or a chunk size below 1.
 
-    >>> x, delta, A, B = torch.randn(1, 9, 3, 2), torch.rand(1, 9, 3), -torch.ones(3), torch.randn(1, 9, 4)
+    >>> x, delta = torch.randn(1, 9, 3, 2), torch.rand(1, 9, 3)
+    >>> A, B = -torch.ones(3), torch.randn(1, 9, 4)
     >>> first, state = ssd_carry(x[:, :5], delta[:, :5], A, B[:, :5], B[:, :5])
     >>> rest, _ = ssd_carry(x[:, 5:], delta[:, 5:], A, B[:, 5:], B[:, 5:], state)
     >>> torch.allclose(torch.cat([first, rest], dim=1), ssd_chunked(x, delta, A, B, B), atol=1e-5)

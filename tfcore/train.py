@@ -114,7 +114,8 @@ def warmup_cosine(
     From: Goyal et al. (2017), *Accurate, Large Minibatch SGD* (warm-up); Loshchilov and Hutter (2017), *SGDR:
     Stochastic Gradient Descent with Warm Restarts* (cosine).
 
-    >>> rates = [warmup_cosine(t, peak_lr=3.0, total_steps=8, warmup_steps=2) for t in (0, 1, 2, 5, 8)]
+    >>> plan = {"peak_lr": 3.0, "total_steps": 8, "warmup_steps": 2}
+    >>> rates = [warmup_cosine(t, **plan) for t in (0, 1, 2, 5, 8)]
     >>> print([round(rate, 4) for rate in rates])
     [1.0, 2.0, 3.0, 1.5, 0.0]
     """

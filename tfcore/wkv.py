@@ -23,7 +23,8 @@ class WKVState(NamedTuple):
 
     >>> one, v = torch.ones(1), torch.tensor([[[7.0], [7.0], [7.0]]])
     >>> _, state = wkv_carry(one, one, k=torch.full_like(v, 1000.0), v=v)
-    >>> print(state.numerator / state.denominator, state.peak)  # their mean, by keys that overflow exp
+    >>> # their mean, by keys that overflow exp
+    >>> print(state.numerator / state.denominator, state.peak)
     tensor([[7.]]) tensor([[1000.]])
     """
 

@@ -43,7 +43,8 @@ def wkv7(
 
     From: Peng et al. (2025), *RWKV-7 "Goose" with Expressive Dynamic State Evolution*.
 
-    >>> one = torch.ones(1, 1, 3, 1)  # three values for one key: each replaces half of what is there
+    >>> # three values for one key: each replaces half of what is there
+    >>> one = torch.ones(1, 1, 3, 1)
     >>> value = torch.tensor([[[[4.0], [6.0], [0.0]]]])
     >>> print(wkv7(one, 0 * one, 0.5 * one, value, removed=one, rate=0.5 * one).flatten())
     tensor([2., 4., 2.])
@@ -83,7 +84,8 @@ def wkv7_step(
         ValueError: shapes that do not fit.
 
     >>> one = torch.ones(1, 1, 1)
-    >>> output, state = wkv7_step(one, 0 * one, one, 5 * one, removed=one, rate=one, state=8 * one[None])
+    >>> changes = {"removed": one, "rate": one, "state": 8 * one[None]}
+    >>> output, state = wkv7_step(one, 0 * one, one, 5 * one, **changes)
     >>> print(output, state)
     tensor([[[5.]]]) tensor([[[[5.]]]])
     """

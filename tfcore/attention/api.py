@@ -27,7 +27,8 @@ Call = tuple[Tensor, Tensor, Tensor, Pattern, Tensor | None]  # q, k, v, pattern
 class Backend:
     """One way to compute attention: the results that it can return, and the calls that it accepts.
 
-    >>> [name for name, backend in BACKENDS.items() if backend.serves(return_weights=True, return_lse=True)]
+    >>> both = {"return_weights": True, "return_lse": True}
+    >>> [name for name, backend in BACKENDS.items() if backend.serves(**both)]
     ['explicit']
     """
 

@@ -66,7 +66,8 @@ def is_compiled_step(
 ) -> bool:
     """Say where "auto" should prefer it: in a step that is compiled for a CPU, which fuses it.
 
-    >>> is_compiled_step(*(torch.zeros(2, 3, 1, 4),) * 3, Pattern(None, False, None, None, None, False), None)
+    >>> all_pairs = Pattern(None, False, None, None, None, False)
+    >>> is_compiled_step(*(torch.zeros(2, 3, 1, 4),) * 3, all_pairs, None)
     False
     """
     compiled = torch.compiler.is_compiling() and q.device.type == "cpu"
@@ -84,7 +85,8 @@ def attend(
 ) -> tuple[Float[Tensor, "B H T_q d_v"], Float[Tensor, "B H T_q T_k"], Float[Tensor, "B H T_q"]]:
     """Attend within one tile, which may be the whole matrix; see :func:`explicit_attention`.
 
-    >>> q, k, v = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 3, 2), torch.tensor([[[[1.0], [2.0], [6.0]]]])
+    >>> q, k = torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 3, 2)
+    >>> v = torch.tensor([[[[1.0], [2.0], [6.0]]]])
     >>> output, _, lse = attend(q, k, v, allowed=None, bias=None, scale=1.0)
     >>> print(output.item(), f"{lse.item():.4f} {math.log(3):.4f}")
     3.0 1.0986 1.0986
@@ -111,7 +113,8 @@ def masked_scores(
 ) -> Float[Tensor, "B H T_q T_k"]:
     """Score every key for every query: scaled, capped, biased, and -inf where attending is forbidden.
 
-    >>> x, allowed = torch.tensor([[[[1.0], [3.0]]]]), torch.tensor([[[[True, False], [True, True]]]])
+    >>> x = torch.tensor([[[[1.0], [3.0]]]])
+    >>> allowed = torch.tensor([[[[True, False], [True, True]]]])
     >>> print(masked_scores(x, x, allowed, bias=None, scale=2.0)[0, 0])
     tensor([[ 2., -inf],
             [ 6., 18.]])

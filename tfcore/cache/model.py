@@ -180,7 +180,8 @@ def make_layer(
 ) -> LayerCache:
     """Make the cache of one layer; see :func:`make_cache`.
 
-    >>> type(make_layer(AttentionConfig(d_model=12, num_heads=3, window=5), batch=1, max_len=8)).__name__
+    >>> config = AttentionConfig(d_model=12, num_heads=3, window=5)
+    >>> type(make_layer(config, batch=1, max_len=8)).__name__
     'SlidingWindowCache'
     """
     if isinstance(config, DeltaNetConfig):

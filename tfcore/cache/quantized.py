@@ -144,7 +144,8 @@ def dequantize_kv(
 
     From: Dettmers et al. (2022), *LLM.int8()*.
 
-    >>> print(dequantize_kv(torch.tensor([[[[2]]]], dtype=torch.int8), torch.tensor([[[[0.25]]]])).item())
+    >>> two = torch.tensor([[[[2]]]], dtype=torch.int8)
+    >>> print(dequantize_kv(two, torch.tensor([[[[0.25]]]])).item())
     0.5
     """
     return q * scale

@@ -132,7 +132,8 @@ class StaticCache(nn.Module):
 def preallocated_layers(cache: Cache) -> list[KVCache]:
     """Return the layers of a preallocated cache, or refuse a cache of another kind.
 
-    >>> print(len(preallocated_layers(Cache([KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)]))))
+    >>> layer = KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)
+    >>> print(len(preallocated_layers(Cache([layer]))))
     1
     """
     check_cache(cache)

@@ -29,7 +29,8 @@ class LatentAttentionConfig:
     From: DeepSeek-AI (2024), *DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language
     Model*, section 2.1.
 
-    >>> LatentAttentionConfig(d_model=24, num_heads=3, d_latent=10, d_nope=6, d_rope=4, d_value=7).width
+    >>> widths = {"d_latent": 10, "d_nope": 6, "d_rope": 4, "d_value": 7}
+    >>> LatentAttentionConfig(d_model=24, num_heads=3, **widths).width
     10
     """
 

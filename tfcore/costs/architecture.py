@@ -34,7 +34,8 @@ class Architecture:
     Raises:
         ValueError: sizes below 1 or numbers below 0, heads that do not divide, or an unknown norm or head.
 
-    >>> gpt2 = Architecture(12, 768, 12, 3072, vocab_size=50257, max_len=1024, learned_positions=True)
+    >>> words = {"vocab_size": 50257, "max_len": 1024, "learned_positions": True}
+    >>> gpt2 = Architecture(12, 768, 12, 3072, **words)
     >>> gpt2.head_width, gpt2.kv_heads
     (64, 12)
     """
@@ -116,7 +117,7 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, d_head: 
 
     >>> check_heads(d_model=10, num_heads=4, num_kv_heads=None)
     Traceback (most recent call last):
-    ValueError: expected heads that divide d_model, got d_model 10 and 4 heads; choose another number of heads
+    ValueError: expected heads that divide d_model, got d_model 10 and 4 heads; ...
     """
     check_positive(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
     if d_head is None and d_model % num_heads:

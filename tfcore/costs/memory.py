@@ -51,7 +51,8 @@ def cache_bytes(architecture: Architecture, seq_len: int, batch: int = 1, bytes_
 
     >>> from tfcore.costs import MODELS
     >>> llama, mistral = (MODELS[name].architecture for name in ("Llama 2 7B", "Mistral 7B"))
-    >>> cache_bytes(llama, 8192) // cache_bytes(mistral, 8192)  # a quarter of the heads, half of the tokens
+    >>> # a quarter of the heads, half of the tokens
+    >>> cache_bytes(llama, 8192) // cache_bytes(mistral, 8192)
     8
     """
     check_one_stack(architecture)
@@ -121,7 +122,8 @@ def activation_bytes(
 
     >>> from tfcore.costs import MODELS
     >>> gpt2 = MODELS["GPT-2 small"].architecture
-    >>> with_weights, without = (activation_bytes(gpt2, 1024, store_weights=keep) for keep in (True, False))
+    >>> with_weights = activation_bytes(gpt2, 1024, store_weights=True)
+    >>> without = activation_bytes(gpt2, 1024, store_weights=False)
     >>> print(f"{with_weights / 1e6:.0f} MB, {without / 1e6:.0f} MB")
     710 MB, 408 MB
     """

@@ -26,7 +26,8 @@ def attended_pairs(q_len: int, k_len: int, causal: bool = False, window: int | N
     Raises:
         ValueError: more queries than keys, or a window below 1.
 
-    >>> attended_pairs(4, 4), attended_pairs(4, 4, causal=True), attended_pairs(1, 9, True, window=3)
+    >>> causal, sliding = attended_pairs(4, 4, causal=True), attended_pairs(1, 9, True, window=3)
+    >>> attended_pairs(4, 4), causal, sliding
     (16, 10, 3)
     """
     check_lengths(q_len, k_len)

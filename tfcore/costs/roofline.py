@@ -117,7 +117,8 @@ def forward_bytes(
         ValueError: a model with an encoder beside its decoder, or lengths that do not fit.
 
     >>> from tfcore.costs import MODELS
-    >>> print(f"{forward_bytes(MODELS['Llama 2 7B'].architecture, q_len=1, k_len=4096) / 1e9:.1f} GB")
+    >>> llama = MODELS["Llama 2 7B"].architecture
+    >>> print(f"{forward_bytes(llama, q_len=1, k_len=4096) / 1e9:.1f} GB")
     15.4 GB
     """
     a = architecture

@@ -84,7 +84,8 @@ class Classification(NamedTuple):
 class Tagging(NamedTuple):
     """One tag for each token, ``IGNORE`` at ``BOS`` and padding.
 
-    >>> batch = Tagging(pad([[BOS, 5, 7], [BOS, 6]]), tags=pad([[IGNORE, 1, 0], [IGNORE, 2]], IGNORE))
+    >>> tags = pad([[IGNORE, 1, 0], [IGNORE, 2]], IGNORE)
+    >>> batch = Tagging(pad([[BOS, 5, 7], [BOS, 6]]), tags)
     >>> print(batch.tokens[batch.tags != IGNORE], batch.tags[batch.tags != IGNORE])
     tensor([5, 7, 6]) tensor([1, 0, 2])
     """

@@ -23,7 +23,8 @@ class Brackets(NamedTuple):
     """Words for classification (``labels``) and for tagging (``tags``).
 
     >>> batch = bracket_batch(9, 4, 8, 2, torch.Generator().manual_seed(0))
-    >>> torch.equal((batch.tags != 0).all(dim=1).long(), batch.labels)  # no bracket without a partner
+    >>> all_paired = (batch.tags != 0).all(dim=1)  # no bracket without a partner
+    >>> torch.equal(all_paired.long(), batch.labels)
     True
     """
 

@@ -91,7 +91,8 @@ class Sentence:
     >>> sentence = Sentence("", "animal", "didn't", "cross", "street", "because", "tired")
     >>> sentence.statement
     "the animal didn't cross the street because it was too tired"
-    >>> sentence.words[sentence.pronoun], sentence.words[sentence.referent], sentence.words[sentence.other]
+    >>> places = sentence.pronoun, sentence.referent, sentence.other
+    >>> tuple(sentence.words[place] for place in places)
     ('it', 'animal', 'street')
     """
 

@@ -80,7 +80,8 @@ def translate(sentence: Sentence) -> str:
         Its translation; two sentences never share one.
 
     >>> for adjective in ("tired", "wide"):
-    ...     print(translate(Sentence("", "animal", "didn't", "cross", "street", "because", adjective)))
+    ...     words = "", "animal", "didn't", "cross", "street", "because", adjective
+    ...     print(translate(Sentence(*words)))
     pato lo kite le puki luki vuki so luto tami pami
     pato lo kite le puki luki vuki se kake tami pami
     """

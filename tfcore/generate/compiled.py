@@ -209,7 +209,8 @@ class RecordedStep:
     >>> from tfcore.config import AttentionConfig, BlockConfig, ModelConfig
     >>> block = BlockConfig(AttentionConfig(d_model=12, num_heads=3), d_ff=48)
     >>> model = Decoder(ModelConfig(vocab_size=50, num_layers=2, block=block))
-    >>> print(RecordedStep(model, backend="eager")(torch.tensor([[7]]), model.new_cache(1, 8)).shape)
+    >>> step = RecordedStep(model, backend="eager")
+    >>> print(step(torch.tensor([[7]]), model.new_cache(1, 8)).shape)
     torch.Size([1, 1, 50])
     """
 

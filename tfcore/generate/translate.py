@@ -31,8 +31,10 @@ class Conditioned:
 
     >>> from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig
     >>> from tfcore.models import EncoderDecoder
-    >>> stack = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
-    >>> model = Conditioned(EncoderDecoder(EncoderDecoderConfig(stack, stack)), torch.tensor([[7, 1, 4]]))
+    >>> block = BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48)
+    >>> stack = ModelConfig(50, num_layers=2, block=block)
+    >>> model = EncoderDecoder(EncoderDecoderConfig(stack, stack))
+    >>> model = Conditioned(model, torch.tensor([[7, 1, 4]]))
     >>> print(generate(model, torch.tensor([[0]]), max_new_tokens=5).shape)
     torch.Size([1, 6])
     """
@@ -116,7 +118,8 @@ def translate(
 
     >>> from tfcore.config import AttentionConfig, BlockConfig, EncoderDecoderConfig, ModelConfig
     >>> from tfcore.models import EncoderDecoder
-    >>> stack = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
+    >>> block = BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48)
+    >>> stack = ModelConfig(50, num_layers=2, block=block)
     >>> model = EncoderDecoder(EncoderDecoderConfig(stack, stack))
     >>> print(translate(model, torch.tensor([[7, 1, 4]]), bos=0, max_new_tokens=5, beams=3).shape)
     torch.Size([1, 5])

@@ -59,7 +59,8 @@ def patch(model: nn.Module, name: str, value: Any, at: Any = ...) -> Iterator[No
 
     >>> from tfcore.models import Decoder
     >>> from tfcore.models.presets import preset
-    >>> model, tokens, other = Decoder(preset("gpt2-tiny")), torch.tensor([[7, 1]]), torch.tensor([[3, 2]])
+    >>> model = Decoder(preset("gpt2-tiny"))
+    >>> tokens, other = torch.tensor([[7, 1]]), torch.tensor([[3, 2]])
     >>> with record(model, "stream.2") as seen:
     ...     theirs = model(other)
     >>> with patch(model, "stream.2", seen["stream.2"]):

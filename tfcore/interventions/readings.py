@@ -113,7 +113,8 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
     Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits*.
 
     >>> from tfcore.models.presets import preset
-    >>> model, tokens, target = Decoder(preset("gpt2-tiny")), torch.tensor([[7, 1, 4]]), torch.tensor([3])
+    >>> model = Decoder(preset("gpt2-tiny"))
+    >>> tokens, target = torch.tensor([[7, 1, 4]]), torch.tensor([3])
     >>> effect = direct_effect(model, tokens, target)
     >>> torch.allclose(effect.total(), model(tokens)[:, -1, 3], atol=1e-5)
     True

@@ -210,7 +210,8 @@ def spelled_out(config: Any) -> Any:
 
     Two that mean the same are equal then.
 
-    >>> brief, long = AttentionConfig(12, num_heads=4), AttentionConfig(12, 4, num_kv_heads=4, d_head=3)
+    >>> brief = AttentionConfig(12, num_heads=4)
+    >>> long = AttentionConfig(12, 4, num_kv_heads=4, d_head=3)
     >>> brief == long, spelled_out(brief) == spelled_out(long)
     (False, True)
     """

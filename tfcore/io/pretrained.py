@@ -112,7 +112,8 @@ def save_pretrained(model: nn.Module, folder: str | Path) -> None:
     >>> import tempfile
     >>> from tfcore.models import Decoder
     >>> from tfcore.models.presets import gpt2
-    >>> model, tokens = Decoder(gpt2(12, 3, 2, vocab_size=50, max_len=20)), torch.tensor([[7, 1, 4]])
+    >>> model = Decoder(gpt2(12, 3, 2, vocab_size=50, max_len=20))
+    >>> tokens = torch.tensor([[7, 1, 4]])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_pretrained(model, folder)
     ...     print(sorted(path.name for path in Path(folder).iterdir()))

@@ -31,7 +31,8 @@ class LatentAttention(nn.Module):
 
     From: DeepSeek-AI (2024), *DeepSeek-V2*, section 2.1.
 
-    >>> config = LatentAttentionConfig(d_model=24, num_heads=3, d_latent=10, d_nope=6, d_rope=4, d_value=7)
+    >>> widths = {"d_latent": 10, "d_nope": 6, "d_rope": 4, "d_value": 7}
+    >>> config = LatentAttentionConfig(d_model=24, num_heads=3, **widths)
     >>> layer, x = LatentAttention(config), torch.randn(2, 5, 24)
     >>> torch.allclose(layer(x, causal=True), layer(x, causal=True, absorbed=True), atol=1e-6)
     True

@@ -24,7 +24,8 @@ class EncoderDecoder(nn.Module):
 
     >>> import torch
     >>> from tfcore.config import AttentionConfig, BlockConfig, ModelConfig
-    >>> stack = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
+    >>> block = BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48)
+    >>> stack = ModelConfig(50, num_layers=2, block=block)
     >>> model = EncoderDecoder(EncoderDecoderConfig(stack, stack))
     >>> print(model(torch.tensor([[7, 1, 4]]), torch.tensor([[0, 3]])).shape)
     torch.Size([1, 2, 50])

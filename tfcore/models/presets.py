@@ -68,7 +68,8 @@ def llama(
     Experts*.
 
     >>> config = llama(12, num_heads=6, num_layers=2, d_ff=32, num_kv_heads=3, window=5)
-    >>> config.block.attention.kv_heads, config.block.attention.window, config.block.gated, config.tied
+    >>> block = config.block
+    >>> block.attention.kv_heads, block.attention.window, block.gated, config.tied
     (3, 5, True, False)
     """
     block = BlockConfig(
@@ -141,7 +142,8 @@ def bart(
     From: Lewis et al. (2020), *BART*.
 
     >>> config = bart(12, num_heads=3, num_layers=2)
-    >>> config.encoder == config.decoder, config.decoder.block.norm_place, config.decoder.embedding_norm
+    >>> decoder = config.decoder
+    >>> config.encoder == decoder, decoder.block.norm_place, decoder.embedding_norm
     (True, 'post', True)
     """
     block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model, norm_place="post")
@@ -156,7 +158,8 @@ def marian(d_model: int, num_heads: int, num_layers: int, vocab_size: int = 58_1
     From: Vaswani et al. (2017), *Attention Is All You Need*.
 
     >>> decoder = marian(16, num_heads=2, num_layers=3).decoder
-    >>> decoder.embedding_scale, decoder.block.activation, decoder.positions.layout, decoder.logit_bias
+    >>> activation, layout = decoder.block.activation, decoder.positions.layout
+    >>> decoder.embedding_scale, activation, layout, decoder.logit_bias
     (4.0, 'silu', 'half', True)
     """
     block = BlockConfig(
@@ -183,7 +186,8 @@ def whisper(
     >>> import torch
     >>> from tfcore.models import MemoryDecoder
     >>> model = MemoryDecoder(whisper(12, num_heads=3, num_layers=2, vocab_size=50, max_len=20))
-    >>> print(model(torch.tensor([[7, 1, 4]]), torch.zeros(1, 9, 12)).shape)  # 9 states that were heard
+    >>> heard = torch.zeros(1, 9, 12)  # 9 states
+    >>> print(model(torch.tensor([[7, 1, 4]]), heard).shape)
     torch.Size([1, 3, 50])
     """
     block = BlockConfig(AttentionConfig(d_model, num_heads), d_ff=4 * d_model)

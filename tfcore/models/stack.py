@@ -32,7 +32,8 @@ class Stack(nn.Module):
     From: Vaswani et al. (2017), *Attention Is All You Need*, figure 1.
 
     >>> from tfcore.config import AttentionConfig, BlockConfig
-    >>> config = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
+    >>> block = BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48)
+    >>> config = ModelConfig(50, num_layers=2, block=block)
     >>> stack, tokens = Stack(config, causal=True), torch.tensor([[7, 1, 4]])
     >>> torch.allclose(stack(tokens)[:, :2], stack(tokens[:, :2]), atol=1e-5)
     True
@@ -188,7 +189,8 @@ class Head(nn.Module):
     From: Press and Wolf (2017), *Using the Output Embedding to Improve Language Models* (tied).
 
     >>> from tfcore.config import AttentionConfig, BlockConfig
-    >>> config = ModelConfig(50, num_layers=2, block=BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48))
+    >>> block = BlockConfig(AttentionConfig(12, num_heads=3), d_ff=48)
+    >>> config = ModelConfig(50, num_layers=2, block=block)
     >>> embedding, x = nn.Embedding(50, 12), torch.randn(2, 5, 12)
     >>> torch.allclose(Head(config, embedding)(x), x @ embedding.weight.T, atol=1e-5)
     True

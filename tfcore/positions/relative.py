@@ -78,7 +78,8 @@ def shaw_bias(
     equation 4; the values' counterpart, which the paper found to add nothing, is left out.
 
     >>> row = shaw_rows(torch.arange(2), torch.arange(3), max_distance=1)
-    >>> print(shaw_bias(torch.ones(1, 1, 2, 1), torch.tensor([[1.0], [2.0], [3.0]]), row, scale=1.0)[0, 0])
+    >>> table = torch.tensor([[1.0], [2.0], [3.0]])
+    >>> print(shaw_bias(torch.ones(1, 1, 2, 1), table, row, scale=1.0)[0, 0])
     tensor([[2., 3., 3.],
             [1., 2., 3.]])
     """

@@ -87,7 +87,8 @@ def kill_table(
     >>> faults = [Mutant("rounds up", "math:floor", lambda right: math.ceil)]
     >>> def whole(): assert math.floor(2.0) == 2
     >>> def half(): assert math.floor(2.5) == 2
-    >>> print(kill_table(faults, {"whole": whole}), kill_table(faults, {"whole": whole, "half": half}))
+    >>> checks = {"whole": whole, "half": half}
+    >>> print(kill_table(faults, {"whole": whole}), kill_table(faults, checks))
     {'rounds up': None} {'rounds up': 'half'}
     """
     mutants = list(mutants)

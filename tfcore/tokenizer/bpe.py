@@ -219,7 +219,8 @@ class BPETokenizer:
         From: Radford et al. (2019), section 2.2.
 
         >>> tokenizer = BPETokenizer.from_merges([])
-        >>> print(tokenizer.decode(tokenizer.encode("é")), ascii(tokenizer.decode(tokenizer.encode("é")[:1])))
+        >>> ids = tokenizer.encode("é")
+        >>> print(tokenizer.decode(ids), ascii(tokenizer.decode(ids[:1])))
         é '\ufffd'
         """
         return b"".join(map(self._token, ids)).decode("utf-8", errors="replace")

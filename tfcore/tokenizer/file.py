@@ -19,7 +19,8 @@ def check_kind(content: Json) -> None:
     Raises:
         ValueError: names the parts that are of another kind.
 
-    >>> check_kind({"model": {"type": "WordPiece"}, "pre_tokenizer": BYTE_LEVEL, "added_tokens": []})
+    >>> model = {"type": "WordPiece"}
+    >>> check_kind({"model": model, "pre_tokenizer": BYTE_LEVEL, "added_tokens": []})
     Traceback (most recent call last):
     ValueError: another kind of model
     """

@@ -35,7 +35,7 @@ def loss_curves(axes: Axes, curves: Mapping[str, Any], steps: Any = None, bound:
     >>> from tfcore.viz import alt_text
     >>> axes = loss_curves(Figure().subplots(), {"train": [2.0, 1.0, 0.75]}, bound=0.5)
     >>> alt_text(axes)
-    'Line chart of losses from step 0 to 2. train: from 2.00 to 0.75, lowest 0.75. Best possible: 0.50.'
+    'Line chart of losses from step 0 to 2. train: from 2.00 to 0.75, lowest 0.75. Best ...'
     """
     _require_some(curves)
     sentences = []
@@ -77,7 +77,7 @@ def spectra(axes: Axes, matrices: Mapping[str, Any]) -> Axes:
     >>> from matplotlib.figure import Figure
     >>> from tfcore.viz import alt_text
     >>> alt_text(spectra(Figure().subplots(), {"W_q": np.diag([4.0, 1.0, 1.0])}))
-    'Line chart of singular values. W_q: 3 values from 4 to 1; 90% of the sum of squares lie in the first 2.'
+    'Line chart of singular values. W_q: 3 values from 4 to 1; 90% of the sum of squares ...'
     """
     _require_some(matrices)
     sentences = []

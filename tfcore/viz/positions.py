@@ -66,7 +66,7 @@ def rotary_map(axes: Axes, angles: Any) -> Axes:
     >>> from tfcore.viz import alt_text
     >>> axes = rotary_map(Figure().subplots(), np.outer(np.arange(9), [np.pi / 2, np.pi / 8]))
     >>> alt_text(axes)
-    'Heat map of the angles of 2 pairs at 9 positions. The first pair turns 2.00 times, the last 0.50 times.'
+    'Heat map of the angles of 2 pairs at 9 positions. The first pair turns 2.00 times, ...'
     """
     values = numbers(angles, "angles", "T pairs")
     turn = 2 * np.pi
