@@ -198,4 +198,35 @@ ROWS = [
         "* k.unsqueeze(-2)",
         "* kappa.unsqueeze(-2)",
     ),
+    (
+        "RWKV-7's state lost between chunks",
+        "wkv7:_chunk",
+        "since_start[:, :, -1:] * state",
+        "0 * state",
+    ),
+    (
+        "RWKV-7 does not decay across chunks",
+        "wkv7:_chunk",
+        "since_start[:, :, -1:] * state",
+        "state",
+    ),
+    (
+        "RWKV-7 looks up in the chunk's first memory after a decay too many",
+        "wkv7:_chunk",
+        "(until_token * kappa)",
+        "(since_start * kappa)",
+    ),
+    (
+        "RWKV-7's tokens of a chunk do not see what the others erase",
+        "wkv7:_chunk",
+        "(kappa_erasures, unerased",
+        "(0 * kappa_erasures, unerased",
+    ),
+    ("RWKV-7's chunk keeps what it erases", "wkv7:_chunk", "- found.mT @ erasures[:, :, -1]", ""),
+    (
+        "RWKV-7's removed keys read a token too far in a chunk",
+        "wkv7:_scores",
+        "(0, 0, 1, 0)",
+        "(0, 0, 0, 1)",
+    ),
 ]

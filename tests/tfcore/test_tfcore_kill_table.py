@@ -40,7 +40,7 @@ from tfcore.state_space_duality import ssd_attention, ssd_chunked, ssd_recurrent
 from tfcore.testing import format_kill_table, kill_table, raise_weights
 from tfcore.train import TrainConfig, decay_groups, train
 from tfcore.wkv import wkv
-from tfcore.wkv7 import wkv7
+from tfcore.wkv7 import wkv7, wkv7_step
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:left out")]  # the pooler of BERT
 
@@ -338,8 +338,9 @@ def delta_rule_by_matrices(chunks: bool) -> None:
     assert torch.allclose(got, torch.stack(expected, 2))
 
 
-@check("RWKV-7's memory = its matrices")
-def wkv7_by_matrices() -> None:
+@check("RWKV-7 in chunks = its matrices", True)
+@check("RWKV-7 in steps = its matrices", False)
+def wkv7_by_matrices(chunks: bool) -> None:
     q, k, kappa, v = (
         draw(2, 3, 7, 4),
         draw(2, 3, 7, 4, seed=1),
@@ -351,13 +352,16 @@ def wkv7_by_matrices() -> None:
         draw(2, 3, 7, 4, seed=4).sigmoid(),
         -draw(2, 3, 7, 4).exp(),
     )
-    S, expected = torch.zeros(2, 3, 4, 4, dtype=torch.float64), []
+    S, expected, state, outputs = torch.zeros(2, 3, 4, 4, dtype=torch.float64), [], None, []
     for t in range(7):
         removed = kappa[:, :, t, :, None] @ (rate * kappa)[:, :, t, None]  # (2, 3, 4, 4)
         S = S @ (torch.diag_embed(log_decay[:, :, t].exp()) - removed)
         S = S + v[:, :, t, :, None] @ k[:, :, t, None]
         expected.append((S @ q[:, :, t, :, None]).squeeze(-1))
-    assert torch.allclose(wkv7(q, log_decay, k, v, kappa, rate), torch.stack(expected, 2))
+        output, state = wkv7_step(*(x[:, :, t] for x in (q, log_decay, k, v, kappa, rate)), state)
+        outputs.append(output)
+    got = wkv7(q, log_decay, k, v, kappa, rate, chunk_size=3) if chunks else torch.stack(outputs, 2)
+    assert torch.allclose(got, torch.stack(expected, 2))
 
 
 @check("the indexer's scores = their definition")
