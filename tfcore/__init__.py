@@ -6,7 +6,7 @@ Import the room you need; this file imports nothing, so that the numpy chapters 
 numpy                   ``ops`` ``scaling`` ``sinusoids`` ``bottleneck``
 recurrent networks      ``recurrent`` ``seq2seq``
 attention               ``attention`` (the seam and its backends) ``masks`` ``ring``
-without a softmax       ``linear_attention`` ``delta_rule``, on ``decay``
+without a softmax       ``linear_attention`` ``delta_rule`` ``wkv7``, on ``decay``
 parts and models        ``config`` ``rope_scaling`` ``positions`` ``layers`` ``moe`` ``models``
 other families          ``rwkv`` ``mamba`` ``mamba2``
 their recurrences       ``wkv`` ``selective_scan`` ``state_space_duality``, on ``scan`` and ``decay``
