@@ -106,8 +106,9 @@ def wkv7_carry(
     q, g, k, v, kappa, a = (x.to(wide(query.dtype)) for x in (query, log_decay, key, value, removed, rate))
     state = _empty(key, value) if state is None else state
     outputs = []
-    for chunk in zip(*(x.split(chunk_size, dim=2) for x in (q, g, k, v, kappa, a * kappa)), strict=True):
-        output, state = _chunk(*chunk, state)
+    chunks = zip(*(x.split(chunk_size, dim=2) for x in (q, g, k, v, kappa, a * kappa)), strict=True)
+    for q, g, k, v, kappa, r in chunks:
+        output, state = _chunk(q, g, k, v, kappa, r, state)
         outputs.append(output)
     return torch.cat(outputs, dim=2).to(query.dtype), state
 
