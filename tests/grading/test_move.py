@@ -106,7 +106,8 @@ def test_feedback_is_named_only_where_there_are_pages(course):
     assert "Run autograder feedback" in done.stderr
     shutil.rmtree(course / "feedback")
     done = in_process("rename", "lovelace01", "ada", cwd=course)
-    assert done.exit_code == 0 and "Run autograder feedback" not in done.stderr
+    assert done.exit_code == 0
+    assert "Run autograder feedback" not in done.stderr
 
 
 @pytest.mark.slow
