@@ -144,7 +144,7 @@ def test_the_limits_are_those_of_the_grader() -> None:
     assert f"A cell may take {limits.cell_seconds:g} seconds" in text
     assert f"a call of your function {limits.call_seconds:g} seconds" in text
     assert f"the whole notebook {limits.total_seconds:g} seconds" in text
-    assert f"There are {limits.memory_bytes >> 30} GiB of memory" in text
+    assert f"may use {limits.memory_bytes >> 30} GiB of memory" in text
     assert f"more than {CALL_SECONDS:g} seconds of computing" in text
     assert f"up to {MAX_BYTES >> 20} MiB" in text
     assert f"up to {IN_A_NOTEBOOK} characters" in text
@@ -165,8 +165,8 @@ ACCIDENTS = {
     "all metadata lost, as some editors do": "metadata_stripped",
     "the first answer moved to the end": "answers_out_of_order",
     "the test cells deleted": "test_cells_deleted",
-    "blank, the test cells made to say `100`": "test_cells_forged",
-    "blank, the test cells tagged to be skipped": "test_cells_skipped",
+    "blank, with test cells changed to give `100`": "test_cells_forged",
+    "blank, with test cells tagged to be skipped": "test_cells_skipped",
 }
 """What the page says of an accident, and what the sample class calls it."""
 
@@ -195,7 +195,7 @@ def without_points(scores: dict[str, float]) -> str:
     if lost == names[first:]:
         return {0: "all", len(names): "none"}.get(first) or f"the {ordinal[first]} and all after it"
     assert len(lost) == 1
-    return "that one"
+    return "the exercise of this answer"
 
 
 @pytest.mark.slow
