@@ -163,10 +163,13 @@ def test_punctuation_is_taken_from_the_text_beside_its_formula(build_page: Build
 
 @pytest.mark.slow
 def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
-    _, _, html = build_page("# Page\n\nIn 5 % and **6** % of cases, `7 %` or\n\n```python\n8 % 3\n```\n")
+    page = "# Page\n\nIn 5 % and **6** % of cases, `7 %` or\n\n```python\n8 % 3\n```\n"
+    _, _, html = build_page(f"{page}\n```{{eval-rst}}\n>>> 9 % 4\n1\n```\n")
     assert "In 5\N{NO-BREAK SPACE}% and" in html
     assert "</strong>\N{NO-BREAK SPACE}% of" in html
     assert "8 % 3" in re.sub(r"<[^>]*>", "", html)
+    assert "9 % 4" in re.sub(r"<[^>]*>", "", html)
+    assert "literal-block" not in html, "an example without colours"
     assert html.count("\N{NO-BREAK SPACE}%") == 2
 
 

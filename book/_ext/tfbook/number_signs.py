@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-AS_TYPED = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)
+AS_TYPED = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw)
 COMPUTED = "pasted-text"
 """The class of what ``{glue:text}`` and ``{number}`` put into a page."""
 HYPHEN = re.compile(r"^-(?=\d)")
