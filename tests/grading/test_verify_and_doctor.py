@@ -1,5 +1,6 @@
 """`autograder verify` proves the grader; `autograder doctor` says what the machine gives."""
 
+import ast
 import json
 import os
 import re
@@ -73,21 +74,48 @@ def test_verify_holds(course, tmp_path):
 
 
 def changed_lately() -> list[str]:
-    """Return the exercises that git shows as changed in the last ten commits or since, or all without git."""
-    folder, listed = ROOT / "autograder" / "exercises", []
-    since = ["diff", "--name-only", "--relative", "HEAD~10"]
-    for what in (since, ["ls-files", "--others", "--exclude-standard"]):
-        done = subprocess.run(["git", *what, "--", "."], cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            return list(exercises.names())
-        listed += done.stdout.splitlines()
-    return of_files(listed)
+    """Return the exercises whose code changed in the last ten commits or since, or all without that history.
+
+    Commits of merged branches count one by one. A commit that only improves sentences changes no bank.
+    """
+    folder = ROOT / "autograder" / "exercises"
+
+    def git(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True)
+
+    if git("rev-parse", "--verify", "--quiet", "HEAD~10").returncode:
+        return list(exercises.names())
+    listed = set()
+    for what in (
+        ["log", "-10", "--format=", "--name-only", "--relative"],
+        ["diff", "HEAD", "--name-only", "--relative"],
+        ["ls-files", "--others", "--exclude-standard"],
+    ):
+        listed |= set(git(*what, "--", ".").stdout.splitlines())
+    now = {path: (folder / path).read_text("utf8") if (folder / path).exists() else "" for path in listed}
+    return of_files(
+        [path for path in listed if not same_code(git("show", f"HEAD~10:./{path}").stdout, now[path])]
+    )
+
+
+def same_code(before: str, after: str) -> bool:
+    """Return whether two texts of a module differ in nothing but comments, spaces and sentences."""
+
+    class Sentences(ast.NodeTransformer):
+        def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+            return ast.Constant("") if isinstance(node.value, str) and node.value.endswith(".") else node
+
+    first, second = (ast.dump(Sentences().visit(ast.parse(text))) for text in (before, after))
+    return first == second
 
 
 def of_files(changed: list[str]) -> list[str]:
-    """Return the exercises that files of the bank declare; a file that several share counts for each."""
+    """Return the exercises that files of the bank declare; a file of an assignment counts for all of its own.
+
+    Files that all assignments share are the grader's, as `make test-all` is for.
+    """
     found = set()
-    for path in changed:
+    for path in filter(lambda path: "/" in path, changed):
         assignment, _, file = path.rpartition("/")
         declared = [name for name in exercises.names() if name.startswith(assignment)]
         own = [
@@ -101,8 +129,17 @@ def test_a_shared_file_changes_all_exercises_of_its_assignment():
     ch02 = [name for name in exercises.names() if name.startswith("ch02")]
     assert of_files(["ch02_qkv/softmax_mistakes.py"]) == of_files(["ch02_qkv/softmax.py"]) == [ch02[0]]
     assert of_files(["ch02_qkv/__init__.py"]) == ch02
-    assert of_files(["__init__.py"]) == list(exercises.names())
+    assert of_files(["__init__.py"]) == []
     assert of_files([]) == []
+
+
+def test_other_sentences_are_no_other_bank():
+    path = ROOT / "autograder" / "exercises" / "ch06_blocks" / "DecoderBlock_mistakes.py"
+    text = path.read_text("utf8")
+    hint = "cross_attention reads x a second time. Pass the memory as its second argument."
+    assert same_code(text, text.replace(hint, "Let cross_attention read the memory.") + "# a comment\n")
+    assert not same_code(text, text.replace('"mask=memory_mask"', '"mask=mask"'))
+    assert not same_code("", text)
 
 
 @pytest.mark.slow
