@@ -49,7 +49,8 @@ REMARKS = 8
 
 A_CLASS = 20
 """From this number of notebooks of one assignment on, the results of its bank are computed once for all of
-them, and the results of other assignments are dropped. They take as long as what twenty forks compute of them."""
+them, and the results of other assignments are dropped. All these results take about as long as the few that
+this number of forks needs."""
 
 
 def main() -> None:
