@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import linear_time_mutants
+import sparse_attention_mutants
 
 from tfcore.testing import Mutant
 
@@ -370,20 +371,6 @@ ROWS = [
         "order.rotation(q_rope), order.rotation(k_rope)",
         "order.rotation(q_rope), k_rope",
     ),
-    # the indexer
-    ("an indexer without a ReLU", "layers.indexer:Indexer.forward", "F.relu(q @ k.mT)", "q @ k.mT"),
-    (
-        "an indexer whose heads count alike",
-        "layers.indexer:Indexer.forward",
-        "self.W_w(x).mT",
-        "1 + 0 * self.W_w(x).mT",
-    ),
-    (
-        "an indexer whose keys are not normed",
-        "layers.indexer:Indexer.forward",
-        "self.norm_k(self.W_k(x))",
-        "self.W_k(x)",
-    ),
     # delta rules in a model
     (
         "queries and keys of any length",
@@ -494,6 +481,7 @@ ROWS = [
     ),
     ("biases decay", "train:decay_groups", "matrix = (", "matrix = True or ("),
     *linear_time_mutants.ROWS,
+    *sparse_attention_mutants.ROWS,
 ]
 
 MUTANTS = [Mutant(name, f"tfcore.{target}", rewritten(old, new)) for name, target, old, new in ROWS]

@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from attention_oracle import CASES, GRADIENT_TOLERANCE, TOLERANCE, distance, make_inputs, oracle
 from mutants import MUTANTS
+from native_sparse_oracle import native_sparse_oracle
 
 from tfcore.attention import attention
 from tfcore.cache import dequantize_kv, quantize_kv
-from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, NativeSparseConfig, PositionConfig
 from tfcore.delta_rule import gated_delta_rule, gated_delta_rule_step
 from tfcore.generate import (
     CompiledDecoder,
@@ -29,7 +30,7 @@ from tfcore.generate import (
     speculative_generate,
 )
 from tfcore.io import from_pretrained
-from tfcore.layers import Indexer, repeat_kv
+from tfcore.layers import Indexer, NativeSparseAttention, repeat_kv
 from tfcore.linear_attention import linear_attention
 from tfcore.losses import next_token_loss, summed_cross_entropy
 from tfcore.models import Decoder
@@ -373,6 +374,15 @@ def indexer_by_definition() -> None:
     expected = [[(w[t] * (q[t] @ k[s]).clamp(min=0)).sum() / 12**0.5 for s in range(5)] for t in range(5)]
     same_place = torch.zeros(5, dtype=torch.long)
     assert torch.allclose(indexer(x, same_place)[0], torch.tensor(expected, dtype=torch.float64))
+
+
+@check("native sparse attention = loops")
+def native_sparse_by_loops() -> None:
+    config = NativeSparseConfig(9, 6, 2, 5, 4, 2, select_block=4, num_selected=4, window=3)
+    layer, x = raise_weights(NativeSparseAttention(config)).double(), draw(1, 31, 9)
+    wanted, blocks = native_sparse_oracle(layer, x[0].numpy())
+    assert torch.equal(layer.selected_blocks(x)[0], torch.from_numpy(blocks))
+    assert torch.allclose(layer(x)[0], torch.from_numpy(wanted))
 
 
 @check("Mamba-2's recurrence = loops", ssd_recurrent)

@@ -12,6 +12,7 @@ from tfcore.config.checks import check_sizes
 from tfcore.config.delta_net import DeltaNetConfig
 from tfcore.config.latent import LatentAttentionConfig
 from tfcore.config.model import EncoderDecoderConfig, ModelConfig
+from tfcore.config.native_sparse import NativeSparseConfig
 from tfcore.config.positions import Layout, PositionConfig, PositionKind
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "LatentAttentionConfig",
     "Layout",
     "ModelConfig",
+    "NativeSparseConfig",
     "NormKind",
     "NormPlace",
     "PositionConfig",

@@ -7,6 +7,7 @@ from tfcore.layers.heads import merge_heads, repeat_kv, split_heads
 from tfcore.layers.indexer import Indexer, indexer_loss, top_keys_mask
 from tfcore.layers.latent import LatentAttention, absorbed_scores
 from tfcore.layers.multi_head import MultiHeadAttention
+from tfcore.layers.native_sparse import NativeSparseAttention
 from tfcore.layers.norms import layer_norm, make_norm, rms_norm
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Indexer",
     "LatentAttention",
     "MultiHeadAttention",
+    "NativeSparseAttention",
     "TransformerBlock",
     "absorbed_scores",
     "indexer_loss",
