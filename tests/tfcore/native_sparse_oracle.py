@@ -21,8 +21,8 @@ def attend(q: Array, keys: list[Array], values: list[Array]) -> tuple[Array, Arr
     return weights @ np.array(values), weights
 
 
-def squeezed(network: dict[str, Array], vectors: Array) -> Array:
-    """Squeeze one block of vectors into one: places, a hidden layer with GELU, a linear layer."""
+def compressed(network: dict[str, Array], vectors: Array) -> Array:
+    """Compress one block of vectors into one: places, a hidden layer with GELU, a linear layer."""
     flat = (vectors + network["places"]).reshape(-1)
     hidden = network["mlp.0.weight"] @ flat + network["mlp.0.bias"]
     hidden = hidden * 0.5 * (1 + np.array([math.erf(h / math.sqrt(2)) for h in hidden]))
@@ -30,7 +30,7 @@ def squeezed(network: dict[str, Array], vectors: Array) -> Array:
 
 
 def block_score(weights: Array, j: int, length: int, stride: int, size: int) -> float:
-    """Add the weights of the squeezed blocks, once for each token that they have in block j (from 0)."""
+    """Add the weights of the compressed blocks, once for each token that they have in block j (from 0)."""
     total = 0.0
     for i, weight in enumerate(weights):
         for token in range(i * stride, i * stride + length):
@@ -53,7 +53,7 @@ def native_sparse_oracle(layer: NativeSparseAttention, x: Array, score=block_sco
     c = layer.config
     w = {name: p.detach().double().numpy() for name, p in layer.named_parameters()}
     nets = [
-        {n.split(".", 1)[1]: p for n, p in w.items() if n.startswith(s)} for s in ("squeeze_k", "squeeze_v")
+        {n.split(".", 1)[1]: p for n, p in w.items() if n.startswith(s)} for s in ("compress_k", "compress_v")
     ]
     T, N, per_group = len(x), math.ceil(len(x) / c.select_block), c.num_heads // c.num_kv_heads
     queries = (x @ w["W_q.weight"].T).reshape(T, c.num_heads, c.d_head)
@@ -66,8 +66,8 @@ def native_sparse_oracle(layer: NativeSparseAttention, x: Array, score=block_sco
             of_group = range(g * per_group, (g + 1) * per_group)
             (K_1, V_1), (K_2, V_2), (K_3, V_3) = made[:, :, :, g].transpose(1, 2, 0, 3)
             starts = [s for s in range(0, T, c.compress_stride) if s + c.compress_block <= t + 1]
-            k = [squeezed(nets[0], K_1[s : s + c.compress_block]) for s in starts]
-            v = [squeezed(nets[1], V_1[s : s + c.compress_block]) for s in starts]
+            k = [compressed(nets[0], K_1[s : s + c.compress_block]) for s in starts]
+            v = [compressed(nets[1], V_1[s : s + c.compress_block]) for s in starts]
             coarse = [attend(queries[t, h], k, v) for h in of_group]
             total = sum(weights for _, weights in coarse)
             own = t // c.select_block

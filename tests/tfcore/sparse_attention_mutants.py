@@ -17,14 +17,14 @@ ROWS = [
     ),
     # native sparse attention
     (
-        "squeezed blocks seen before they are whole",
+        "compressed blocks seen before they are whole",
         "layers.native_sparse:whole_blocks_mask",
         "torch.arange(block - 1, max(length, block), stride",
         "torch.arange(0, max(length, block) - block + 1, stride",
     ),
     (
-        "squeezed blocks without places",
-        "layers.native_sparse:Squeeze.forward",
+        "compressed blocks without places",
+        "layers.native_sparse:Compressor.forward",
         "blocks + self.places",
         "blocks",
     ),
@@ -41,7 +41,7 @@ ROWS = [
         "[:, :, 0]",
     ),
     (
-        "a block's score is the weight of one squeezed block",
+        "a block's score is the weight of one compressed block",
         "layers.native_sparse:shared_tokens",
         ".clamp(min=0).float()",
         ".eq(config.compress_stride).float()",

@@ -117,11 +117,11 @@ def test_the_window_alone_is_sliding_window_attention():
     torch.testing.assert_close(layer(x, order), window(x, causal=True, order=order), atol=1e-12, rtol=0)
 
 
-def test_blocks_of_one_token_squeezed_by_nothing_are_causal_attention():
+def test_blocks_of_one_token_compressed_by_nothing_are_causal_attention():
     layer = open_only(make(dataclasses.replace(CONFIG, compress_block=1, compress_stride=1)), "compressed")
-    for squeeze in (layer.squeeze_k, layer.squeeze_v):
-        squeeze.places.data.zero_()
-        squeeze.mlp = torch.nn.Identity()
+    for compress in (layer.compress_k, layer.compress_v):
+        compress.places.data.zero_()
+        compress.mlp = torch.nn.Identity()
     x = draw(B, T, D_MODEL)
     torch.testing.assert_close(layer(x), plain(layer, "compressed")(x, causal=True), atol=1e-12, rtol=0)
 
@@ -172,7 +172,7 @@ def test_every_part_learns_and_the_choice_has_no_gradient():
         assert parameter.grad.abs().max() > 0.01, name
     open_only(layer, "selected").zero_grad()
     layer(x).square().sum().backward()
-    assert layer.squeeze_k.places.grad.abs().max() == 0
+    assert layer.compress_k.places.grad.abs().max() == 0
 
 
 def test_fixed_blocks_the_best_of_the_rest_and_none_of_the_future():

@@ -1,4 +1,4 @@
-"""Native sparse attention: the blocks that are squeezed, the blocks that are read whole, and the window."""
+"""Native sparse attention: the blocks that are compressed, the blocks that are read whole, and the window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NativeSparseConfig:
         num_heads: query heads, h.
         num_kv_heads: heads of keys and values; the query heads of one group read the same blocks.
         d_head: width of a head.
-        compress_block: how many tokens are squeezed into one key and one value, l.
+        compress_block: how many tokens are compressed into one key and one value, l.
         compress_stride: how far such blocks begin from each other, d; below l they overlap.
         select_block: tokens in a block that is read whole, l'.
         num_selected: how many of these blocks a query reads, n, the fixed ones included.

@@ -1,4 +1,4 @@
-"""Native sparse attention: squeezed blocks, the blocks that they point to, and a window, mixed by gates."""
+"""Native sparse attention: compressed blocks, the blocks that they select, and a window, mixed by gates."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ class NativeSparseAttention(nn.Module):
     - *selected*: all tokens of the n blocks that the weights of the compressed branch point to;
     - *window*: the query's token and the w - 1 tokens before it.
 
-    The branches share the queries; each has keys and values of its own, so that the window, which learns
-    fastest, does not decide what the others' keys become. All query heads of a group select the same blocks,
-    and a block is then read once for all of them. The choice itself has no gradient. What makes it better is
-    that the compressed branch is trained, whose weights choose.
+    The branches share the queries. Each branch has keys and values of its own. All query heads of a group
+    select the same blocks, so that a block is read once for all of them. The choice has no gradient. It is
+    learned because the weights that choose also make the output of the compressed branch.
 
     Args:
         config: the widths and the blocks.
 
     From: Yuan et al. (2025), *Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse
-    Attention*, section 3. Simpler here: a block is squeezed by a network with one hidden layer of 2 d_head
-    units, and a gate is one matrix and a sigmoid (the paper has an MLP for either and leaves the sizes open).
-    The compressed branch is not rotated, about which the paper is silent. There is no cache, and there are
-    no kernels: the selected branch gathers its keys and so computes few scores, but copies what it reads.
+    Attention*, section 3. Simpler here: a gate is one matrix and a sigmoid (the paper has an MLP). The MLP
+    that compresses a block has one hidden layer of 2 d_head units, a size of our choice. The paper's equations
+    have no rotation; ``order`` rotates the selected branch and the window, and never the compressed branch.
+    There is no cache and no kernel: the selected branch computes few scores, but copies the keys it reads.
 
     >>> config = NativeSparseConfig(24, 4, 2, 6, 4, 2, select_block=4, num_selected=3, window=5)
     >>> layer = NativeSparseAttention(config)
@@ -53,7 +52,7 @@ class NativeSparseAttention(nn.Module):
         self.W_q = nn.Linear(c.d_model, c.num_heads * c.d_head, bias=False)
         self.W_kv = nn.Linear(c.d_model, 6 * c.num_kv_heads * c.d_head, bias=False)  # of all three branches
         sizes = c.compress_block, c.compress_stride, c.d_head
-        self.squeeze_k, self.squeeze_v = Squeeze(*sizes), Squeeze(*sizes)
+        self.compress_k, self.compress_v = Compressor(*sizes), Compressor(*sizes)
         self.W_gate = nn.Linear(c.d_model, 3 * c.num_heads)
         self.W_o = nn.Linear(c.num_heads * c.d_head, c.d_model, bias=False)
 
@@ -101,18 +100,18 @@ class NativeSparseAttention(nn.Module):
         return split_heads(self.W_q(x), c.num_heads), (k_1, v_1), (k_2, v_2), (k_3, v_3)
 
     def _compressed(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to squeezed blocks, and choose from the weights the blocks that are read whole."""
+        """Attend to compressed blocks, and choose from the weights the blocks that are read whole."""
         c, length = self.config, q.shape[2]
         mask = whole_blocks_mask(length, c.compress_block, c.compress_stride, q.device)  # (T, T_c)
-        output, weights = attention(q, self.squeeze_k(k), self.squeeze_v(v), mask=mask, return_weights=True)
+        output, weights = attention(q, self.compress_k(k), self.compress_v(v), mask=mask, return_weights=True)
         by_group = weights.detach().unflatten(1, (c.num_kv_heads, -1)).sum(2)  # (B, G, T, T_c)
         overlap = shared_tokens(mask.shape[1], c, math.ceil(length / c.select_block), q.device)  # (T_c, N)
         scores = by_group @ overlap.to(by_group.dtype)  # (B, G, T, N)
         return output, select_blocks(scores, c)
 
 
-class Squeeze(nn.Module):
-    r"""Make one vector of each block of l vectors.
+class Compressor(nn.Module):
+    r"""Compress each block of l vectors into one vector.
 
     $\tilde k_i = \operatorname{MLP}([k_{id} + e_0; \; \dots; \; k_{id+l-1} + e_{l-1}])$, where $e_j$ is a
     learned vector for place j of a block. All heads share the network.
@@ -124,7 +123,7 @@ class Squeeze(nn.Module):
 
     From: Yuan et al. (2025), *Native Sparse Attention*, equation 7.
 
-    >>> print(Squeeze(block=4, stride=2, d_head=6)(torch.randn(2, 3, 11, 6)).shape)
+    >>> print(Compressor(block=4, stride=2, d_head=6)(torch.randn(2, 3, 11, 6)).shape)
     torch.Size([2, 3, 4, 6])
     """
 
@@ -137,7 +136,7 @@ class Squeeze(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "B G T d_head"]) -> Float[Tensor, "B G T_c d_head"]:
-        """Squeeze all whole blocks; of a text that is shorter than a block, the text filled up with zeros."""
+        """Compress all whole blocks; a text shorter than a block is filled up with zeros."""
         x = F.pad(x, (0, 0, 0, max(0, self.block - x.shape[2])))
         blocks = x.unfold(2, self.block, self.stride).mT  # (B, G, T_c, l, d_head)
         return self.mlp((blocks + self.places).flatten(-2))
@@ -146,7 +145,7 @@ class Squeeze(nn.Module):
 def whole_blocks_mask(
     length: int, block: int, stride: int, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T T_c"]:
-    r"""Let each query see the squeezed blocks that end at it or before it.
+    r"""Let each query see the compressed blocks that end at it or before it.
 
     $\text{mask}_{ti} = [\, i d + l - 1 \le t \,]$: a block that is not whole yet would show the future.
 
@@ -172,14 +171,14 @@ def whole_blocks_mask(
 def shared_tokens(
     num_compressed: int, config: NativeSparseConfig, num_blocks: int, device: torch.device | str | None = None
 ) -> Float[Tensor, "T_c N"]:
-    r"""Count the tokens that each squeezed block shares with each block that can be read whole.
+    r"""Count the tokens that each compressed block shares with each block that can be read whole.
 
     $M_{ij} = |\, [id, \, id + l) \cap [jl', \, (j + 1)l') \,|$. The score of block j is the sum over i of the
-    weight of squeezed block i times $M_{ij}$. If d divides l and l', it is d times the double sum of the
+    weight of compressed block i times $M_{ij}$. If d divides l and l', it is d times the double sum of the
     paper, whose blocks are counted from 1.
 
     Args:
-        num_compressed: number of squeezed blocks, T_c.
+        num_compressed: number of compressed blocks, T_c.
         config: the sizes of the blocks.
         num_blocks: number of blocks that can be read whole, N.
         device: where the counts live.
