@@ -36,8 +36,8 @@ class NativeSparseAttention(nn.Module):
 
     From: Yuan et al. (2025), *Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse
     Attention*, section 3. Simpler here: a gate is one matrix and a sigmoid (the paper has an MLP). The MLP
-    that compresses a block has one hidden layer of 2 d_head units, a size of our choice. The paper's equations
-    have no rotation; ``order`` rotates the selected branch and the window, and never the compressed branch.
+    that compresses a block has one hidden layer of 2 d_head units, a size of our choice. The equations of the
+    paper have no rotation; ``order`` rotates the selected branch and the window, never the compressed branch.
     There is no cache and no kernel: the selected branch computes few scores, but copies the keys it reads.
 
     >>> config = NativeSparseConfig(24, 4, 2, 6, 4, 2, select_block=4, num_selected=3, window=5)
