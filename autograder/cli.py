@@ -7,6 +7,7 @@ that ``--help`` answers at once.
 
 from __future__ import annotations
 
+import atexit
 import gc
 from typing import Annotated, Any
 
@@ -46,10 +47,12 @@ from autograder.commands import (
 from autograder.commands.console import say
 from autograder.commands.options import BAD_INPUT
 from autograder.commands.terminal import escape
+from autograder.course import without_servers  # noqa: F401  before a command imports nbgrader
 from autograder.course.errors import BadInputError
 
 STOPPED = 130
 gc.set_threshold(50_000)  # by default, garbage collection takes a tenth of the time of a short command
+atexit.register(gc.freeze)  # else Python's end searches all objects once more, for another tenth
 
 
 class _Commands(TyperGroup):

@@ -1,15 +1,16 @@
 """A term's chain for one assignment, collect, grade, feedback, report and export, beside stock nbgrader.
 
-    python benchmarks/term.py [--assignment NAME] [--students N] [--stock N] [--json]
+    python benchmarks/term.py [--assignment NAME] [--students N] [--stock N] [--cleared] [--json]
 
-Honest students hand in; each answer has a line of its own, so that no two are the same work to grade or to
-lay out. Each of our commands handles the whole class, on all cores. Stock nbgrader runs `autograde` and
-`generate_feedback` for one of a sample of the class (--stock) and then for the others, in the same run, so
-that (long - short) / (how many more) is the cost of one submission; from that and from starting up follows
-the cost of the class. `nbgrader export` takes the sample. Processor time is the sum over all processes of a
-command. Memory is the most that these processes hold together: the proportional set size, in which a shared
-page counts once. The machine's load is printed, because other programs slow down seconds more than processor
-time. Ends with 1 if any points of the sample differ.
+Honest students run their notebooks and hand them in as Jupyter saves them, with outputs; --cleared removes
+these. Our grader keeps a saved picture and draws one that is missing. Each answer has a line of its own, so
+that no two are the same work to grade or to lay out. Each of our commands handles the whole class, on all
+cores. Stock nbgrader runs `autograde` and `generate_feedback` for one of a sample of the class (--stock) and
+then for the others, in the same run, so that (long - short) / (how many more) is the cost of one submission;
+from that and from starting up follows the cost of the class. `nbgrader export` takes the sample. Processor
+time is the sum over all processes of a command. Memory is the most that these processes hold together: the
+proportional set size, in which a shared page counts once. The machine's load is printed, because other
+programs slow down seconds more than processor time. Ends with 1 if any points of the sample differ.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def main() -> int:
     parser.add_argument("--assignment", default="ch02_qkv", help="which one (default: ch02_qkv)")
     parser.add_argument("--students", type=int, default=200, help="how many hand in (default: 200)")
     parser.add_argument("--stock", type=int, default=10, help="how many of them stock grades (default: 10)")
+    parser.add_argument("--cleared", action="store_true", help="hand in notebooks without outputs")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     if options.assignment not in (known := exercises.assignments()):
@@ -72,15 +74,16 @@ def main() -> int:
     if not 3 <= options.stock <= options.students:
         parser.error("--stock must be at least 3 and at most --students")
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        told = race(Path(folder), grading.whole(options.assignment), options.students, options.stock)
+        lesson = grading.whole(options.assignment)
+        everyone = class_of(lesson, options.students, options.cleared)
+        told = race(Path(folder), lesson, everyone, options.stock)
     print(json.dumps(told) if options.json else shown(told))
     return 1 if told["different"] else 0
 
 
-def race(folder: Path, lesson: grading.Lesson, students: int, sample: int) -> dict[str, Any]:
+def race(folder: Path, lesson: grading.Lesson, everyone: grading.Class, sample: int) -> dict[str, Any]:
     """Lets both do everything, one after the other."""
-    load = [os.getloadavg()[0]]
-    everyone = class_of(lesson, students)
+    load, students = [os.getloadavg()[0]], len(everyone)
     ours = our_chain(folder / "ours", lesson, everyone)
     load.append(os.getloadavg()[0])
     stock, start_up = stock_chain(folder / "stock", lesson, dict([*everyone.items()][:sample]))
@@ -110,10 +113,13 @@ def race(folder: Path, lesson: grading.Lesson, students: int, sample: int) -> di
 PARTS = ("seconds", "processor")
 
 
-def class_of(lesson: grading.Lesson, students: int) -> grading.Class:
+def class_of(lesson: grading.Lesson, students: int, cleared: bool = False) -> grading.Class:
     """So many honest students, who each wrote a line of their own into every answer."""
+    kinds = [*grading.honest(lesson).items()][:students]
+    if not cleared:
+        kinds = [(kind, executed(notebook)) for kind, notebook in kinds]
     found = {}
-    for number, (kind, notebook) in zip(range(students), cycle(grading.honest(lesson).items()), strict=False):
+    for number, (kind, notebook) in zip(range(students), cycle(kinds), strict=False):
         name = f"{number:04d}-{kind}"
         own = copy.deepcopy(notebook)
         for cell in own["cells"]:
@@ -121,6 +127,17 @@ def class_of(lesson: grading.Lesson, students: int) -> grading.Class:
                 cell["source"] = ["".join(cell["source"]) + f"\n# {name}"]
         found[name] = own
     return found
+
+
+def executed(notebook: grading.Notebook) -> grading.Notebook:
+    """The notebook as Jupyter saves it after all cells have run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "notebook.ipynb")
+        path.write_bytes(make.as_bytes(notebook))
+        how = ("--to", "notebook", "--inplace", "--execute", "--allow-errors")
+        grading.run(Path(folder), "-m", "nbconvert", *how, path.name)
+        saved: grading.Notebook = json.loads(path.read_bytes())
+    return saved
 
 
 def our_chain(folder: Path, lesson: grading.Lesson, everyone: grading.Class) -> dict[str, Cost]:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
@@ -34,6 +34,7 @@ from . import (  # noqa: F401  once for all children
     profiler_guard,
     read_counter,
     remote_objects,
+    saved_figures,
     stubs,
     undefined_casts,
     wire,
@@ -190,8 +191,13 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str, Any]:
-    """Run a cell and return its error, if any, and its outputs in notebook format, cut to size."""
+def _run(
+    shell: InteractiveShell, source: np.ndarray, limit: float, saved: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Run a cell and return its error, if any, and its outputs in notebook format, cut to size.
+
+    The figures with the texts in `saved` are not drawn.
+    """
     out, err = Capped(), Capped()
     shown: list[dict[str, Any]] = []
     publisher, stdout, stderr = shell.display_pub, sys.stdout, sys.stderr
@@ -201,7 +207,7 @@ def _run(shell: InteractiveShell, source: np.ndarray, limit: float) -> dict[str,
     sys.stdout, sys.stderr = out, err
     error: BaseException | None = None
     try:
-        with _limited(limit):
+        with _limited(limit), saved_figures.undrawn(shell, saved):
             error = _run_on(shell, source.tobytes().decode())
     except BaseException as raised:  # IPython itself may raise too, on a cell that it cannot handle
         error = raised

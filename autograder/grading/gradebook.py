@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
 from nbgrader import api, dbutil
-from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 from sqlalchemy import Connection, create_engine, false, func, inspect, select, text, update
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
@@ -30,6 +28,9 @@ from autograder.course.student_ids import require_valid
 from autograder.grading import student_table
 from autograder.grading.late import LatePenalty
 from autograder.grading.rows import Row, find_rows
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 _NAMED = "--db or c.CourseDirectory.db_url in nbgrader_config.py"
 _LOCKED = ("locked", "busy", "lock timeout")
@@ -251,6 +252,8 @@ class GradebookWriter:
     """An open gradebook, into which the grader enters its points; it never changes a teacher's points."""
 
     def __init__(self, book: api.Gradebook, course: Course) -> None:
+        from nbgrader.preprocessors import AssignLatePenalties  # with nbconvert, which a reader never needs
+
         self.book = book
         self._class_file = ClassFile.read(course)
         config = course.config
@@ -268,6 +271,9 @@ class GradebookWriter:
         Raises:
             BadInputError: the release no longer has a cell that a teacher has graded by hand.
         """
+        import nbformat
+        from nbgrader.preprocessors import SaveCells
+
         self.book.update_or_create_assignment(assignment)
         for name, data in released.items():
             notebook = nbformat.reads(data.decode(), as_version=4)
@@ -285,7 +291,7 @@ class GradebookWriter:
         self,
         assignment: str,
         student: str,
-        graded: dict[str, nbformat.NotebookNode],
+        graded: dict[str, NotebookNode],
         scores: dict[str, float],
         timestamp: str | None,
         unchanged: Set[str] = frozenset(),
@@ -350,7 +356,7 @@ class GradebookWriter:
     def _enter_notebook(
         self,
         submitted: api.SubmittedNotebook,
-        notebook: nbformat.NotebookNode,
+        notebook: NotebookNode,
         scores: dict[str, float],
         unchanged: Set[str],
     ) -> None:
@@ -379,7 +385,7 @@ class GradebookWriter:
             if penalty is not None:
                 submitted.late_submission_penalty = self._penalties._check_late_penalty(submitted, penalty)
 
-    def _reconcile(self, assignment: str, name: str, notebook: nbformat.NotebookNode) -> None:
+    def _reconcile(self, assignment: str, name: str, notebook: NotebookNode) -> None:
         """Add and remove cells of a notebook that has submissions, which `SaveCells` refuses to do."""
         try:
             known = self.book.find_notebook(name, assignment)
@@ -427,7 +433,7 @@ class GradebookWriter:
         self.book.db.delete(cell)
 
 
-def _untouched(cell: nbformat.NotebookNode) -> bool:
+def _untouched(cell: NotebookNode) -> bool:
     return bool(cell.metadata.nbgrader.get("checksum") == compute_checksum(cell))
 
 

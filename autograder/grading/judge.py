@@ -228,7 +228,9 @@ def grade_notebook(
     errors: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:
-        marks = cell["metadata"].get("nbgrader", {})
+        marks, saved = cell["metadata"].get("nbgrader", {}), cell.get("outputs", [])
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []  # of a cell that does not run, nothing is shown
         if marks.get("grade") and not marks.get("solution"):
             if marks["grade_id"] in reusable:
                 verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
@@ -245,7 +247,7 @@ def grade_notebook(
             matched.notes.append(too_long)
             errors.append(f"Among your cells, {too_long}")
         elif cell["cell_type"] == "code" and cell["source"].strip():
-            ran = session.run(cell["source"])
+            ran = session.run(cell["source"], saved)
             sources.append(cell["source"])
             cell["outputs"] = list(ran.outputs)
             if ran.error:

@@ -11,6 +11,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from autograder.cage.wire import json_from_bytes
+from autograder.grading import saved_pictures
 from autograder.reading import forbidden_calls
 
 Cell = dict[str, Any]
@@ -34,7 +35,7 @@ class Matched:
     """The submitted cells in order, with the metadata of released cells, and remarks for the teacher.
 
     Each released answer and test is in `cells` exactly once with nbgrader's metadata from the release; tests
-    and other locked cells have their source from the release.
+    and other locked cells have their source from the release. Outputs are only the student's saved pictures.
     """
 
     cells: list[Cell]
@@ -42,7 +43,7 @@ class Matched:
 
 
 def read_notebook(data: bytes) -> dict[str, Any]:
-    """Return a notebook with each cell reduced to type, source, grade_id and attachments.
+    """Return a notebook with each cell reduced to type, source, grade_id and pictures.
 
     Raises:
         UnreadableError: the bytes are not a notebook, or too large; the message has the remedy.
@@ -114,6 +115,7 @@ def _clean(cell: Cell) -> Cell:
         "source": source if isinstance(source, str) else "",
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "attachments": _pictures(cell.get("attachments")),
+        "pictures": saved_pictures.find(cell.get("outputs")),
     }
 
 
@@ -356,7 +358,7 @@ def _with_metadata(cell: Cell | None, release: Cell | None) -> Cell:
     if release is not None:
         result["metadata"]["nbgrader"] = copy.deepcopy(release["metadata"]["nbgrader"])
     if result["cell_type"] == "code":
-        result |= {"outputs": [], "execution_count": None}
+        result |= {"outputs": cell["pictures"] if cell else [], "execution_count": None}
     elif origin.get("attachments"):
         result["attachments"] = origin["attachments"]
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from autograder.cage.tensors import mapped
 from autograder.checking.candidate import Candidate
 from autograder.checking.costs import impossible
 from autograder.checking.declaration import Case, Lent, Outcome
+from autograder.grading import saved_pictures
 
 WAITING = 4
 """The seconds on the clock for each processor second of a limit; as in `autograder.cage.child`."""
@@ -53,12 +55,13 @@ class Session:
         self.room = OUTPUTS
         self.end = time.monotonic() + limits.total_seconds
 
-    def run(self, source: str) -> CellRun:
-        """Run a cell and return its result."""
-        order = {"op": "run", "source": wire.bytes_to_array(source.encode())}
+    def run(self, source: str, saved: Sequence[dict[str, Any]] = ()) -> CellRun:
+        """Run a cell and return its result, with the saved pictures of its figures; see `saved_pictures`."""
+        code = wire.bytes_to_array(source.encode())
+        order = {"op": "run", "source": code, "saved": saved_pictures.texts(saved)}
         reply = self._ask(order, self.limits.cell_seconds)
         error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
-        outputs = _allowed_outputs(reply.get("outputs"))
+        outputs = saved_pictures.fill_in(_allowed_outputs(reply.get("outputs")), saved)
         self.room -= sum(
             len(text)
             for output in outputs
