@@ -228,9 +228,7 @@ def grade_notebook(
     errors: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:
-        marks, saved = cell["metadata"].get("nbgrader", {}), cell.get("outputs", [])
-        if cell["cell_type"] == "code":
-            cell["outputs"] = []  # of a cell that does not run, nothing is shown
+        marks, saved = cell["metadata"].get("nbgrader", {}), _take_pictures(cell)
         if marks.get("grade") and not marks.get("solution"):
             if marks["grade_id"] in reusable:
                 verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
@@ -268,6 +266,14 @@ def grade_notebook(
         "nbformat_minor": 5,
     }
     return Verdict("graded", cells=(*verdicts.values(), *manual), notebook=notebook, remarks=remarks)
+
+
+def _take_pictures(cell: Cell) -> list[dict[str, Any]]:
+    """Return the student's saved pictures of a cell, and leave the cell without outputs until it runs."""
+    saved: list[dict[str, Any]] = cell.get("outputs", [])
+    if saved:
+        cell["outputs"] = []
+    return saved
 
 
 def _remarks(
