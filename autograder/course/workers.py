@@ -33,6 +33,14 @@ def processes_with(modules: list[str]) -> BaseContext:
     return context
 
 
+def start_server(modules: list[str]) -> None:
+    """Start the process that will fork the pool, so that it imports the modules while this process works."""
+    if processes_with(modules).get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
+        forkserver.ensure_running()
+
+
 def end_with_parent() -> None:
     """End this process as soon as its parent ends for any reason; otherwise a pool may wait for ever."""
     if sys.platform == "linux":

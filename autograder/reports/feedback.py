@@ -28,7 +28,7 @@ from autograder.course.files import (
     write_record,
 )
 from autograder.course.layout import CONFIG, Course
-from autograder.course.workers import Progress, cores, end_with_parent, processes_with
+from autograder.course.workers import Progress, cores, end_with_parent, processes_with, start_server
 from autograder.grading import gradebook
 from autograder.grading.marks import NotebookMarks, read_marks
 from autograder.grading.submissions import SECRET
@@ -41,6 +41,8 @@ PAGES_OF_A_WORKER = 40
 """The fewest pages for which another process is started: that takes about as long as so many pages."""
 CONVERTERS = "nbgrader.converters"
 """The module of nbgrader's own command. To import it takes a second, so only the making of pages does it."""
+IMPORTED = ["autograder.course.without_servers", __name__, CONVERTERS]
+"""The modules that the processes of a pool share."""
 RECORD = "feedback.json"
 """The file in the course's state with the fingerprint of each page."""
 LIBRARIES = ("nbconvert", "nbgrader", "nh3", "jinja2", "mistune", "pygments", "docutils", "beautifulsoup4")
@@ -97,6 +99,8 @@ def write_feedback(
     gradebook.require(course)
     require_writable(course.feedback)
     require_writable(course.state)
+    if _workers_for(_count_without_page(course, assignments), workers) > 1:
+        start_server(IMPORTED)
     pages, missing = _pages(course, assignments)
     if not pages:
         raise BadInputError(
@@ -122,6 +126,17 @@ def write_feedback(
     unchanged = tuple(page.target for page in pages if page.key not in made)
     written = tuple(page.target for page in stale if page.key not in unwritten)
     return FeedbackRun(written, unchanged, tuple(missing), tuple(unwritten.values()))
+
+
+def _count_without_page(course: Course, assignments: list[str]) -> int:
+    """Return for how many students there is a folder of graded notebooks, but none of pages yet."""
+    folders = (len([*course.autograded.glob(f"*/{name}")]) for name in assignments)
+    made = (len([*course.feedback.glob(f"*/{name}")]) for name in assignments)
+    return sum(folders) - sum(made)
+
+
+def _workers_for(pages: int, workers: int | None) -> int:
+    return min(workers or cores(), pages // PAGES_OF_A_WORKER)
 
 
 def current_pages(course: Course, assignments: list[str]) -> dict[str, list[Path]]:
@@ -176,12 +191,12 @@ def _beside(source: Path) -> list[Path]:
 
 def _render_all(course: Course, pages: list[Page], workers: int | None) -> Iterator[tuple[Page, str]]:
     """Write the pages, and yield each page with the reason why it was not written, if there is one."""
-    count = min(workers or cores(), len(pages) // PAGES_OF_A_WORKER)
+    count = _workers_for(len(pages), workers)
     if count < 2:
         exporter = _exporter(course)
         yield from ((page, render(exporter, page)) for page in pages)
         return
-    with ProcessPoolExecutor(count, processes_with([__name__, CONVERTERS]), _start_worker, (course,)) as pool:
+    with ProcessPoolExecutor(count, processes_with(IMPORTED), _start_worker, (course,)) as pool:
         yield from zip(pages, pool.map(_render_here, pages, chunksize=4), strict=True)
 
 
