@@ -47,7 +47,6 @@ from autograder.commands import (
 from autograder.commands.console import say
 from autograder.commands.options import BAD_INPUT
 from autograder.commands.terminal import escape
-from autograder.course import without_servers  # noqa: F401  before a command imports nbgrader
 from autograder.course.errors import BadInputError
 
 STOPPED = 130
@@ -59,6 +58,8 @@ class _Commands(TyperGroup):
     """A group of commands that reports bad input as one message and exits with status 2."""
 
     def invoke(self, ctx: Any) -> Any:
+        from autograder.course import without_servers  # noqa: F401  before a command imports nbgrader
+
         try:
             return super().invoke(ctx)
         except BadInputError as error:

@@ -362,3 +362,13 @@ def test_light_start():
     code = "import autograder.cli, sys; print({'torch', 'nbgrader', 'matplotlib'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stdout + done.stderr
+
+
+def test_a_command_imports_nbgrader_without_its_server_which_still_works():
+    code = (
+        "import sys; from autograder.course.without_servers import EXTENSIONS; import nbgrader.api\n"
+        "print({*EXTENSIONS} & {*sys.modules}, 'jupyter_server' in sys.modules)\n"
+        "from nbgrader.server_extensions.formgrader import load_jupyter_server_extension as load; print(load)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("set() False\n<function load_jupyter_server_extension at ")

@@ -64,6 +64,23 @@ if __name__ == "__main__":
 """
 
 
+def test_a_pool_is_forked_from_the_server_that_was_started_before(tmp_path):
+    script = tmp_path / "early.py"
+    script.write_text(
+        "import psutil\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from autograder.course.workers import processes_with, start_server\n"
+        "if __name__ == '__main__':\n"
+        "    start_server(['json'])\n"
+        "    before = {child.pid for child in psutil.Process().children()}\n"
+        "    with ProcessPoolExecutor(1, processes_with(['json'])) as pool:\n"
+        "        print(pool.submit(abs, -1).result(), len(before))\n"
+        "        print(before == {child.pid for child in psutil.Process().children()})\n"
+    )
+    shown = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["1", "2", "True"]  # the server, and the tracker of resources
+
+
 @pytest.mark.slow
 def test_no_process_of_a_pool_outlives_a_killed_command(tmp_path):
     script = tmp_path / "pool.py"
