@@ -4,6 +4,8 @@
    link from one chapter to another leads to its place in the PDF.
 2. Chromium prints that page. What is folded on the screen is open in print, but for the code of figures.
 3. The contents get the page numbers that were found in the first print, and Chromium prints again.
+4. Each bookmark gets the text of its heading: Chromium repeats words where a sheet ends, and joins words
+   where a line ends.
 """
 
 from __future__ import annotations
@@ -11,29 +13,34 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import yaml
 from bs4 import BeautifulSoup, Tag
 
 from autograder.proof.doctor import find_chromium
 
+if TYPE_CHECKING:
+    from pypdf.generic import DictionaryObject
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "transformers_from_first_principles.pdf"
 TITLE = "Transformers from first principles"
-TOO_LONG = "details.tf-kills"  # a hundred sheets of crosses
 ONLY_ON_SCREEN = (
     "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-guess, .tf-definitions, "
-    "div.cell_input:has(> details.hide), details.hide.above-input"
+    "div.cell_input:has(> details.hide), details.hide.above-input, section#how-to-open-it"
 )
 STYLE = """
 @page { size: A4; margin: 20mm 19mm 22mm; }
 html, body { background: #fff; }
 h1 { display: block !important; }
 article.bd-article { break-before: page; padding: 0 !important; }
-.bd-article div.highlight pre { font-size: 7.6pt; }
+.bd-article div.highlight pre { font-size: 7.6pt; orphans: 5; widows: 5; }
+.bd-article div.highlight pre.tf-long { break-inside: auto; }
 section.tf-cover { height: 230mm; display: flex; flex-direction: column; justify-content: center;
   font-family: var(--tf-serif); }
 section.tf-cover h1 { font-size: 34pt; line-height: 1.15; max-width: 13ch; margin: 0 0 1rem; }
@@ -47,6 +54,7 @@ section.tf-contents a span { font-variant-numeric: tabular-nums; }
 """
 COVER = f"""<section class="tf-cover"><h1>{TITLE}</h1>
 <p>Every measurement in this book was run when it was built.</p></section>"""
+LONG = 30  # lines; code of more may continue on the next sheet
 SHEET_WIDTH = 650  # CSS pixels of an A4 sheet between its margins
 TOO_WIDE = """width => [...document.querySelectorAll("article")]
   .filter(article => article.scrollWidth > width).map(article => article.id)"""
@@ -103,8 +111,10 @@ def article(html: Path, page: str, pages: set[str]) -> Tag:
         raise PdfError(f"{page}.html has no article. Build the book again: make book")
     for node in found.select(ONLY_ON_SCREEN):
         node.decompose()
-    for number, node in enumerate(found.select(TOO_LONG)):
-        node.replace_with(_note("The table of each exercise is in the online book.") if number == 0 else "")
+    _leave_out_long_tables(found)
+    for code in found.select("pre"):
+        if code.get_text().count("\n") > LONG:
+            code["class"] = "tf-long"
     for node in found.select("[id]"):
         node["id"] = f"{page}--{node['id']}"
     for source in found.select("picture > source"):
@@ -124,10 +134,19 @@ def article(html: Path, page: str, pages: set[str]) -> Tag:
     return found
 
 
-def _note(text: str) -> Tag:
-    note = BeautifulSoup(f"<p><em>{text}</em></p>", "html.parser").p
-    assert note is not None
-    return note
+def _leave_out_long_tables(found: Tag) -> None:
+    """Take away the tables of the exercises and the headings above them; links to these lead to a note."""
+    sections = [
+        section for section in found.select("section") if section.find(class_="tf-kills", recursive=False)
+    ]
+    if not sections:
+        return
+    note = BeautifulSoup("<p><em>The table of each exercise is in the online book.</em></p>", "html.parser")
+    sections[0].insert_before(note)
+    for section in sections:
+        for node in [section, *section.select(":scope > span[id]")]:
+            section.insert_before(Tag(name="span", attrs={"id": node["id"]}))
+        section.decompose()
 
 
 def assemble(html: Path, parts: list[Part], numbers: dict[str, int]) -> str:
@@ -218,6 +237,26 @@ def page_numbers(pdf: Path, pages: set[str]) -> dict[str, int]:
     return found
 
 
+def name_bookmarks(pdf: Path, source: Path) -> None:
+    """Give each bookmark of a PDF the text of its heading in the page of HTML that was printed."""
+    from pypdf import PdfWriter
+    from pypdf.generic import NameObject, TextStringObject
+
+    def walk(parent: DictionaryObject) -> Iterator[DictionaryObject]:
+        entry = parent.get("/First")
+        while entry is not None:
+            yield entry.get_object()
+            yield from walk(entry.get_object())
+            entry = entry.get_object().get("/Next")
+
+    headings = BeautifulSoup(source.read_text("utf8"), "html.parser").select("h1, h2, h3, h4, h5, h6")
+    writer = PdfWriter(pdf, incremental=True)
+    bookmarks = walk(cast("DictionaryObject", writer.root_object["/Outlines"].get_object()))
+    for bookmark, heading in zip(bookmarks, headings, strict=True):
+        bookmark[NameObject("/Title")] = TextStringObject(" ".join(heading.get_text().split()))
+    writer.write(pdf)
+
+
 def write_pdf(root: Path, target: Path, parts: list[Part]) -> None:
     """Prints parts of the built book twice, the second time with page numbers.
 
@@ -234,6 +273,7 @@ def write_pdf(root: Path, target: Path, parts: list[Part]) -> None:
         source.write_text(assemble(html, parts, numbers), "utf8")
         print_page(source, draft)
         numbers = page_numbers(draft, {page for part in parts for page in part.pages})
+    name_bookmarks(draft, source)
     shutil.move(draft, target)
 
 

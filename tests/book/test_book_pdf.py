@@ -17,7 +17,7 @@ from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
 CONTENTS = pdf.read_contents(ROOT / "book" / "_toc.yml")
-PAGES = ["claims", "02_qkv", "03_scaling", "kill_matrix", "bibliography"]
+PAGES = ["claims", "02_qkv", "03_scaling", "notebook_04_multi_head", "kill_matrix", "bibliography"]
 
 
 @dataclass
@@ -69,6 +69,33 @@ def test_every_page_begins_on_a_sheet_of_its_own_in_order(printed: Print, html: 
         for link in title.select(".headerlink"):
             link.decompose()
         assert plain(title.get_text()) in plain(printed.sheets[sheet]), page
+
+
+def titles(outline: list[Any]) -> list[str]:
+    """The bookmarks in their order."""
+    parts = (titles(entry) if isinstance(entry, list) else [entry.title] for entry in outline)
+    return [title for part in parts for title in part]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_bookmarks_have_the_words_of_their_headings(printed: Print, html: Path) -> None:
+    soup = BeautifulSoup((html / "book" / "02_qkv.html").read_text("utf8"), "html.parser")
+    for link in soup.select(".headerlink"):
+        link.decompose()
+    headings = [" ".join(heading.get_text().split()) for heading in soup.select("article :is(h1, h2, h3)")]
+    bookmarks = titles(printed.reader.outline)
+    first = bookmarks.index(headings[0])
+    assert bookmarks[first : first + len(headings)] == headings
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_what_is_only_on_the_screen_leaves_no_heading(printed: Print) -> None:
+    starts = printed.starts()
+    assert starts["kill_matrix"] + 1 == starts["bibliography"], "headings of tables that are not printed"
+    assert starts["notebook_04_multi_head"] + 1 == starts["kill_matrix"]
+    assert not {"How to open it", "Chapter 2: query, key, value"} & set(titles(printed.reader.outline))
 
 
 @pytest.mark.slow

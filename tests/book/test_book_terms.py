@@ -299,6 +299,25 @@ def test_terms_and_definitions_have_contrast(scheme: str, served: str, browser: 
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("name", ["02_qkv", "claims"])
+def test_pointing_at_a_citation_shows_its_reference(html: Path, browser: Any, name: str) -> None:
+    page = browser.new_context(viewport=PHONE).new_page()
+    page.goto((html / "book" / f"{name}.html").as_uri())
+    page.wait_for_load_state()
+    link = page.locator('.bd-article a[href*="bibliography.html#"]').first
+    reference = link.get_attribute("title")
+    assert len(reference) > 40
+    link.hover()
+    box = page.locator(".tf-definition:popover-open")
+    box.wait_for(state="visible")
+    assert box.text_content() == reference
+    wait_until_beside_its_link(page, box)
+    assert link.get_attribute("title") is None, "the browser would show it a second time"
+    page.keyboard.press("Escape")
+    assert not box.is_visible()
+
+
+@pytest.mark.browser
 def test_a_first_tap_shows_the_definition_and_a_second_follows_the_link(html: Path, browser: Any) -> None:
     context = browser.new_context(viewport=PHONE, has_touch=True)
     page = context.new_page()

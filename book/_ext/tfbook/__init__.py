@@ -27,6 +27,7 @@ MODULES = (
     "fonts",
     "api",
     "plain_tokens",
+    "table_names",
     "scrollers",
     "lean",
     "icons",

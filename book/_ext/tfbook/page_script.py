@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 
-def load_script_with(app: Sphinx, script: Path, kind: type[nodes.Element]) -> None:
+def load_script_with(
+    app: Sphinx, script: Path, kind: type[nodes.Element] | Callable[[nodes.Node], bool]
+) -> None:
     """Write a script into the built book, and load it on the pages that have a node of this kind."""
 
     def write(app: Sphinx) -> None:

@@ -1,5 +1,6 @@
-// Shows the definition of a term beside its link: while the pointer is on the link or on the box, while the
-// keyboard is on the link, or after a first tap; a second tap follows the link. Escape closes the box.
+// Shows the definition of a term, or the reference of a citation, beside its link: while the pointer is on the link
+// or on the box, while the keyboard is on the link, or after a first tap; a second tap follows the link. Escape
+// closes the box.
 (() => {
   "use strict";
 
@@ -11,8 +12,25 @@
   let timer = 0;
   let touched = false;
 
-  const box = (link) => document.getElementById(link.getAttribute("aria-describedby"));
-  const termAt = (node) => (node instanceof Element ? node.closest(".tf-term") : null);
+  const TERM = '.tf-term, .bd-article a[href*="bibliography.html#"]:is([title], [aria-describedby])';
+  let references = 0;
+
+  const termAt = (node) => (node instanceof Element ? node.closest(TERM) : null);
+  const box = (link) => document.getElementById(link.getAttribute("aria-describedby")) ?? makeReference(link);
+
+  // Sphinx writes the reference of a citation into the title of its link, which only a mouse can show.
+  function makeReference(link) {
+    const reference = document.createElement("div");
+    reference.className = "tf-definition";
+    reference.id = `reference-${++references}`;
+    reference.role = "tooltip";
+    reference.popover = "manual";
+    reference.textContent = link.title;
+    link.closest(".bd-article").append(reference);
+    link.removeAttribute("title");
+    link.setAttribute("aria-describedby", reference.id);
+    return reference;
+  }
 
   function place() {
     if (!shown) return;

@@ -189,11 +189,18 @@ def depart_block(self: HTML5Translator, node: nodes.Element) -> None:
     self.body.append("</div>\n")
 
 
+def has_a_box(node: nodes.Node) -> bool:
+    """Whether the script shows something beside this link: a definition, or the reference of a citation."""
+    return isinstance(node, glossary_link) or (
+        isinstance(node, nodes.reference) and "reftitle" in node and "bibliography" in node.get("refuri", "")
+    )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(glossary_link, html=(visit_link, depart_link))
     app.add_node(glossary_definitions, html=(visit_definitions, depart_block))
     app.add_node(glossary_definition, html=(visit_definition, depart_block))
     app.add_post_transform(LinkTerms)
     app.connect("source-read", note_glossary)
-    load_script_with(app, SCRIPT, glossary_link)
+    load_script_with(app, SCRIPT, has_a_box)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
