@@ -55,6 +55,7 @@ section.tf-contents a span { font-variant-numeric: tabular-nums; }
 COVER = f"""<section class="tf-cover"><h1>{TITLE}</h1>
 <p>Every measurement in this book was run when it was built.</p></section>"""
 LONG = 30  # lines; code of more may continue on the next sheet
+LONGEST = 600_000  # milliseconds that a slow machine may take to load the whole book
 SHEET_WIDTH = 650  # CSS pixels of an A4 sheet between its margins
 TOO_WIDE = """width => [...document.querySelectorAll("article")]
   .filter(article => article.scrollWidth > width).map(article => article.id)"""
@@ -203,6 +204,7 @@ def print_page(source: Path, target: Path) -> None:
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
+        page.set_default_timeout(LONGEST)
         page.emulate_media(media="print")
         page.goto(source.as_uri())
         page.evaluate("document.fonts.ready")
@@ -238,7 +240,11 @@ def page_numbers(pdf: Path, pages: set[str]) -> dict[str, int]:
 
 
 def name_bookmarks(pdf: Path, source: Path) -> None:
-    """Give each bookmark of a PDF the text of its heading in the page of HTML that was printed."""
+    """Give each bookmark of a PDF the text of its heading in the page of HTML that was printed.
+
+    Raises:
+        PdfError: when there is not one bookmark for each heading.
+    """
     from pypdf import PdfWriter
     from pypdf.generic import NameObject, TextStringObject
 
@@ -251,7 +257,11 @@ def name_bookmarks(pdf: Path, source: Path) -> None:
 
     headings = BeautifulSoup(source.read_text("utf8"), "html.parser").select("h1, h2, h3, h4, h5, h6")
     writer = PdfWriter(pdf, incremental=True)
-    bookmarks = walk(cast("DictionaryObject", writer.root_object["/Outlines"].get_object()))
+    bookmarks = list(walk(cast("DictionaryObject", writer.root_object["/Outlines"].get_object())))
+    if len(bookmarks) != len(headings):
+        raise PdfError(
+            f"Chromium printed {len(bookmarks)} bookmarks for {len(headings)} headings; try a newer Chromium"
+        )
     for bookmark, heading in zip(bookmarks, headings, strict=True):
         bookmark[NameObject("/Title")] = TextStringObject(" ".join(heading.get_text().split()))
     writer.write(pdf)
