@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import build
 import pdf
@@ -116,6 +115,26 @@ def test_from_disk_on_a_phone(name: str, html: Path, browser: Any) -> None:
     page.context.close()
 
 
+OPEN_ALL = """() => {
+  document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
+  document.querySelector(".tf-term").focus({ focusVisible: true });
+  return document.querySelectorAll(":popover-open").length;
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["book/02_qkv", "book/04_multi_head", "book/11_capstone"])
+def test_what_opens_has_no_violation(name: str, html: Path, browser: Any) -> None:
+    page, _, errors = open_page(browser, (html / f"{name}.html").as_uri())
+    words = page.locator(".tf-predict textarea").first
+    words.fill("What I predict")
+    assert page.evaluate(OPEN_ALL) == 1
+    assert page.locator(".tf-own").first.is_visible()
+    assert violations(page) == []
+    assert errors == []
+    page.context.close()
+
+
 def wider_than_a_sheet(page: Any) -> list[str]:
     """The article's id if it does not fit on a sheet of the PDF: Chromium would print all pages smaller."""
     screen = page.viewport_size
@@ -138,39 +157,6 @@ def test_from_a_server(name: str, served: str, browser: Any) -> None:
     assert elsewhere(requests) == []
     assert errors == []
     assert page.evaluate(CUT, f"{CODE}, {TABLES}") == []
-    page.context.close()
-
-
-@pytest.mark.browser
-def test_search_finds_a_word_from_disk(html: Path, browser: Any) -> None:
-    page, _, errors = open_page(browser, (html / "search.html").as_uri() + "?q=softmax")
-    page.wait_for_selector("#search-results li a")
-    assert page.locator("#search-results li a").count() > 1
-    assert errors == []
-    page.context.close()
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("atention", "No page has “atention”; results for “attention”:"),
-        ("softamx gradeint", "No page has “softamx” or “gradeint”; results for “softmax gradient”:"),
-        ("the Transformre", "No page has “transformre”; results for “the transformer”:"),
-        ("attention softmax", None),
-        ("zzqqxzzq", None),
-    ],
-)
-def test_search_forgives_a_wrong_letter(query: str, said: str | None, html: Path, browser: Any) -> None:
-    address = f"{(html / 'search.html').as_uri()}?{urlencode({'q': query})}"
-    page, _, errors = open_page(browser, address)
-    page.wait_for_function("document.querySelector('.search-summary')?.textContent")
-    told = page.locator(".tf-spelling")
-    assert told.count() == (said is not None)
-    if said:
-        assert told.inner_text().startswith(said)
-    assert bool(page.locator("#search-results li a").count()) == ("zz" not in query)
-    assert errors == []
     page.context.close()
 
 

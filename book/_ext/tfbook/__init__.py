@@ -22,6 +22,7 @@ MODULES = (
     "landing",
     "sizes",
     "heights",
+    "spellings",
     "search",
     "typeface",
     "fonts",
