@@ -112,18 +112,6 @@ def test_the_landing_page_counts_the_claims(html: Path) -> None:
         assert f"{count} {words}" in text
 
 
-def test_folded_code_is_named(html: Path) -> None:
-    prompts = [
-        prompt
-        for page in (html / "book").glob("*.html")
-        for prompt in re.findall(
-            r'<p class="(?:collapsed|expanded) admonition-title">(.*?)</p>', page.read_text("utf8")
-        )
-    ]
-    assert len(prompts) > 200, "each has a prompt to show and one to hide"
-    assert [text for text in prompts if "code cell" in text] == [], "give the cell a code_prompt_show"
-
-
 def test_no_path_of_this_machine_is_in_the_book(html: Path) -> None:
     for page in html.rglob("*.html"):
         assert str(ROOT) not in page.read_text("utf8"), page.name

@@ -23,6 +23,7 @@ MODULES = (
     "sizes",
     "heights",
     "spellings",
+    "folds",
     "search",
     "typeface",
     "fonts",
