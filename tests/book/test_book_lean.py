@@ -36,6 +36,13 @@ STYLES = """() => {
 }"""
 
 
+def mount_widgets(page: Any) -> None:
+    """Scroll to every widget, and wait until all are there."""
+    for widget in page.locator(".tf-widget").all():
+        widget.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelectorAll('.tf-widget:not([data-mounted])').length === 0")
+
+
 @pytest.fixture(scope="module")
 def every_rule(html: Path) -> str:
     """The stylesheets of the theme and the extensions as they come."""
@@ -65,9 +72,7 @@ def test_no_rule_is_missed(
         page.goto(f"{served}/{name}.html")
         page.add_style_tag(content=ALL_OF_IT)
         page.wait_for_load_state("networkidle")
-        for widget in page.locator(".tf-widget").all():
-            widget.scroll_into_view_if_needed()
-        page.wait_for_function("document.querySelectorAll('.tf-widget:not([data-mounted])').length === 0")
+        mount_widgets(page)
         page.evaluate("scrollTo(0, 0)")
         page.wait_for_function("!document.body.classList.contains('scrolled')")
         found: dict[str, list[str]] = page.evaluate(STYLES)
@@ -80,6 +85,41 @@ def test_no_rule_is_missed(
     assert len(both) > 0.9 * max(len(ours), len(theirs))
     for kind in both:
         assert ours[kind] == theirs[kind], kind
+
+
+FOCUS = """() => {
+  const node = document.activeElement;
+  const { outline, outlineOffset, boxShadow } = getComputedStyle(node);
+  return [`${node.localName}.${node.getAttribute("class") ?? ""}`, [outline, outlineOffset, boxShadow]];
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["02_qkv", "11_capstone"])
+def test_the_keyboard_sees_the_same_rings(name: str, every_rule: str, served: str, browser: Any) -> None:
+    def rings(whole: bool) -> dict[str, list[str]]:
+        context = browser.new_context(viewport=DESKTOP, reduced_motion="reduce")
+        if whole:
+            context.route(
+                "**/book.css*", lambda route: route.fulfill(body=every_rule, content_type="text/css")
+            )
+        page = context.new_page()
+        page.goto(f"{served}/book/{name}.html")
+        mount_widgets(page)
+        found: dict[str, list[str]] = {}
+        for _ in range(600):
+            page.keyboard.press("Tab")
+            kind, ring = page.evaluate(FOCUS)
+            if kind.startswith("body"):
+                break
+            found[kind] = ring
+        context.close()
+        return found
+
+    ours = rings(whole=False)
+    assert len(ours) > 10
+    assert ours == rings(whole=True)
+    assert all("none 0px" not in ours[kind][0] for kind in ours if "sidebar-toggle" in kind)
 
 
 def test_only_tokens_in_the_colour_of_text_lose_their_tags(html: Path) -> None:

@@ -5,8 +5,8 @@
 const { PurgeCSS } = require(process.argv[2]);
 const { css, content } = JSON.parse(require("node:fs").readFileSync(0, "utf8"));
 
-// Scripts set such attributes under another name, as `dataset.mounted`.
-const safelist = { greedy: [/data-/] };
+// Scripts set such attributes under another name, as `dataset.mounted`. A rule for whatever has the focus names no element.
+const safelist = { greedy: [/data-/], standard: [/^:focus-visible$/] };
 
 new PurgeCSS()
   .purge({ css: [{ raw: css }], content, safelist, keyframes: true })
