@@ -55,32 +55,61 @@ def shown_faces(page: Any, selectors: list[str]) -> set[str]:
     return found
 
 
-KINDS = [".bd-article h1", ".bd-article section section p", ".bd-article em"]
-FAR = 300  # milliseconds; the third font and those of formulas are then too late for the first view
+KINDS = [
+    ".bd-article h1",
+    ".bd-article section section p",
+    ".bd-article em",
+    ".bd-article .katex .mathnormal",
+]
+OURS = {"Source Serif 4", "KaTeX_Math"}
+STYLESHEET = "**/_static/book.css*"
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("latency", [0, 60, FAR])
-def test_the_first_view_from_a_server_has_it_and_no_line_moves(
-    latency: int, size: str, served: str, browser: Any
+def test_the_first_view_has_it_and_no_line_moves_when_the_fonts_are_there_with_the_stylesheet(
+    size: str, served: str, browser: Any
 ) -> None:
-    late = {"offline": False, "latency": latency, "downloadThroughput": -1, "uploadThroughput": -1}
-    seen = set()
-    for _ in range(8):  # a browser waits 100 ms for a font, which a busy machine may exceed
-        context = browser.new_context(viewport=SIZES[size])
-        page = context.new_page()
-        page.add_init_script(SHIFTS)
-        context.new_cdp_session(page).send("Network.emulateNetworkConditions", late)
-        page.goto(f"{served}/book/02_qkv.html")
-        page.wait_for_load_state("networkidle")
-        seen = shown_faces(page, KINDS[:2] if latency == FAR else KINDS)
-        shifted = page.evaluate("shifted")
-        context.close()
-        if seen == {"Source Serif 4"}:
+    context = browser.new_context(viewport=SIZES[size])
+    page = context.new_page()
+    page.add_init_script(SHIFTS)
+    stylesheet: list[Any] = []
+    arrived: set[str] = set()
+    page.route(STYLESHEET, lambda route: stylesheet.append(route))  # held back until the fonts have arrived
+    page.on("requestfinished", lambda request: arrived.add(request.url))
+    page.goto(f"{served}/book/02_qkv.html", wait_until="commit")
+    wanted = {f"{served}/_static/{font}" for font in (*fonts.TEXT, *fonts.MATHEMATICS, *fonts.ICONS)}
+    for _ in range(1000):
+        if stylesheet and wanted <= arrived:
             break
-    assert seen == {"Source Serif 4"}
-    assert shifted < (0.005 if latency == FAR else 0.001)
+        page.wait_for_timeout(20)
+    assert wanted <= arrived, "a font is not asked for before the stylesheet is there"
+    stylesheet[0].continue_()
+    page.wait_for_load_state("networkidle")
+    assert shown_faces(page, KINDS) == OURS
+    assert page.evaluate("shifted") < 0.001
+    context.close()
+
+
+CONNECTIONS = 6  # that a browser opens to one host
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", SIZES)
+def test_the_faces_are_on_their_way_with_the_stylesheet_before_scripts_and_pictures(
+    size: str, served: str, browser: Any
+) -> None:
+    context = browser.new_context(viewport=SIZES[size])
+    page = context.new_page()
+    far = {"offline": False, "latency": 1000, "downloadThroughput": -1, "uploadThroughput": -1}
+    context.new_cdp_session(page).send("Network.emulateNetworkConditions", far)
+    page.goto(f"{served}/book/02_qkv.html")
+    asked = page.evaluate("""performance.getEntriesByType("resource")
+      .map(({ name, requestStart }) => [requestStart, new URL(name).pathname.replace("/_static/", "")])
+      .sort(([one], [other]) => one - other).map(([, path]) => path)""")
+    first = set(asked[:CONNECTIONS])
+    assert {"book.css", *fonts.TEXT} <= first, asked
+    context.close()
 
 
 @pytest.mark.browser
@@ -88,7 +117,7 @@ def test_a_page_from_disk_has_it(html: Path, browser: Any) -> None:
     page = browser.new_context().new_page()
     page.goto((html / "book" / "02_qkv.html").as_uri())
     page.evaluate("document.fonts.ready")
-    assert shown_faces(page, KINDS) == {"Source Serif 4"}
+    assert shown_faces(page, KINDS) == OURS
     page.context.close()
 
 
@@ -107,7 +136,7 @@ def test_lines_of_text_have_65_to_75_characters(name: str, html: Path, browser: 
 
 def test_fonts_hold_the_characters_in_use_and_pages_ask_for_what_is_there(html: Path) -> None:
     css = (html / "_static" / "book.css").read_text("utf8")
-    for name in {*fonts.TEXT, *fonts.MATHEMATICS}:
+    for name in {*fonts.TEXT, *fonts.MATHEMATICS, *fonts.ICONS}:
         assert f'url("{name}")' in css
         assert 0 < (html / "_static" / name).stat().st_size < 16_000, f"{name} is not cut"
     assert all(name in (html / "book" / "02_qkv.html").read_text("utf8") for name in fonts.MATHEMATICS)
