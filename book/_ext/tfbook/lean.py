@@ -50,8 +50,8 @@ def defer_scripts(head: str) -> str:
 
     >>> defer_scripts('<script src="a.js"></script><script>b()</script>')
     '<script defer src="a.js"></script><script>b()</script>'
-    >>> defer_scripts("<script>DOCUMENTATION_OPTIONS.pagename = 'a';</script>")
-    '<script type="module">DOCUMENTATION_OPTIONS.pagename = \'a\';</script>'
+    >>> defer_scripts("<script>DOCUMENTATION_OPTIONS.searches = true;</script>")
+    '<script type="module">DOCUMENTATION_OPTIONS.searches = true;</script>'
     """
     return SETTING.sub('<script type="module">', SCRIPT.sub("<script defer", head))
 
