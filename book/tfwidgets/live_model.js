@@ -41,7 +41,7 @@ const STYLE = `
 .tfw-live .strip { display: flex; flex-wrap: wrap; gap: 3px; touch-action: none; cursor: pointer; user-select: none;
   padding: 4px; border-radius: 6px; }
 .tfw-live .strip span { --weight: 0; border-radius: 4px; padding: 0.1rem 0.4rem; border: 2px solid transparent;
-  background: color-mix(in srgb, ${BLUE} calc(var(--weight) * 50%), color-mix(in srgb, var(--faint) 14%, transparent)); }
+  background: color-mix(in srgb, ${BLUE} calc(var(--weight) * 44%), color-mix(in srgb, var(--faint) 14%, transparent)); }
 .tfw-live .strip span.here { border-color: ${ORANGE}; }
 .tfw-live .hint { color: var(--faint); font-size: 0.85rem; margin: 0.15rem 0 0.7rem; }
 .tfw-live .both { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); gap: 0.75rem 1.5rem; }

@@ -42,7 +42,7 @@ const STYLE = `
   padding: 4px; border-radius: 6px; }
 .tfw-real .strip span { --weight: 0; border-radius: 4px; padding: 0.1rem 0.4rem; border: 2px solid transparent;
   overflow-wrap: anywhere;
-  background: color-mix(in srgb, ${BLUE} calc(var(--weight) * 50%), color-mix(in srgb, var(--faint) 14%, transparent)); }
+  background: color-mix(in srgb, ${BLUE} calc(var(--weight) * 44%), color-mix(in srgb, var(--faint) 14%, transparent)); }
 .tfw-real .strip span.here { border-color: ${ORANGE}; }
 .tfw-real .hint { color: var(--faint); font-size: 0.85rem; margin: 0.15rem 0 0.7rem; }
 .tfw-real .title { font: inherit; font-weight: 600; font-size: 0.9rem; margin: 0 0 0.3rem; }

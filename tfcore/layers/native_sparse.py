@@ -215,7 +215,8 @@ def select_blocks(
     From: Yuan et al. (2025), *Native Sparse Attention*, equations 11 and 12.
 
     >>> config = NativeSparseConfig(8, 1, 1, 8, select_block=2, num_selected=3, num_local=1)
-    >>> print(select_blocks(torch.tensor([0.1, 0.2, 0.5, 0.3, 0.0]).expand(10, 5), config)[-1].int())
+    >>> scores = torch.tensor([0.1, 0.2, 0.5, 0.3, 0.0]).expand(10, 5)
+    >>> print(select_blocks(scores, config)[-1].int())
     tensor([1, 0, 1, 0, 1], dtype=torch.int32)
     """
     block = torch.arange(scores.shape[-1], device=scores.device)  # (N,)
