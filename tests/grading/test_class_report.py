@@ -235,6 +235,6 @@ def test_where_the_book_is_published_is_one_setting(few):
 def test_the_guide_says_when_there_is_discrimination():
     guide = (ROOT / "book" / "instructor_guide.md").read_text()
     assert item_analysis.FEWEST == 10
-    assert "with fewer than ten students there is none" in guide
+    assert "with fewer than ten students the report shows none" in guide
     item = item_analysis.Item("f", 1.0, graded=25, waiting=0, mean=0.5, full_marks=1, discrimination=0.1)
     assert f"In a class of 25 a correlation of up to {item.by_chance:g} either way" in guide
