@@ -24,8 +24,8 @@ CHAPTERS = sorted(path for path in BOOK.glob("*.md") if is_chapter(path.stem))
 DECLARED = yaml.safe_load((BOOK / "glossary.yml").read_text("utf8"))
 ONLY_IN_TABLES_OR_GUIDES = {
     "autoregressive", "axial RoPE", "backup head", "broadcasting", "capstone", "context length",
-    "coreference", "dequantise", "fine-tuning", "hidden case", "kill matrix", "misconception", "online softmax",
-    "output projection", "sampling", "time to first token",
+    "coreference", "dequantise", "fine-tuning", "hidden case", "kill matrix", "misconception",
+    "online softmax", "output projection", "sampling", "time to first token",
 }  # fmt: skip
 """Terms that are in no chapter's running prose, but in its tables, headings or quizzes, or on other pages."""
 
