@@ -1,8 +1,9 @@
 """Keep the pictures of figures that a submitted notebook holds, since drawing takes most of a grader's time.
 
-A cell of the notebook still runs, so that its errors are found and its names exist. Where it shows a figure
-of the same size and with as many axes as the saved picture has, the child draws nothing, and the picture is
-what the student saw. A note below the picture says so. No points depend on a picture.
+A cell of the notebook still runs, so that its errors are found and its names exist. If it shows a figure of
+the same size and with as many axes as the saved picture, the child draws nothing, and the notebook keeps the
+picture with a note below it. The picture is old if the student changed the cell and did not run it again. No
+points depend on a picture.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _pictures(outputs: Any) -> Iterator[Output]:
 
 
 def texts(saved: Sequence[Output]) -> list[str]:
-    """Return the texts of saved pictures, by which the child knows the figures."""
+    """Return the texts of saved pictures. The child compares its figures with these texts."""
     return [output["data"]["text/plain"] for output in saved]
 
 

@@ -91,7 +91,7 @@ def purge(css: str, pages: list[Path]) -> str:
 
 
 def offer(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Gives ``layout.html`` what it calls, and pictures a low priority. The search page defers no script."""
+    """Gives ``layout.html`` its functions and pictures a low priority. The search page defers no script."""
     context["one_stylesheet"] = one_stylesheet
     context["defer_scripts"] = str if page == "search" else defer_scripts
     if "body" in context:

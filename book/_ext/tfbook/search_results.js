@@ -1,4 +1,4 @@
-// What the search page says of its results, and what a result's page marks.
+// Counts and names the results of the search page, and marks the words on the page of a result.
 "use strict";
 
 let chapterShares = {}; // how much each chapter uses the words of the query, from 0 to 9
