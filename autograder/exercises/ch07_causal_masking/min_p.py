@@ -47,11 +47,13 @@ def clear_cut(case: Case) -> bool:
 
 
 def rows(rng: np.random.Generator, share: float, *shape: int, spread: float = 1.5) -> Array:
-    """Draw logits, each row at a height of its own, until all are clear and some token of a row goes."""
+    """Draw logits, each row at a height of its own, until some token of a row goes and some stays."""
     while True:
         logits = rng.normal(scale=spread, size=shape) + 3 * rng.normal(size=(*shape[:-1], 1))
+        part = parts(logits)
+        logits[(part < 1) & (np.abs(part / share - 1) <= CLEAR)] -= 3 * CLEAR  # clearly below
         kept = parts(logits) >= share
-        if clear(logits, share) and not kept.all() and kept.sum() > np.prod(shape[:-1]):
+        if not kept.all() and kept.sum() > np.prod(shape[:-1]):
             return logits
 
 
@@ -71,7 +73,8 @@ def relative(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def at_the_ends(rng: np.random.Generator) -> Iterator[Case]:
-    yield Case("min_p = 1 keeps the likeliest alone", (tensor(rows(rng, 0.9, 3, 7)), 1.0))
+    apart = rng.permuted(np.tile(np.linspace(-2, 1, 7), (3, 1)), axis=-1) + 3 * rng.normal(size=(3, 1))
+    yield Case("min_p = 1 keeps the likeliest alone", (tensor(apart), 1.0))
     tied = np.array([1.0, 2.0, 2.0, -1.0])
     yield Case("min_p = 1 and two that are equally likely", (tensor(rng.permutation(tied))[None], 1.0))
     yield Case("a small min_p keeps nearly all", (tensor(rows(rng, 0.01, 2, 9)), 0.01))
