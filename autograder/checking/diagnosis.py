@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from autograder.cage import tensors
@@ -34,13 +35,13 @@ class Examined:
     def failed(self) -> bool:
         return any(self.faults)
 
-    @property
+    @cached_property
     def failing(self) -> list[tuple[Trial, str]]:
         """The failing trials with their faults: small cases first, and NaN last, which shows least."""
         pairs = [(trial, fault) for trial, fault in zip(self.trials, self.faults, strict=True) if fault]
         return sorted(pairs, key=lambda pair: ("got nan" in pair[1], size(pair[0].case)))
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """What failed: "value", "arguments" or "cost", or the side condition under which values failed.
 

@@ -28,7 +28,7 @@ class Oracle:
     """The cases of an exercise under one seed, with the outcomes of the reference and of the bank's mistakes.
 
     The reference and each mistake are called at most once for each case, for any number of candidates;
-    `prepare` calls them all in advance.
+    `compute_expected` and `compute_mistaken` call them in advance.
 
     Args:
         exercise: the declaration.
@@ -75,11 +75,16 @@ class Oracle:
             self._mistaken[key] = criterion.through(local(mistake.function))(case)
         return self._mistaken[key]
 
-    def prepare(self) -> None:
-        """Call the reference in every case in advance, and the mistakes except for costs and trainings."""
+    def compute_expected(self) -> None:
+        """Call the reference in every case in advance."""
         for criterion, cases in self.drawn:
             for case in cases:
                 self.expected(criterion, case)
+
+    def compute_mistaken(self) -> None:
+        """Call the mistakes in every case in advance, except for costs and trainings."""
+        for criterion, cases in self.drawn:
+            for case in cases:
                 if criterion.observes != "cost" and case.probe != "trained":
                     for mistake in self.exercise.misconceptions:
                         self.mistake_outcome(mistake, criterion, case)

@@ -47,10 +47,9 @@ LONGEST_CELL = 256 << 10
 REMARKS = 8
 """The most remarks on the code of a submission that a teacher sees."""
 
-A_CLASS = 20
-"""From this number of notebooks of one assignment on, the results of its bank are computed once for all of
-them, and the results of other assignments are dropped. All these results take about as long as the few that
-this number of forks needs."""
+FREQUENT = 15
+"""From this number of failed reports on an exercise on, the results of all its mistakes are computed once for
+all submissions. They take about as long as the few that this number of forks needs."""
 
 
 def main() -> None:
@@ -58,7 +57,7 @@ def main() -> None:
     warm_up()
     huge_pages.prepare_forks()
     wire.send(control, {"ready": os.getpid()})
-    notebooks_seen: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
     while True:
         tag, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not tag:  # the driver is gone; it would have ended us before it removed this
@@ -66,18 +65,8 @@ def main() -> None:
             return
         task = wire.receive(control)
         requested = task.get("assignment") or task["exercise"]
-        _import_what_is_needed(requested, b"import torch" in task["submission"].tobytes())
-        notebooks_seen[requested] += 1
-        if notebooks_seen[requested] == A_CLASS:
-            notebooks_seen = Counter({requested: A_CLASS})
-            examination.cache_clear()
-            for name in _requested_exercises(requested):
-                examination(name, task["seed"]).oracle.prepare()
-            huge_pages.prepare_forks()
-        if notebooks_seen[requested] >= A_CLASS:
-            for name, mistake, criterion in task["made_before"]:
-                if _is_of(requested, name):
-                    examination(name, task["seed"]).learn(mistake, criterion)
+        _prepare(requested, task["seed"], b"import torch" in task["submission"].tobytes())
+        _learn(task["failed_before"], task["seed"], failed)
         pid = os.fork()
         if pid == 0:
             try:
@@ -103,16 +92,31 @@ def _requested_exercises(requested: str) -> list[str]:
 
 
 @cache
-def _import_what_is_needed(requested: str, torch: bool) -> None:
-    """Import the requested exercises once for all forks, and torch, which chapters 1 to 3 do not need."""
+def _prepare(requested: str, seed: int, torch: bool) -> None:
+    """Import the requested exercises once for all forks, and torch, which chapters 1 to 3 do not need.
+
+    Then compute the right results, which nearly all submissions are compared with.
+    """
     gc.disable()  # garbage collection is nearly a third of the time of torch's import
     with contextlib.suppress(Exception):  # the fork raises it again and reports it
-        for name in _requested_exercises(requested):
-            exercises.find(name)
         if torch:
             importlib.import_module("torch")
+        for name in _requested_exercises(requested):
+            examination(name, seed).oracle.compute_expected()
     huge_pages.prepare_forks()
     gc.enable()
+
+
+def _learn(failed_before: Sequence[tuple[str, str, str]], seed: int, failed: Counter[str]) -> None:
+    """Count the failed reports, and compute once what many failed reports on an exercise need."""
+    for name in {name for name, _, _ in failed_before}:
+        failed[name] += 1
+        if failed[name] == FREQUENT:
+            examination(name, seed).oracle.compute_mistaken()
+            huge_pages.prepare_forks()
+    for name, mistake, criterion in failed_before:
+        if failed[name] >= FREQUENT:
+            examination(name, seed).learn(mistake, criterion)
 
 
 def warm_up() -> None:

@@ -31,8 +31,8 @@ from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
 from autograder.grading.verdict import CellVerdict, Verdict
 
 Task = dict[str, Any]
-MistakeMade = tuple[str, str, str]
-"""A mistake in an answer: the exercise, the mistake's name in the bank, and the criterion that it failed."""
+Failed = tuple[str, str, str]
+"""A failed criterion of an exercise: the exercise, the mistakes that the report names, and the criterion."""
 
 LARGE = {b"optim": "torch._dynamo"}
 """Modules that take a second to import, by a word in the submissions that need them: torch's optimizers need
@@ -100,7 +100,7 @@ class Pair:
         self._folder: Path | None = None
         self._zygote: _Process | None = None
         self._judge: _Process | None = None
-        self._made_before: list[MistakeMade] = []
+        self._failed_before: list[Failed] = []
         self._starting, self._closed = threading.RLock(), False
 
     def __enter__(self) -> Pair:
@@ -170,13 +170,13 @@ class Pair:
             child = zygote.ask(b"F", theirs, order, START_SECONDS)["pid"]
             theirs.close()
             try:
-                task_for_judge = task | {"made_before": self._made_before}
+                task_for_judge = task | {"failed_before": self._failed_before}
                 reply = judge.ask(b"G", ours, task_for_judge, _most_seconds(limits))
             finally:
                 ours.close()
                 killed = zygote.ask(b"E", None, {"pid": child}, START_SECONDS)["killed"]
         verdict = Verdict.from_dict(wire.json_from_array(reply["verdict"]))
-        self._made_before = list(_mistakes_made(verdict)) if task.get("shrinking", True) else []
+        self._failed_before = list(_failed(verdict)) if task.get("shrinking", True) else []
         return verdict, killed
 
     def _start(self) -> tuple[_Process, _Process]:
@@ -231,13 +231,12 @@ class Pair:
             raise PairError(f"the {name} did not start: {error}\n{stderr}") from error
 
 
-def _mistakes_made(verdict: Verdict) -> Iterator[MistakeMade]:
-    """Yield the mistakes that a verdict names, each with the first criterion that it failed."""
+def _failed(verdict: Verdict) -> Iterator[Failed]:
+    """Yield for each failed report the first criterion that failed by each mistake which it names."""
     for report in filter(None, (cell.report for cell in verdict.cells)):
         named = set()
         for result in report.criteria:
-            mistake = result.failure.misconception if result.failure else None
-            if mistake and mistake not in named:
+            if result.failure and (mistake := result.failure.misconception or "") not in named:
                 named.add(mistake)
                 yield report.exercise, mistake, result.says
 

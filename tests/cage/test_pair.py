@@ -38,11 +38,11 @@ def test_a_mistake_is_named_and_costs_only_what_it_breaks(grade_file):
 
 @pytest.mark.slow
 def test_the_judge_hears_which_mistakes_were_made_before(monkeypatch):
-    """So it looks for the case that shows one best but once for a class."""
+    """So it computes what many failed reports need but once."""
     told, ask = [], pair._Process.ask
 
     def heard(self, tag, passed, order, seconds):
-        told.extend([order["made_before"]] if tag == b"G" else [])
+        told.extend([order["failed_before"]] if tag == b"G" else [])
         return ask(self, tag, passed, order, seconds)
 
     monkeypatch.setattr(pair._Process, "ask", heard)
@@ -338,7 +338,7 @@ def test_a_submission_pays_for_no_import_but_its_own():
         from autograder.grading import judge
 
         judge.warm_up()
-        judge._import_what_is_needed("ch02_qkv", False)
+        judge._prepare("ch02_qkv", 1, False)
         before = set(sys.modules)
         assert "torch" not in before
         for exercise in exercises.of_assignment("ch02_qkv"):
