@@ -186,9 +186,16 @@ It changes by {number}`index.loss:.1f`, from {number}`index.rate:.0f` $\times\,1
     assert '<span class="pasted-text">\N{MINUS SIGN}0.5</span>' in html
     assert "GPT-2" in html
     assert ">-1<" in html
-    together = BeautifulSoup(html, "html.parser").select(".tf-together")
+    together = BeautifulSoup(html, "html.parser").select(".tf-together:has(.pasted-text)")
     assert [kept.select_one(".pasted-text").get_text() for kept in together] == ["3", "3"]
     assert all("10^{" in kept.select_one("annotation").get_text() for kept in together)
+
+
+@pytest.mark.slow
+def test_a_name_with_a_number_stays_on_one_line(build_page: Build) -> None:
+    _, _, html = build_page("# Page\n\n| in RWKV-7 |\n|:--|\n| GPT-2, *SmolLM2-135M* and `GPT-3` at t-1 |\n")
+    together = BeautifulSoup(html, "html.parser").select("table .tf-together")
+    assert [kept.get_text() for kept in together] == ["RWKV-7", "GPT-2", "SmolLM2-135M"]
 
 
 @pytest.mark.slow

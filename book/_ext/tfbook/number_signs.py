@@ -1,4 +1,4 @@
-"""Numbers in prose as print sets them: a true minus, one line with a percent sign or power of ten."""
+"""Numbers in prose as print sets them: a true minus, one line with a percent sign, power of ten or name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ COMPUTED = "pasted-text"
 """The class of what ``{glue:text}`` and ``{number}`` put into a page."""
 HYPHEN = re.compile(r"^-(?=\d)")
 POWER = re.compile(r"(\{\})?\\times")
+NAME = re.compile(r"\b([A-Z][\w.]*\w-\d\w*)")
+"""A name that ends in a number: GPT-2, RWKV-7, SmolLM2-135M."""
 
 
 class KeepPercent(SphinxPostTransform):
@@ -54,11 +56,27 @@ class KeepPower(SphinxPostTransform):
                 row[place : place + 3] = [nodes.inline("", "", *together, classes=["tf-together"])]
 
 
+class KeepName(SphinxPostTransform):
+    """Keeps a name such as RWKV-7 on one line; its hyphen stays a hyphen for those who search or copy it."""
+
+    default_priority = 904
+
+    def run(self, **kwargs: object) -> None:
+        for text in list(self.document.findall(nodes.Text)):
+            if NAME.search(text) and not isinstance(text.parent, AS_TYPED):
+                place = text.parent.index(text)
+                text.parent[place : place + 1] = [
+                    nodes.inline("", part, classes=["tf-together"]) if odd % 2 else nodes.Text(part)
+                    for odd, part in enumerate(NAME.split(text))
+                    if part
+                ]
+
+
 def _is_computed(node: nodes.Node) -> bool:
     return isinstance(node, nodes.inline) and COMPUTED in node["classes"]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    for transform in (KeepPercent, SetMinus, KeepPower):
+    for transform in (KeepPercent, SetMinus, KeepPower, KeepName):
         app.add_post_transform(transform)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
