@@ -10,6 +10,8 @@ from book_paths import ROOT
 
 CHAPTERS = sorted((ROOT / "book").glob("[0-9][0-9]_*.md"))
 MOST_WORDS, MOST_LINES = 4500, 220
+LONGEST_NAME = 45  # letters of a fold's name, which on a phone has one line
+FOLD = re.compile(r'code_prompt_show: "?([^"}\n]+)|\{dropdown\} (.+)')
 
 FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
 CODE_CELL = re.compile(r"^```\{code-cell\}.*?^```\s*$", re.S | re.M)
@@ -85,3 +87,9 @@ def test_a_chapter_is_not_too_long(chapter: Path) -> None:
     page = chapter.read_text("utf8")
     assert words_of_prose(page) <= MOST_WORDS, "cut what is second-best"
     assert visible_lines(page) <= MOST_LINES, "fold plumbing away with the tag hide-input"
+
+
+def test_the_name_of_a_fold_is_short() -> None:
+    names = [code or text for page in CHAPTERS for code, text in FOLD.findall(page.read_text("utf8"))]
+    assert len(names) > 100
+    assert [name for name in names if len(name) > LONGEST_NAME] == []
