@@ -70,6 +70,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             try:
+                gc.disable()  # a fork that soon ends keeps its garbage
                 _limit_resources(task["limits"])
                 _grade_and_send(control, task, socket.socket(fileno=descriptors[0]))
                 os._exit(0)

@@ -248,4 +248,7 @@ def _is_getattr(call: ast.Call) -> bool:
 def _hit(dotted: str, forbidden: tuple[str, ...]) -> str | None:
     """Return the dotted name if it is forbidden, else None."""
     module, _, last = dotted.rpartition(".")
-    return dotted if Forbidden(forbidden).have(module or dotted, last if module else "") else None
+    return dotted if _forbidden(forbidden).have(module or dotted, last if module else "") else None
+
+
+_forbidden = cache(Forbidden)
