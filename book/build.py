@@ -76,6 +76,7 @@ class Book:
             engine += _under(book / folder)
         engine += [self.root / "_config.yml", self.root / "package-lock.json", book / "_toc.yml"]
         text = [path for path in _under(book) if path not in engine]
+        text += [self.root / "CHANGELOG.md", self.root / "CITATION.cff"]
         text += sorted((self.root / "notebooks").glob("*/*.ipynb"))
         imported = [*_under(self.root / "tfcore"), *_under(book / "tfwidgets")]
         code = [path for path in imported if path.suffix == ".py"]

@@ -208,6 +208,25 @@ def test_a_chapter_gives_its_number_to_sections_and_equations(build_page: Build)
 
 
 @pytest.mark.slow
+def test_the_entry_of_bibtex_has_what_the_citation_file_states(build_page: Build, tmp_path: Path) -> None:
+    stated = {"title": "B", "authors": [{"given-names": "Ada", "family-names": "L"}, {"name": "The C"}]}
+    (tmp_path / "CITATION.cff").write_text(
+        json.dumps(stated | {"version": "7.8", "date-released": "2026-01-02"})
+    )
+    status, warnings, html = build_page("# Page\n\n```{citation}\n```\n")
+    assert (status, warnings) == (0, "")
+    entry = BeautifulSoup(html, "html.parser").select_one("div.highlight-bibtex").get_text().strip()
+    assert entry.splitlines() == [
+        "@software{b,",
+        "  title = {B},",
+        "  author = {L, Ada and {The C}},",
+        "  version = {7.8},",
+        "  date = {2026-01-02},",
+        "}",
+    ]
+
+
+@pytest.mark.slow
 def test_what_a_cell_computed_is_a_script_beside_the_widget(
     build_page: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

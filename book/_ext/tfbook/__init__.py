@@ -13,6 +13,7 @@ MODULES = (
     "numbers",
     "number_signs",
     "claims",
+    "citation",
     "exercises",
     "chapters",
     "launch",
