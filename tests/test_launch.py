@@ -72,6 +72,10 @@ def test_an_address_that_colab_cannot_open_is_refused(url: str) -> None:
         launch.links(url, "main", PATH)
 
 
+def test_without_an_owner_nothing_offers_to_open_a_notebook() -> None:
+    assert launch.links("https://github.com/your_name/a", "main", PATH, "https://hub.example.org/") == {}
+
+
 def test_each_notebook_is_opened_from_its_chapter_and_from_its_page() -> None:
     pages = [str(page.relative_to(ROOT).with_suffix("")) for page in Book(ROOT).pages()]
     opened = {page: launch.notebooks_of(page, ROOT) for page in pages}
@@ -137,19 +141,24 @@ def test_one_line_changes_every_link_and_a_kept_cache_executes_no_page(tmp_path:
         target.parent.mkdir(exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
     assert "0 pages executed" in built(fork)
-    for name in (ASSIGNMENT[2:], f"notebook_{ASSIGNMENT[2:]}"):
-        html = (fork / "_build" / "html" / "book" / f"{name}.html").read_text()
-        assert PUBLISHED not in html
-        assert PUBLISHED.removeprefix("https://github.com/") not in html
-        row = BeautifulSoup(html, "html.parser").select_one("h1 + ul.tf-launch")
-        assert row is not None
-        links = {link.get_text(): str(link["href"]) for link in row.select("a")}
-        offered = fork / "_build" / "html" / "book" / links.pop("Download the notebook")
-        assert offered.read_bytes() == (ROOT / PATH).read_bytes()
-        assert links == launch.links(FORK, "main", PATH)
-        typed = row.select_one("details pre")
-        assert typed is not None
-        assert typed.get_text().strip() == launch.commands(FORK, "main", ASSIGNMENT)
+    for root, url in ((first, PUBLISHED), (fork, FORK)):
+        for name in (ASSIGNMENT[2:], f"notebook_{ASSIGNMENT[2:]}"):
+            row_opens(root / "_build" / "html" / "book" / f"{name}.html", url)
+    for page in (fork / "_build" / "html" / "book").glob("*.html"):
+        assert PUBLISHED.removeprefix("https://github.com/") not in page.read_text()
+
+
+def row_opens(page: Path, url: str) -> None:
+    """Asserts that the row below the title of a page opens the notebook of the repository at `url`."""
+    row = BeautifulSoup(page.read_text(), "html.parser").select_one("h1 + ul.tf-launch")
+    assert row is not None
+    links = {link.get_text(): str(link["href"]) for link in row.select("a")}
+    offered = page.parent / links.pop("Download the notebook")
+    assert offered.read_bytes() == (ROOT / PATH).read_bytes()
+    assert links == launch.links(url, "main", PATH)
+    typed = row.select_one("details pre")
+    assert typed is not None
+    assert typed.get_text().strip() == launch.commands(url, "main", ASSIGNMENT)
 
 
 # The first cell

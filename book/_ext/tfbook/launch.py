@@ -2,7 +2,8 @@
 
 They are made from Jupyter Book's own settings in ``_config.yml``: ``repository``, where the course is
 published, and ``launch_buttons: jupyterhub_url``, if there is a hub with nbgitpuller. The theme's buttons
-would open the pages' sources instead, which Colab cannot read.
+would open the pages' sources instead, which Colab cannot read. While no owner is entered there, a row has
+only the file and the commands: Colab, Binder and a hub would find nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NOBODY = "/your_name/"
 
 
 def links(url: str, branch: str, path: str, hub: str = "") -> dict[str, str]:
-    """The addresses that open a notebook of the repository, by the name of what opens it.
+    """The addresses that open a notebook of the repository, by the name of what opens it; none for NOBODY.
 
     Args:
         url: the repository on GitHub, from which Colab and Binder take notebooks.
@@ -41,10 +42,14 @@ def links(url: str, branch: str, path: str, hub: str = "") -> dict[str, str]:
 
     >>> links("https://github.com/ada/course", "main", "notebooks/a/a.ipynb")["Colab"]
     'https://colab.research.google.com/github/ada/course/blob/main/notebooks/a/a.ipynb'
+    >>> links("https://github.com/your_name/course", "main", "notebooks/a/a.ipynb")
+    {}
     """
     found = REPOSITORY.fullmatch(url)
     if not found:
         raise ValueError(f"expected https://github.com/OWNER/REPOSITORY, got {url!r}")
+    if NOBODY in url:
+        return {}
     owner, name = found[1], found[2].removesuffix(".git")
     pulled = {"repo": url, "branch": branch, "urlpath": f"lab/tree/{name}/{path}"}
     puller = f"{hub.rstrip('/')}/hub/user-redirect/git-pull" if hub else NO_HUB
