@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FILE = "transformers_from_first_principles.pdf"
 TITLE = "Transformers from first principles"
 ONLY_ON_SCREEN = (
-    "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-guess, .tf-definitions, "
-    "div.cell_input:has(> details.hide), details.hide.above-input, section#how-to-open-it"
+    "script, button, a.headerlink, .tf-actions, .tf-launch, .tf-definitions, .tf-guess > :not(.tf-choices), "
+    ".tf-choices input, div.cell_input:has(> details.hide), details.hide.above-input, section#how-to-open-it"
 )
 STYLE = """
 @page { size: A4; margin: 20mm 19mm 22mm; }

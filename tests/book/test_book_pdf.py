@@ -53,6 +53,17 @@ def test_every_page_of_the_book_is_in_the_contents() -> None:
     assert pages == [page.stem for page in build.Book(ROOT).pages()]
 
 
+def test_the_choices_of_a_prediction_are_printed_and_no_place_to_write(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "a.html").write_text(
+        '<article><div class="tf-guess"><div class="tf-choices"><label><input type="radio"> <span>soft</span>'
+        "</label></div><p>In your own words</p><textarea>Write</textarea></div></article>"
+    )
+    printed = pdf.article(tmp_path, "a", {"a"})
+    assert printed.get_text(strip=True) == "soft"
+    assert not printed.select("input, textarea")
+
+
 def plain(text: str) -> str:
     """The letters and digits alone: print breaks and joins words where it likes."""
     return re.sub(r"[^a-z0-9]", "", text.lower().replace("ﬁ", "fi").replace("ﬂ", "fl"))

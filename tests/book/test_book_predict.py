@@ -152,4 +152,7 @@ def test_in_print_the_answer_is_open_and_nothing_can_be_written(html: Path, brow
     assert box.answer.is_visible()
     for gone in (box.words, box.choice, box.summary, box.own):
         assert not gone.is_visible()
+    for is_open in ("false", "true"):
+        box.box.locator("details").evaluate(f"details => {{ details.open = {is_open} }}")
+        assert box.box.locator(".tf-choices span").last.is_visible()
     page.close()
