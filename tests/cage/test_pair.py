@@ -6,13 +6,15 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from small_course import LIMITS, RIGHT, SEED, is_running
 
-from autograder.grading import cages, pair
+from autograder.checking.candidate import local
+from autograder.grading import cages, judge, pair
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import file_task
 from autograder.grading.session import Limits
@@ -363,3 +365,21 @@ def test_a_judge_imports_torch_where_it_is_used():
 
         assert not has_torch(RIGHT)
         assert has_torch(f"import torch\n{RIGHT}")
+
+
+def test_right_results_are_computed_before_the_forks(monkeypatch):
+    judge._prepare("ch02_qkv/softmax", SEED, torch=False)
+    examination = judge.examination("ch02_qkv/softmax", SEED)
+    monkeypatch.setattr(examination.oracle, "observed", lambda *args: pytest.fail("computed in a fork"))
+    assert examination.report_on(local(examination.exercise.reference)).passed
+
+
+def test_what_many_failed_reports_need_is_computed_once():
+    failed, seed = Counter(), SEED + 1
+    oracle = judge.examination("ch02_qkv/softmax", seed).oracle
+    made = [("ch02_qkv/softmax", "no_maximum", oracle.drawn[1][0].says)]
+    for _ in range(judge.FREQUENT - 1):
+        judge._learn(made, seed, failed)
+    assert not oracle._mistaken
+    judge._learn(made, seed, failed)
+    assert {name for name, *_ in oracle._mistaken} == {m.name for m in oracle.exercise.misconceptions}
