@@ -18,7 +18,7 @@ ROWS = [
     # native sparse attention
     (
         "compressed blocks seen before they are whole",
-        "layers.native_sparse:whole_blocks_mask",
+        "layers.native_sparse:compressed_mask",
         "torch.arange(block - 1, max(length, block), stride",
         "torch.arange(0, max(length, block) - block + 1, stride",
     ),

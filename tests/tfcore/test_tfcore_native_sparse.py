@@ -11,7 +11,7 @@ from native_sparse_oracle import block_score, native_sparse_oracle, paper_score
 
 from tfcore.config import AttentionConfig, NativeSparseConfig
 from tfcore.layers import MultiHeadAttention, NativeSparseAttention
-from tfcore.layers.native_sparse import attend_to_blocks, select_blocks, shared_tokens, whole_blocks_mask
+from tfcore.layers.native_sparse import attend_to_blocks, compressed_mask, select_blocks, shared_tokens
 from tfcore.positions import Order
 from tfcore.positions.rotary import Rotation, inverse_frequencies
 from tfcore.testing import OperationCounter, find_input_leaks, raise_weights
@@ -198,7 +198,7 @@ def test_tokens_in_common_are_the_double_sum_of_the_paper(block, stride, size):
 
 def test_the_keys_that_are_read_are_counted():
     layer, x = make(), draw(B, 144, D_MODEL)
-    compressed = whole_blocks_mask(144, 12, 4)[-1].sum()
+    compressed = compressed_mask(144, 12, 4)[-1].sum()
     selected = 16 * layer.selected_blocks(x)[0, 0, -1].sum()
     assert CONFIG.keys_read(144) == compressed + selected + 11
     assert CONFIG.keys_read(5) == 5 + 5
@@ -218,8 +218,11 @@ def test_selected_blocks_cost_as_much_as_they_hold():
 BAD = {
     "groups": ({"num_kv_heads": 4}, "num_kv_heads that divides 15 heads, got 4"),
     "stride": ({"compress_stride": 13}, "compress_stride of at most 12, got 13"),
-    "fixed": ({"num_first": 5}, "num_first + num_local of at most 6, got 5 + 2"),
-    "negative": ({"num_first": -1}, "num_first + num_local of at most 6, got -1 + 2"),
+    "fixed": ({"num_first": 5}, "num_local of at most 6, got 5 and 2"),
+    "negative": (
+        {"num_first": -1},
+        "num_first of at least 0 and num_first",
+    ),
     "size": ({"window": 0}, "window as a whole number of 1 or more, got 0"),
 }
 

@@ -1,4 +1,4 @@
-"""Native sparse attention: the blocks that are compressed, the blocks that are read whole, and the window."""
+"""Native sparse attention: the blocks that are compressed, the blocks that are selected, and the window."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class NativeSparseConfig:
         num_heads: query heads, h.
         num_kv_heads: heads of keys and values; the query heads of one group read the same blocks.
         d_head: width of a head.
-        compress_block: how many tokens are compressed into one key and one value, l.
-        compress_stride: how far such blocks begin from each other, d; below l they overlap.
-        select_block: tokens in a block that is read whole, l'.
-        num_selected: how many of these blocks a query reads, n, the fixed ones included.
+        compress_block: how many tokens are compressed into one key and one value, $B_c$ (l in the paper).
+        compress_stride: tokens from the start of one such block to the start of the next, r (d in the paper);
+            below ``compress_block`` they overlap.
+        select_block: tokens in a block that can be selected, $B_s$ (l' in the paper).
+        num_selected: how many of these blocks a query reads, $n_s$ (n in the paper), the fixed ones included.
         window: how many tokens a query sees in the window, itself included, w.
         num_first: how many blocks at the start every query reads.
         num_local: how many blocks every query reads at its own place: its own block and those before it.
@@ -62,14 +63,15 @@ class NativeSparseConfig:
             )
         if not 0 <= self.num_first <= self.num_selected - self.num_local:
             raise ValueError(
-                f"expected num_first + num_local of at most {self.num_selected}, got {self.num_first} + "
-                f"{self.num_local}; the fixed blocks are among the selected ones"
+                "expected num_first of at least 0 and num_first + num_local of at most "
+                f"{self.num_selected}, got {self.num_first} and {self.num_local}; the fixed blocks are among "
+                "the selected ones"
             )
 
     def keys_read(self, length: int) -> int:
-        r"""Count the keys that the last of so many tokens reads at most, in all three branches.
+        r"""Count the keys that the last token of a text reads at most; a compressed key counts as one.
 
-        $\lfloor (T - l) / d \rfloor + 1 + n l' + w$ for a long text.
+        $\lfloor (T - B_c) / r \rfloor + 1 + n_s B_s + w$ for a long text.
         """
         compressed = max(0, (length - self.compress_block) // self.compress_stride + 1)
         return compressed + min(length, self.num_selected * self.select_block) + min(length, self.window)

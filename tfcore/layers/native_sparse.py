@@ -20,16 +20,18 @@ from tfcore.positions import Order
 class NativeSparseAttention(nn.Module):
     r"""Attend to few keys in three ways, and add the three outputs, each weighed by a gate.
 
-    $o_t = \sum_c g_t^c \operatorname{Attention}(q_t, K_t^c, V_t^c)$, $g_t = \sigma(W^g x_t)$, for
+    $o_t = \sum_z g_t^z \operatorname{Attention}(q_t, K_t^z, V_t^z)$, $g_t = \sigma(W^g x_t + a)$: each
+    head has a gate for each of three branches z.
 
-    - *compressed*: one key and one value for each block of l tokens, of all blocks that end at the query or
-      before it: the whole text, coarsely. A query with no such block yet gets 0 from this branch;
-    - *selected*: all tokens of the n blocks that the weights of the compressed branch point to;
+    - *compressed*: one key and one value for each block of $B_c$ tokens, of all blocks that end at the query
+      or before it: the whole text, coarsely. A query with no such block yet gets 0 from this branch;
+    - *selected*: all tokens of $n_s$ blocks of $B_s$ tokens, to which the compressed branch's weights point;
     - *window*: the query's token and the w - 1 tokens before it.
 
     The branches share the queries. Each branch has keys and values of its own. All query heads of a group
     select the same blocks, so that a block is read once for all of them. The choice has no gradient. It is
-    learned because the weights that choose also make the output of the compressed branch.
+    learned because the weights that choose also make the output of the compressed branch. In the shapes, G
+    is the number of groups, $T_c$ of compressed blocks and N of blocks that can be selected.
 
     Args:
         config: the widths and the blocks.
@@ -38,7 +40,9 @@ class NativeSparseAttention(nn.Module):
     Attention*, section 3. Simpler here: a gate is one matrix and a sigmoid (the paper has an MLP). The MLP
     that compresses a block has one hidden layer of 2 d_head units, a size of our choice. The equations of the
     paper have no rotation; ``order`` rotates the selected branch and the window, never the compressed branch.
-    There is no cache and no kernel: the selected branch computes few scores, but copies the keys it reads.
+    This code shows which keys are read, not that it is cheap: there is no cache and no kernel, the selected
+    branch copies the keys it reads, the window is a mask over all scores, and blocks are scored by a dense
+    product. At 2,048 tokens it does more operations than full attention.
 
     >>> config = NativeSparseConfig(24, 4, 2, 6, 4, 2, select_block=4, num_selected=3, window=5)
     >>> layer = NativeSparseAttention(config)
@@ -69,20 +73,21 @@ class NativeSparseAttention(nn.Module):
             (B, T, d_model).
         """
         c = self.config
-        q, compressed, selected, window = self._heads(x)
-        coarse, chosen = self._compressed(q, *compressed)
+        q, compressed, selected, window = self._heads(x)  # q (B, H, T, d_head)
+        # before the rotation, which would turn the keys of one block by different angles
+        out_compressed, chosen = self._compressed(q, *compressed)  # chosen (B, G, T, N)
         if order is not None and order.rotation is not None:
             q = order.rotation(q)
             selected, window = ((order.rotation(k), v) for k, v in (selected, window))
-        whole = attend_to_blocks(q, *selected, chosen, c.select_block, c.num_selected)
-        near = attention(q, *window, causal=True, window=c.window)
+        out_selected = attend_to_blocks(q, *selected, chosen, c.select_block, c.num_selected)
+        out_window = attention(q, *window, causal=True, window=c.window)
         gates = self.W_gate(x).sigmoid().unflatten(-1, (3, c.num_heads))  # (B, T, 3, H)
         gates = gates.permute(2, 0, 3, 1).unsqueeze(-1)  # (3, B, H, T, 1)
-        mixed = (gates * torch.stack([coarse, whole, near])).sum(0)  # (B, H, T, d_head)
+        mixed = (gates * torch.stack([out_compressed, out_selected, out_window])).sum(0)  # (B, H, T, d_head)
         return self.W_o(merge_heads(mixed))
 
     def selected_blocks(self, x: Float[Tensor, "B T d_model"]) -> Bool[Tensor, "B G T N"]:
-        """Find the blocks that each query reads whole, for each group of query heads.
+        """Find the blocks that each query selects, for each group of query heads.
 
         Args:
             x: the tokens, (B, T, d_model).
@@ -100,9 +105,9 @@ class NativeSparseAttention(nn.Module):
         return split_heads(self.W_q(x), c.num_heads), (k_1, v_1), (k_2, v_2), (k_3, v_3)
 
     def _compressed(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to compressed blocks, and choose from the weights the blocks that are read whole."""
+        """Attend to compressed blocks, and choose from the weights the blocks that are selected."""
         c, length = self.config, q.shape[2]
-        mask = whole_blocks_mask(length, c.compress_block, c.compress_stride, q.device)  # (T, T_c)
+        mask = compressed_mask(length, c.compress_block, c.compress_stride, q.device)  # (T, T_c)
         output, weights = attention(q, self.compress_k(k), self.compress_v(v), mask=mask, return_weights=True)
         by_group = weights.detach().unflatten(1, (c.num_kv_heads, -1)).sum(2)  # (B, G, T, T_c)
         overlap = shared_tokens(mask.shape[1], c, math.ceil(length / c.select_block), q.device)  # (T_c, N)
@@ -111,14 +116,14 @@ class NativeSparseAttention(nn.Module):
 
 
 class Compressor(nn.Module):
-    r"""Compress each block of l vectors into one vector.
+    r"""Compress each block of vectors into one vector.
 
-    $\tilde k_i = \operatorname{MLP}([k_{id} + e_0; \; \dots; \; k_{id+l-1} + e_{l-1}])$, where $e_j$ is a
-    learned vector for place j of a block. All heads share the network.
+    $\tilde k_i = \varphi([k_{ir} + e_0; \; \dots; \; k_{ir+B_c-1} + e_{B_c-1}])$, where $e_j$ is a learned
+    vector for place j of a block, and $\varphi$ is a small network that all heads share.
 
     Args:
-        block: number of vectors in a block, l.
-        stride: how far blocks begin from each other, d.
+        block: number of vectors in a block, $B_c$.
+        stride: vectors from the start of one block to the start of the next, r.
         d_head: width of a vector.
 
     From: Yuan et al. (2025), *Native Sparse Attention*, equation 7.
@@ -138,29 +143,29 @@ class Compressor(nn.Module):
     def forward(self, x: Float[Tensor, "B G T d_head"]) -> Float[Tensor, "B G T_c d_head"]:
         """Compress all whole blocks; a text shorter than a block is filled up with zeros."""
         x = F.pad(x, (0, 0, 0, max(0, self.block - x.shape[2])))
-        blocks = x.unfold(2, self.block, self.stride).mT  # (B, G, T_c, l, d_head)
+        blocks = x.unfold(2, self.block, self.stride).mT  # (B, G, T_c, block, d_head)
         return self.mlp((blocks + self.places).flatten(-2))
 
 
-def whole_blocks_mask(
+def compressed_mask(
     length: int, block: int, stride: int, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T T_c"]:
     r"""Let each query see the compressed blocks that end at it or before it.
 
-    $\text{mask}_{ti} = [\, i d + l - 1 \le t \,]$: a block that is not whole yet would show the future.
+    $\text{mask}_{ti} = [\, i r + B_c - 1 \le t \,]$: a block that is not complete yet would show the future.
 
     Args:
         length: number of queries, T.
-        block: tokens in a block, l.
-        stride: how far blocks begin from each other, d.
+        block: tokens in a block, $B_c$.
+        stride: tokens from the start of one block to the start of the next, r.
         device: where the mask lives.
 
     Returns:
-        The mask, (T, T_c); T_c is the number of whole blocks, and 1 if there is none.
+        The mask, (T, T_c); T_c is the number of complete blocks, and 1 if there is none.
 
     From: Yuan et al. (2025), *Native Sparse Attention*, equation 7.
 
-    >>> print(whole_blocks_mask(5, block=3, stride=2).int().T)
+    >>> print(compressed_mask(5, block=3, stride=2).int().T)
     tensor([[0, 0, 1, 1, 1],
             [0, 0, 0, 0, 1]], dtype=torch.int32)
     """
@@ -171,16 +176,16 @@ def whole_blocks_mask(
 def shared_tokens(
     num_compressed: int, config: NativeSparseConfig, num_blocks: int, device: torch.device | str | None = None
 ) -> Float[Tensor, "T_c N"]:
-    r"""Count the tokens that each compressed block shares with each block that can be read whole.
+    r"""Count the tokens that each compressed block shares with each block that can be selected.
 
-    $M_{ij} = |\, [id, \, id + l) \cap [jl', \, (j + 1)l') \,|$. The score of block j is the sum over i of the
-    weight of compressed block i times $M_{ij}$. If d divides l and l', it is d times the double sum of the
-    paper, whose blocks are counted from 1.
+    $n_{ij} = |\, [ir, \, ir + B_c) \cap [jB_s, \, (j + 1)B_s) \,|$. The score of block j is the sum over i of
+    the weight of compressed block i times $n_{ij}$. If r divides $B_c$ and $B_s$, it is r times the double
+    sum of the paper, whose blocks are counted from 1.
 
     Args:
         num_compressed: number of compressed blocks, T_c.
         config: the sizes of the blocks.
-        num_blocks: number of blocks that can be read whole, N.
+        num_blocks: number of blocks that can be selected, N.
         device: where the counts live.
 
     Returns:
@@ -203,7 +208,7 @@ def shared_tokens(
 def select_blocks(
     scores: Float[Tensor, "*batch T N"], config: NativeSparseConfig
 ) -> Bool[Tensor, "*batch T N"]:
-    """Select the blocks with the largest scores, beside the first ones and the query's own and nearest.
+    """Select the first blocks, the query's own and those just before it, then those with the largest scores.
 
     Args:
         scores: of each block for each query, (..., T, N).
@@ -212,7 +217,8 @@ def select_blocks(
     Returns:
         True for a selected block, (..., T, N); the query's own block may hold tokens after the query.
 
-    From: Yuan et al. (2025), *Native Sparse Attention*, equations 11 and 12.
+    From: Yuan et al. (2025), *Native Sparse Attention*, equations 11 and 12; the fixed blocks are among the
+    settings of its experiments.
 
     >>> config = NativeSparseConfig(8, 1, 1, 8, select_block=2, num_selected=3, num_local=1)
     >>> scores = torch.tensor([0.1, 0.2, 0.5, 0.3, 0.0]).expand(10, 5)
@@ -221,6 +227,7 @@ def select_blocks(
     """
     block = torch.arange(scores.shape[-1], device=scores.device)  # (N,)
     own = torch.arange(scores.shape[-2], device=scores.device).unsqueeze(-1) // config.select_block  # (T, 1)
+    # true of later blocks as well, which block <= own takes out
     fixed = (block < config.num_first) | (own - block < config.num_local)  # (T, N)
     return top_keys_mask(scores.masked_fill(fixed, math.inf), config.num_selected, block <= own)
 
@@ -258,10 +265,12 @@ def attend_to_blocks(
     query = torch.arange(length, device=q.device).view(-1, 1, 1)
     best = chosen.int().topk(min(count, chosen.shape[-1])).indices.unsqueeze(-1)  # (B, G, T, n, 1)
     places = best * block + torch.arange(block, device=q.device)  # (B, G, T, n, block)
-    seen = chosen.unsqueeze(-1).take_along_dim(best, dim=3) & (places <= query)
+    seen = chosen.unsqueeze(-1).take_along_dim(best, dim=3) & (places <= query)  # (B, G, T, n, block)
+    keys_per_query = best.shape[3] * block
     places = places.clamp(max=length - 1).view(batch, groups, -1, 1)  # the last block may be short
-    k, v = (x.take_along_dim(places, dim=2).view(-1, 1, seen[0, 0, 0].numel(), width) for x in (k, v))
+    # each query is a batch entry of its own, with the keys that it reads: (B * G * T, 1, n * block, d_head)
+    k, v = (x.take_along_dim(places, dim=2).view(-1, 1, keys_per_query, width) for x in (k, v))
     rows = q.unflatten(1, (groups, -1)).transpose(2, 3)  # (B, G, T, H / G, d_head)
-    mask = seen.view(-1, 1, 1, k.shape[2])  # (B * G * T, 1, 1, n * block)
-    output = attention(rows.flatten(0, 2).unsqueeze(1), k, v, mask=mask)
+    mask = seen.view(-1, 1, 1, keys_per_query)  # (B * G * T, 1, 1, n * block)
+    output = attention(rows.flatten(0, 2).unsqueeze(1), k, v, mask=mask)  # (B * G * T, 1, H / G, d_head)
     return output.view(rows.shape).transpose(2, 3).flatten(1, 2)  # (B, H, T, d_head)
