@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autograder.cage.tensors import is_tensor
 from autograder.checking.candidate import local
 from autograder.checking.comparison import as_code, without_numbers
 from autograder.checking.declaration import Answer, Case, Criterion, Exercise, Lent, Property, Seed, Trial
@@ -163,7 +164,7 @@ def format_call(exercise: Exercise, case: Case) -> str:
         if case.probe.startswith(MADE_FIRST):
             text = f"{name}({_format_arguments([], (), case.args[0], most)})"
             if case.probe.startswith("steps"):
-                text += ", then " + _format_moves([move for move, *_ in case.args[1]])
+                text += ", then " + _format_moves(case.args[1], most)
             if case.probe.startswith("module_chunks"):
                 texts = [[chunk.shape[1] for chunk in chunks] for chunks in case.args[2]]
                 lengths = " and ".join(map(str, texts))
@@ -181,10 +182,19 @@ def format_call(exercise: Exercise, case: Case) -> str:
     return ""
 
 
-def _format_moves(moves: list[str]) -> str:
-    """Return the names of the moves in their order, such as `.length`, then `.update` 30 times."""
-    runs = [(name, len(list(run))) for name, run in itertools.groupby(moves)]
-    return ", ".join(f"`.{name}`" + (f" {times} times" if times > 1 else "") for name, times in runs)
+def _format_moves(moves: list[tuple[Any, ...]], most: int) -> str:
+    """Return the moves in their order, such as `.length`, then `.update` 30 times.
+
+    If there is room, a move that names something shows its arguments: `.append('a', <shape (1, 3, 4)>)`.
+    """
+
+    def text(name: str, *given: Any) -> str:
+        names = [repr(value) for value in given if isinstance(value, str)]
+        shapes = {f"<shape {tuple(value.shape)}>" for value in given if is_tensor(value)}
+        return f"`.{name}({', '.join([*names, *shapes])})`" if names and most else f"`.{name}`"
+
+    runs = [(move, len(list(run))) for move, run in itertools.groupby(text(*move) for move in moves)]
+    return ", ".join(move + (f" {times} times" if times > 1 else "") for move, times in runs)
 
 
 def _format_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> str:

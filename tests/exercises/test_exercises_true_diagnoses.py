@@ -8,6 +8,7 @@ from exercise_bank import named, report_on
 
 from autograder.checking.candidate import local
 from autograder.checking.declaration import Case, Outcome, Trial
+from autograder.exercises.ch08_serving.PagedCache_styles import block_tables
 from autograder.exercises.laws import FIRST, LAST
 
 
@@ -141,3 +142,16 @@ def test_other_parameters_than_those_of_the_notebook_are_named():
     report = report_on(named("sliding_window_mask"), with_keywords)
     assert "Keep the parameters of the notebook: `sliding_window_mask(seq_len, window)`" in str(report)
     assert "Keep the parameters" not in str(report_on(named("sliding_window_mask"), recursive))
+
+
+def test_blocks_that_a_refused_append_keeps_are_named_with_their_step():
+    class TokenByToken(block_tables):
+        def append(self, sequence, k, v):
+            self.tables.setdefault(sequence, [])
+            self.lengths.setdefault(sequence, 0)
+            for t in range(k.shape[1]):
+                super().append(sequence, k[:, t : t + 1], v[:, t : t + 1])
+
+    report = " ".join(str(report_on("PagedCache", TokenByToken)).split())
+    assert "step 2, `append` of 4 tokens, raises a ValueError though enough blocks are free" in report
+    assert "then `.append('a', <shape (1, 5, 3)>)`, `.append('b', <shape (1, 4, 3)>)`" in report

@@ -21,8 +21,8 @@ from tfcore.cache import paged
 
 Init = dict[str, Any]
 Move = tuple[Any, ...]
-REFUSED = 1
-"""What stands for a move that raised a ValueError; a move that returns nothing is 0."""
+REFUSED, DONE = "a ValueError", "no error"
+"""The results of the methods that return nothing."""
 
 
 class PagedCache(paged.PagedCache):
@@ -117,6 +117,8 @@ def forked(rng: np.random.Generator) -> Iterator[Case]:
     yield case(rng, "two forks, and all three write", room(4, 2, 2, 3), "a+3 a>b a>c b+1 a+1 c+1 a b c")
     yield case(rng, "a fork of three blocks", room(5, 2, 3, 4), "a+5 a>b b+1 a+1 a b")
     yield case(rng, "a fork of a copy", room(5, 4, 2, 3), "a+2 a>b b+1 b>c b+1 c+1 b c a")
+    script = "a+3 a>b b+2 c+2 c a b"
+    yield case(rng, "a block for a copy and another, and one is free", room(3, 2, 2, 3), script)
     yield case(rng, "a copy is freed", room(2, 4, 2, 3), "a+2 a>b b+1 b- c+3 a c")
     init = room(9, *sizes(rng, (3, 4), (2, 5), (5, 7)))
     size = init["block_size"]
@@ -149,7 +151,7 @@ def seen(call: Callable[[Case], Outcome], case: Case) -> Outcome:
         return outcome
     pairs = zip(case.args[1], outcome.value, strict=True)
     value = [
-        result if name == "gather" else REFUSED if isinstance(result, dict) else 0
+        result if name == "gather" else REFUSED if isinstance(result, dict) else DONE
         for (name, *_), result in pairs
     ]
     return replace(outcome, value=value)
@@ -166,9 +168,9 @@ def fitting(case: Case) -> bool:
 
 
 def gathers_a_pair(trial: Trial) -> str | None:
-    """Check that `gather` returns keys and values."""
+    """Check that `gather` returns keys and values; a ValueError may have its cause in another move."""
     for (name, *_), got, expected in zip(trial.case.args[1], trial.value, trial.expected, strict=True):
-        if name == "gather" and isinstance(expected, tuple) and not isinstance(got, tuple | list):
+        if name == "gather" and isinstance(expected, tuple) and not isinstance(got, tuple | list | dict):
             what = "nothing" if got is None else "a single tensor" if is_tensor(got) else describe(got)
             return f"`gather` returns {what}; end it with `return keys, values`"
     return None
@@ -176,7 +178,6 @@ def gathers_a_pair(trial: Trial) -> str | None:
 
 def refuses_where_it_must(trial: Trial) -> str | None:
     """Check that the moves that raise a ValueError are those that find no block."""
-    told = {"append": "append", "fork": "fork", "free": "free"}
     for place, ((name, *given), got, expected) in enumerate(
         zip(trial.case.args[1], trial.value, trial.expected, strict=True), 1
     ):
@@ -185,12 +186,12 @@ def refuses_where_it_must(trial: Trial) -> str | None:
         tokens = f" of {given[1].shape[1]} tokens" if name == "append" else ""
         if expected == REFUSED:
             return (
-                f"move {place}, `{told[name]}`{tokens}, needs more blocks than are free, and is not refused. "
+                f"step {place}, `{name}`{tokens}, needs more blocks than are free, and is not refused. "
                 "Count blocks, not tokens: a text has whole blocks, and shares them with its forks alone"
             )
         return (
-            f"move {place}, `{told[name]}`{tokens}, raises a ValueError though enough blocks are free. A "
-            "fork takes none, and `free` gives back those that no other text has"
+            f"step {place}, `{name}`{tokens}, raises a ValueError though enough blocks are free. A "
+            "fork and a refused `append` take none, and `free` gives back those that no other text has"
         )
     return None
 
@@ -223,7 +224,7 @@ def which_tokens(trial: Trial) -> str | None:
             held, wanted = (_labels(x[which], known, which) for x in (got, expected))
             if held and wanted and held != wanted:
                 return (
-                    f"move {place}, `gather({sequence!r})`: your {kind} are those of the tokens "
+                    f"step {place}, `gather({sequence!r})`: your {kind} are those of the tokens "
                     f"{_listed(held)}; there should be {_listed(wanted)} (a2 is the third token written to a)"
                 )
     return None

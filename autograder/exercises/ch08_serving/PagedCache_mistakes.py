@@ -49,7 +49,7 @@ edited(
 )
 edited(
     "writes_at_the_front",
-    "Every `append` writes to the first block of the text, over the tokens that are there. Begin behind "
+    "Every `append` writes to the first block of the text, over the tokens that are there. Begin after "
     "them, at the length that the text has.",
     {
         "table[(length + t) // self.block_size], (length + t) % self.block_size": (
@@ -101,6 +101,19 @@ edited(
         "if missing + copies > len(self.unused):\n": (
             "if missing + copies > len(self.unused):\n            self.unused.clear()\n"
         )
+    },
+)
+edited(
+    "half_an_append_loses_the_copy",
+    "An `append` that is refused has already taken a block for a copy, and this block is lost. Count the "
+    "copy and the new blocks together, before you change anything.",
+    {
+        "if missing + copies > len(self.unused):": "if max(missing, copies) > len(self.unused):",
+        "        for _ in range(missing):\n": (
+            "        if missing > len(self.unused):\n"
+            '            raise ValueError("too few free blocks")\n'
+            "        for _ in range(missing):\n"
+        ),
     },
 )
 edited(
