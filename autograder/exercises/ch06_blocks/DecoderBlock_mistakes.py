@@ -29,6 +29,7 @@ edited(
     "You norm the memory with norm_cross too. Pass the memory as it is: it comes normed from the encoder's "
     "end, and norm_cross is for the queries.",
     {", memory, memory_mask": ", self.norm_cross(memory), memory_mask"},
+    gravity="slip",
 )
 
 edited(

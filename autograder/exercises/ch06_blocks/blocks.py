@@ -207,7 +207,9 @@ def the_memory_has_no_order(trial: Trial) -> str | None:
     turned = trial.call(_with_inputs(trial.case, memory=memory.flip(1))).value
     if not bool(_apart(turned, trial.value).any()):
         return None
-    return "the memory in reverse gives another result; queries come from x, and a set of keys has no order"
+    masked = trial.case.kwargs.get("self_mask") is not None
+    cause = "self_mask is for `attention` alone" if masked else "queries come from x"
+    return f"the memory in reverse gives another result; {cause}, and a set of keys has no order"
 
 
 def the_memory_is_read(trial: Trial) -> str | None:

@@ -124,12 +124,18 @@ def some_rejected(rng: np.random.Generator) -> Iterator[Case]:
     no, yes = False, True
     yield tree(rng, "one guess, which is rejected", 3, [-1], {0: no})
     yield tree(rng, "two guesses for one place, both rejected", 4, [-1, -1], {0: no, 1: no})
-    yield tree(rng, "the same with a guess behind each", 5, [-1, -1, 0, 1], {0: no, 1: no})
+    yield tree(
+        rng,
+        "two guesses for one place, both rejected, and a guess after each",
+        5,
+        [-1, -1, 0, 1],
+        {0: no, 1: no},
+    )
     yield tree(rng, "a chain of 3 guesses, the second rejected", 6, [-1, 0, 1], {0: yes, 1: no})
     yield tree(rng, "three guesses for one place, all rejected", 12, [-1, -1, -1], {0: no, 1: no, 2: no})
     yield tree(
         rng,
-        "the second of two is accepted, and both behind it are rejected",
+        "the second of two is accepted, and both after it are rejected",
         7,
         [-1, -1, 0, 1, 1, 3],
         {0: no, 1: yes, 3: no, 4: no},
@@ -158,10 +164,10 @@ def down_to_a_leaf(rng: np.random.Generator) -> Iterator[Case]:
     yield tree(rng, "the first of two guesses is accepted", 4, [-1, -1], {0: yes})
     yield tree(rng, "the second of two guesses is accepted", 5, [-1, -1], {0: no, 1: yes})
     yield tree(rng, "a chain of 3 guesses, all accepted", 6, [-1, 0, 1], {0: yes, 1: yes, 2: yes})
-    yield tree(rng, "the second, and the guess behind it", 7, [-1, -1, 0, 1], {0: no, 1: yes, 3: yes})
+    yield tree(rng, "the second, and the guess after it", 7, [-1, -1, 0, 1], {0: no, 1: yes, 3: yes})
     yield tree(
         rng,
-        "the first, and the second of three behind it",
+        "the first, and the second of three after it",
         8,
         [-1, -1, 0, 0, 0, 2, 1],
         {0: yes, 2: no, 3: yes},
@@ -189,8 +195,8 @@ def few(rng: np.random.Generator) -> Iterator[Case]:
     """Draw one tree of each kind, for criteria beside the result."""
     no, yes = False, True
     yield tree(rng, "two guesses for one place, both rejected", 4, [-1, -1], {0: no, 1: no})
-    yield tree(rng, "the second, and the guess behind it", 7, [-1, -1, 0, 1], {0: no, 1: yes, 3: yes})
-    yield tree(rng, "the first is accepted, the guess behind it is not", 6, [-1, -1, 0], {0: yes, 2: no})
+    yield tree(rng, "the second, and the guess after it", 7, [-1, -1, 0, 1], {0: no, 1: yes, 3: yes})
+    yield tree(rng, "the first is accepted, the guess after it is not", 6, [-1, -1, 0], {0: yes, 2: no})
 
 
 def two_siblings(rng: np.random.Generator) -> Iterator[Case]:
@@ -216,7 +222,7 @@ def two_siblings(rng: np.random.Generator) -> Iterator[Case]:
         tokens, u = torch.zeros(n, dtype=torch.long), torch.zeros(n, dtype=torch.float64)
         tokens[: len(above)] = int(other[0].argmax()) if above else 0
         yield Case(
-            f"two guesses behind {name}: every pair of tokens, every u",
+            f"two guesses after {name}: every pair of tokens, every u",
             (torch.from_numpy(other), torch.from_numpy(drafts), tokens, parents, u),
         )
 
@@ -348,7 +354,7 @@ def _verdict(judged: Judged, trial: Trial) -> str:
     x = int(trial.case.args[2][judged.node])
     left = f", with t as {_listed(judged.rejected_before)} left it," if judged.rejected_before else ""
     return (
-        f"Node {judged.node} behind {_named(judged.parent)} is token {x}: "
+        f"Node {judged.node} after {_named(judged.parent)} is token {x}: "
         f"t/q = {judged.t:.3f}/{judged.q:.3f} = {judged.t / judged.q:.3f}{left} and u = {judged.u:.3f}, "
         f"so it is {'accepted' if judged.accepted else 'rejected'}"
     )
@@ -362,7 +368,8 @@ def is_a_distribution(trial: Trial) -> str | None:
         worst = int(following.argmin())
         return f"the next distribution gives token {worst} the probability {following[worst]:.3f}, below 0"
     if abs(following.sum() - 1) > 1e-3:
-        return f"the next distribution sums to {following.sum():.4g}; probabilities sum to 1"
+        total = f"{following.sum():.4g}"
+        return f"the next distribution sums to {total}, not to 1: clamp first, then divide by the sum"
     return None
 
 
@@ -399,7 +406,7 @@ def right_following(trial: Trial) -> str | None:
         steps.append(f"max({t[x]:.3f} - {q[node, x]:.3f}, 0) / {left.sum():.3f} = {left[x] / left.sum():.3f}")
         t = left / left.sum()
     return (
-        f"behind {_named(here)}, {_listed(rejected)} {'was' if len(rejected) == 1 else 'were'} rejected. Of "
+        f"after {_named(here)}, {_listed(rejected)} {'was' if len(rejected) == 1 else 'were'} rejected. Of "
         f"{row}, token {x} keeps "
         f"{', then '.join(steps)}; yours has {got[x]:.3f}"
     )
@@ -430,7 +437,7 @@ EXERCISE = Exercise(
             test=right_following,
         ),
         Criterion(
-            "at a node without children: p_target behind it",
+            "at a node without children: p_target after it",
             0.25,
             down_to_a_leaf,
             measure=whole,

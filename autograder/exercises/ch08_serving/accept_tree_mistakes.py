@@ -103,14 +103,14 @@ def every_branch(p_target, p_draft, tokens, parents, u):
 
 edited(
     "row_of_the_node_before",
-    "Behind node i you use row i of p_target. Row 0 is that of the text, so the row behind node i is "
+    "After node i you use row i of p_target. Row 0 is that of the text, so the row after node i is "
     "p_target[i + 1].",
     {"p_target[i + 1]": "p_target[i]"},
 )
 
 edited(
     "row_of_the_parent",
-    "Behind an accepted node you go on with the distribution of its parent. Take the one behind the node "
+    "After an accepted node you go on with the distribution of its parent. Take the one after the node "
     "itself: p_target[i + 1].",
     {"here, t = i, p_target[i + 1]": "here, t = i, p_target[here + 1]"},
 )
@@ -124,7 +124,7 @@ edited(
 
 edited(
     "next_row_of_the_table",
-    "You take the rows of p_target by depth, as for a chain. The row behind node i is p_target[i + 1], "
+    "You take the rows of p_target by depth, as for a chain. The row after node i is p_target[i + 1], "
     "however deep the node is.",
     {"p_target[i + 1]": "p_target[len(path)]"},
 )
@@ -132,7 +132,7 @@ edited(
 edited(
     "last_row_at_a_leaf",
     "At a node without children you return the last row of p_target, which is right for a chain. Return the "
-    "row behind the node that was accepted last.",
+    "row after the node that was accepted last.",
     {"return path, t": "return path, t if here in parents.tolist() else p_target[-1]"},
 )
 

@@ -106,11 +106,11 @@ def last_guesses(rng: np.random.Generator) -> Iterator[Case]:
     share = rng.uniform(0.3, 1, size=V) * ~too_fond
     p = np.where(too_fond, q * ratio, q)
     p += (1 - p.sum()) * share / share.sum()
-    both, behind = distributions(rng, 2, V)
-    target, draft = (torch.from_numpy(np.stack(rows)) for rows in ((both, p, behind), (both, q)))
+    both, after = distributions(rng, 2, V)
+    target, draft = (torch.from_numpy(np.stack(rows)) for rows in ((both, p, after), (both, q)))
     guess, u = torch.tensor([int(both.argmax()), 0]), torch.tensor([0.5, 0.0], dtype=torch.float64)
     yield Case("every token as the guess, every u", (target[1:], draft[1:], guess[1:], u[1:]))
-    yield Case("the same behind a guess that is accepted", (target, draft, guess, u))
+    yield Case("a guess that is accepted, then every token as the guess, every u", (target, draft, guess, u))
 
 
 def clear_cut(case: Case) -> bool:
@@ -184,9 +184,9 @@ def right_count(trial: Trial) -> str | None:
     i = int(min(max(got, 0), wanted, len(u) - 1))
     x = tokens[i]
     verdict = "accepted" if u[i] * q[i, x] < p[i, x] else "rejected"
-    after = ", and nothing behind it counts" if verdict == "rejected" and got > wanted else ""
+    after = ", and no guess after it counts" if verdict == "rejected" and got > wanted else ""
     return (
-        f"you accept {got:g} guesses of {len(u)} where {wanted} are right. Guess {i} (counted from 0) is "
+        f"you accept {got:g} of {len(u)} guesses, and {wanted} is right. Guess {i} (counted from 0) is "
         f"token {x}: p/q = {p[i, x]:.3f}/{q[i, x]:.3f} = {p[i, x] / q[i, x]:.3f} and u = {u[i]:.3f}, so it "
         f"is {verdict}{after}"
     )
@@ -200,7 +200,8 @@ def is_a_distribution(trial: Trial) -> str | None:
         worst = int(following.argmin())
         return f"the next distribution gives token {worst} the probability {following[worst]:.3f}, below 0"
     if abs(following.sum() - 1) > 1e-3:
-        return f"the next distribution sums to {following.sum():.4g}; probabilities sum to 1"
+        total = f"{following.sum():.4g}"
+        return f"the next distribution sums to {total}, not to 1: clamp first, then divide by the sum"
     return None
 
 
@@ -217,7 +218,7 @@ def right_residual(trial: Trial) -> str | None:
     x = int(np.flatnonzero(wrong)[0])
     if count == len(u):
         return (
-            f"all {count} guesses are accepted, so return p_target[{count}]: token {x} has "
+            f"every guess is accepted, so return p_target[{count}]: token {x} has "
             f"{p[count, x]:.3f} there, yours has {got[x]:.3f}"
         )
     rest = np.maximum(p[count] - q[count], 0)
@@ -258,7 +259,7 @@ EXERCISE = Exercise(
             "guesses are accepted up to the first rejection", 1, every, measure=counts, test=counts_right
         ),
         Criterion("after a rejection: the residual distribution", 0.5, some_rejected),
-        Criterion("where all are accepted: p_target behind the last", 0.5, all_accepted),
+        Criterion("where all are accepted: p_target after the last", 0.5, all_accepted),
         Criterion(
             "what comes out has the distribution of the large model",
             0.5,

@@ -52,7 +52,7 @@ def accepts_above_the_ratio(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You count every guess that passes its own test, but behind a rejected token the text is another. Stop "
+    "You count every guess that passes its own test, but after a rejected token the text is another. Stop "
     "at the first rejection."
 )
 def goes_on_after_a_rejection(p_target, p_draft, draft_tokens, u):
@@ -208,7 +208,7 @@ def rejected_token_taken_out(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You take the distributions behind the rejected guess. Take those at its own place: "
+    "You take the distributions after the rejected guess. Take those at its own place: "
     "p_target[num_accepted] and p_draft[num_accepted].",
     gravity="slip",
 )
@@ -238,8 +238,8 @@ def no_token_after_all_accepted(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "Where all guesses are accepted you return p_target at the last guess, p_target[n - 1]. Return that of "
-    "the token behind it: p_target[n].",
+    "Where all guesses are accepted you return p_target at the last guess, p_target[n - 1]. Return the "
+    "distribution after that guess: p_target[n].",
     gravity="slip",
 )
 def last_guess_again(p_target, p_draft, draft_tokens, u):
