@@ -8,7 +8,7 @@ from autograder.exercises.ch08_kv_cache.KVCache import EXERCISE
 
 
 @EXERCISE.misconception(
-    "Every update writes to the front, over the tokens before. Write the new tokens behind them: "
+    "Every update writes to the front, over the tokens before. Write the new tokens after them: "
     "self.keys[:, :, self.length : end] = k."
 )
 class writes_at_the_front:
@@ -28,7 +28,7 @@ class writes_at_the_front:
 
 
 @EXERCISE.misconception(
-    "You return the whole room, with the empty places behind the last token, and attention would give them "
+    "You return the whole room, with the empty places after the last token, and attention would give them "
     "weight. Return self.keys[:, :, : self.length], and the same part of the values."
 )
 class returns_the_empty_tail:
