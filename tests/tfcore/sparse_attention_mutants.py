@@ -42,9 +42,21 @@ ROWS = [
     ),
     (
         "a block's score is the weight of one compressed block",
-        "layers.native_sparse:shared_tokens",
-        ".clamp(min=0).float()",
-        ".eq(config.compress_stride).float()",
+        "layers.native_sparse:score_blocks",
+        ".clamp(min=0)",
+        ".eq(stride)",
+    ),
+    (
+        "a compressed block before the text has a weight",
+        "layers.native_sparse:score_blocks",
+        "(i >= 0) & (i < count)",
+        "i < count",
+    ),
+    (
+        "the window reaches back to the first token",
+        "layers.native_sparse:NativeSparseAttention.forward",
+        "window=c.window, backend",
+        "backend",
     ),
     (
         "no block is fixed",

@@ -378,7 +378,7 @@ def indexer_by_definition() -> None:
 
 @check("native sparse attention = loops")
 def native_sparse_by_loops() -> None:
-    config = NativeSparseConfig(9, 6, 2, 5, 4, 2, select_block=4, num_selected=4, window=3)
+    config = NativeSparseConfig(9, 6, 2, 5, 4, 2, select_block=4, num_selected=4, window=3, num_first=0)
     layer, x = raise_weights(NativeSparseAttention(config)).double(), draw(1, 31, 9)
     wanted, blocks = native_sparse_oracle(layer, x[0].numpy())
     assert torch.equal(layer.selected_blocks(x)[0], torch.from_numpy(blocks))

@@ -11,7 +11,7 @@ from native_sparse_oracle import block_score, native_sparse_oracle, paper_score
 
 from tfcore.config import AttentionConfig, NativeSparseConfig
 from tfcore.layers import MultiHeadAttention, NativeSparseAttention
-from tfcore.layers.native_sparse import attend_to_blocks, compressed_mask, select_blocks, shared_tokens
+from tfcore.layers.native_sparse import attend_to_blocks, compressed_mask, score_blocks, select_blocks
 from tfcore.positions import Order
 from tfcore.positions.rotary import Rotation, inverse_frequencies
 from tfcore.testing import OperationCounter, find_input_leaks, raise_weights
@@ -191,7 +191,7 @@ def test_fixed_blocks_the_best_of_the_rest_and_none_of_the_future():
 def test_tokens_in_common_are_the_double_sum_of_the_paper(block, stride, size):
     config = dataclasses.replace(CONFIG, compress_block=block, compress_stride=stride, select_block=size)
     weights = draw(50).softmax(-1)
-    ours = weights @ shared_tokens(50, config, 12).double() / stride
+    ours = score_blocks(weights[None], config, 12)[0] / stride
     wanted = [paper_score(weights.numpy(), j, block, stride, size) for j in range(12)]
     torch.testing.assert_close(ours, torch.tensor(wanted, dtype=torch.float64))
 
@@ -215,13 +215,30 @@ def test_selected_blocks_cost_as_much_as_they_hold():
     assert products(320) == 2 * products(160) == 320 * H * 6 * 16 * 2 * 2 * D_HEAD
 
 
+def test_a_long_text_costs_less_than_full_attention():
+    layer = make()
+    full = plain(layer, "selected")
+
+    def share_of_full(length):
+        x = draw(1, length, D_MODEL)
+        with OperationCounter() as ours, torch.no_grad():
+            layer(x)
+        with OperationCounter() as wanted, torch.no_grad():
+            full(x, causal=True)
+        return ours.total / wanted.total
+
+    shares = [share_of_full(length) for length in (256, 512, 1024)]
+    assert shares[0] > shares[1] > shares[2]
+    assert shares[2] < 1
+
+
 BAD = {
     "groups": ({"num_kv_heads": 4}, "num_kv_heads that divides 15 heads, got 4"),
     "stride": ({"compress_stride": 13}, "compress_stride of at most 12, got 13"),
-    "fixed": ({"num_first": 5}, "num_local of at most 6, got 5 and 2"),
+    "fixed": ({"num_first": 5}, "num_first from 0 to 4, got 5"),
     "negative": (
         {"num_first": -1},
-        "num_first of at least 0 and num_first",
+        "num_first from 0 to 4, got -1",
     ),
     "size": ({"window": 0}, "window as a whole number of 1 or more, got 0"),
 }
