@@ -19,6 +19,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 
 from tfbook.spellings import OneSpelling
 
@@ -71,6 +72,11 @@ def set_scorer(app: Sphinx, config: Config) -> None:
     config.html_search_scorer = str(SCORER)
 
 
+def write_again_what_has_entries(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Return the pages with entries for the index, which Sphinx forgets of a page that it does not write."""
+    return [page for page, entries in env.domaindata["index"]["entries"].items() if entries]
+
+
 def add_scripts(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
     """Add the scripts to the search page alone."""
     if page == "search":
@@ -93,6 +99,7 @@ def write_scripts(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", set_scorer)
+    app.connect("env-updated", write_again_what_has_entries)
     app.connect("html-page-context", add_scripts)
     app.connect("build-finished", write_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
