@@ -47,8 +47,7 @@ class Examination:
 
         A failure is explained by the first of these that applies: a misconception of the bank with the same
         outcomes in every failing case; a property that the outcome breaks; the first difference. The report
-        shows the failure in a smaller case. If `shrinking` is false it does not, and names a mistake of the
-        bank without the property that it breaks.
+        shows the failure in a smaller case, unless `shrinking` is false.
         """
         return self._report(self._try_cases(candidate), shrinking)
 
@@ -68,7 +67,7 @@ class Examination:
     def _report(self, examined: list[Examined] | Report, shrinking: bool) -> Report:
         if isinstance(examined, Report):
             return examined
-        bank, patience = Bank(self.oracle, examined), Patience() if shrinking else None
+        bank, patience = Bank(self.oracle, examined), Patience() if shrinking else Patience(0)
         failures: list[Failure | None] = []
         for each in examined:
             named = {failure.misconception for failure in failures if failure}

@@ -64,22 +64,22 @@ class SmallestCases:
 
 
 def explain_failure(
-    examined: Examined, bank: Bank, smallest: SmallestCases, patience: Patience | None, named: set[str | None]
+    examined: Examined, bank: Bank, smallest: SmallestCases, patience: Patience, named: set[str | None]
 ) -> Failure:
     """Explain a failure in a small case by the mistakes that fit, by a broken property or by the difference.
 
     The smallest known case of a mistake is tried first. A report shows a mistake only once, so for a mistake
-    in `named` neither a smaller case nor a broken property is sought; without patience for none of the bank.
+    in `named` no smaller case is sought.
     """
     oracle = smallest.oracle
     numpy_state = np.random.get_state()  # a mistake of the bank may draw from the student's generator
     mistakes = bank.named(examined)
     name = " or ".join(mistake.name for mistake in mistakes) or None
-    plainly = name is not None and (name in named or patience is None)
+    again = name is not None and name in named
     trial, fault, law, broken = (
-        (*examined.failing[0], None, None) if plainly else _choose_trial(examined, oracle)
+        (*examined.failing[0], None, None) if again else _choose_trial(examined, oracle)
     )
-    if not plainly and examined.criterion.shrinks and patience and patience.cases:
+    if not again and examined.criterion.shrinks and patience.cases:
         fails_alike, smaller = _FailsAlike(oracle, examined.criterion, trial, fault, law), None
         if mistakes:
             agrees = [partial(bank.agrees, mistake, examined.criterion) for mistake in mistakes]
