@@ -18,7 +18,7 @@ import numpy as np
 
 from . import memory, profiler_guard, tensors
 from .errors import OURS, describe_error, differentiated_line, kind, line_of
-from .names import Forbidden, plain
+from .names import Forbidden, of_names, plain
 from .probes import PROBES, Unfit
 
 METERS = "tfcore.testing.meters"
@@ -179,7 +179,7 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
     if not names:  # watching takes time
         yield
         return
-    forbidden = _forbidden(tuple(names))
+    forbidden = of_names(tuple(names))
     harmless_names, harmless_code, kept = _known(forbidden)
 
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # runs at every call, so it returns early
@@ -218,9 +218,6 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
         yield
     if switched_off:
         seen.append("sys.setprofile")
-
-
-_forbidden = cache(Forbidden)
 
 
 @cache

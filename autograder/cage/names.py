@@ -65,3 +65,7 @@ class Forbidden:
     def names_in(self, package: str) -> re.Pattern[str]:
         """Return the pattern that matches the plain names of a package's forbidden functions."""
         return self._last.get(package, NONE)
+
+
+of_names = cache(Forbidden)
+"""Return the set of forbidden functions with these names, made once: its patterns take long to compile."""

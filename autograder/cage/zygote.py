@@ -38,9 +38,6 @@ from cage import child, huge_pages, process_exit, scratch_dir, self_test, walls,
 
 sys.path.pop(0)
 
-SELDOM = 10_000
-"""The new objects after which a child looks for garbage, which it rarely makes; each search takes long."""
-
 WITHHELD = ("tfcore", "autograder")
 OPEN = ("tfcore", "tfcore.data")
 """Modules of the course that a submission may import: sentences and tasks for training, without answers."""
@@ -88,7 +85,6 @@ def main() -> None:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
     huge_pages.prepare_forks()
     gc.enable()
-    gc.set_threshold(SELDOM)
     wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
     nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")
     while True:

@@ -49,7 +49,7 @@ REMARKS = 8
 
 FREQUENT = 15
 """From this number of failed reports on an exercise on, the results of all its mistakes are computed once for
-all submissions. They take about as long as the few that this number of forks needs."""
+all submissions. Before, each fork computes the few that it needs, which takes less time in all."""
 
 
 def main() -> None:

@@ -232,7 +232,7 @@ class Pair:
 
 
 def _failed(verdict: Verdict) -> Iterator[Failed]:
-    """Yield for each failed report the first criterion that failed by each mistake which it names."""
+    """Yield the mistakes that reports name, "" for others, each with the first criterion that it failed."""
     for report in filter(None, (cell.report for cell in verdict.cells)):
         named = set()
         for result in report.criteria:

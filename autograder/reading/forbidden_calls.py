@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
-from autograder.cage.names import Forbidden
+from autograder.cage.names import of_names
 
 LONGEST = 50
 """The most parts of a dotted name that are read; ``torch.nn.functional.softmax`` has four."""
@@ -248,7 +248,4 @@ def _is_getattr(call: ast.Call) -> bool:
 def _hit(dotted: str, forbidden: tuple[str, ...]) -> str | None:
     """Return the dotted name if it is forbidden, else None."""
     module, _, last = dotted.rpartition(".")
-    return dotted if _forbidden(forbidden).have(module or dotted, last if module else "") else None
-
-
-_forbidden = cache(Forbidden)
+    return dotted if of_names(forbidden).have(module or dotted, last if module else "") else None

@@ -236,10 +236,7 @@ BAD = {
     "groups": ({"num_kv_heads": 4}, "num_kv_heads that divides 15 heads, got 4"),
     "stride": ({"compress_stride": 13}, "compress_stride of at most 12, got 13"),
     "fixed": ({"num_first": 5}, "num_first from 0 to 4, got 5"),
-    "negative": (
-        {"num_first": -1},
-        "num_first from 0 to 4, got -1",
-    ),
+    "negative": ({"num_first": -1}, "num_first from 0 to 4, got -1"),
     "size": ({"window": 0}, "window as a whole number of 1 or more, got 0"),
 }
 

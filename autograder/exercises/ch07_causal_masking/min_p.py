@@ -47,7 +47,7 @@ def clear_cut(case: Case) -> bool:
 
 
 def rows(rng: np.random.Generator, share: float, *shape: int, spread: float = 1.5) -> Array:
-    """Draw logits, each row at a height of its own, until some token of a row goes and some stays."""
+    """Draw clear logits, each row at a height of its own; a token goes, another stays with the likeliest."""
     while True:
         logits = rng.normal(scale=spread, size=shape) + 3 * rng.normal(size=(*shape[:-1], 1))
         part = parts(logits)

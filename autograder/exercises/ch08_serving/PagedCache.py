@@ -191,7 +191,7 @@ def refuses_where_it_must(trial: Trial) -> str | None:
             )
         return (
             f"step {place}, `{name}`{tokens}, raises a ValueError though enough blocks are free. A "
-            "fork and a refused `append` take none, and `free` gives back those that no other text has"
+            "fork and a refused `append` take none, and `free` gives back the blocks that no other text has"
         )
     return None
 

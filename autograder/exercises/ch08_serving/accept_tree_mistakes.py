@@ -103,7 +103,7 @@ def every_branch(p_target, p_draft, tokens, parents, u):
 
 edited(
     "row_of_the_node_before",
-    "After node i you use row i of p_target. Row 0 is that of the text, so the row after node i is "
+    "After node i you use row i of p_target. Row 0 belongs to the text, so the row after node i is "
     "p_target[i + 1].",
     {"p_target[i + 1]": "p_target[i]"},
 )

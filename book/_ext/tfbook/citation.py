@@ -15,7 +15,7 @@ FILE = "CITATION.cff"
 
 
 def bibtex(citation: dict[str, Any]) -> str:
-    """Return the entry of BibTeX with what a citation file states.
+    """Return the BibTeX entry of a citation file.
 
     >>> print(bibtex({"title": "A course", "authors": [{"name": "The authors"}], "version": "1.0"}))
     @software{a_course,
