@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,20 @@ The loss is last.
 """
 
 
+def build(folder: Path, fresh: bool = True) -> None:
+    settings: dict[str, Any] = {
+        "extensions": ["myst_parser", "sphinx_design", "tfbook"],
+        "myst_enable_extensions": ["dollarmath", "colon_fence"],
+        "html_theme": "basic",
+    }
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(
+            str(folder), None, str(folder / "out" / "html"), str(folder / "out" / "trees"), "html",
+            settings, status=None, warning=io.StringIO(), freshenv=fresh, warningiserror=True,
+        )  # fmt: skip
+        app.build()
+
+
 @pytest.fixture
 def build_pages(tmp_path: Path, packages: None) -> Callable[[str], BeautifulSoup]:
     """Builds a chapter beside a glossary, warnings as errors, and returns the chapter."""
@@ -132,17 +147,7 @@ def build_pages(tmp_path: Path, packages: None) -> Callable[[str], BeautifulSoup
         (tmp_path / "glossary.md").write_text(GLOSSARY)
         (tmp_path / "glossary.yml").write_text(declared)
         (tmp_path / "01_page.md").write_text(PAGE)
-        settings: dict[str, Any] = {
-            "extensions": ["myst_parser", "sphinx_design", "tfbook"],
-            "myst_enable_extensions": ["dollarmath", "colon_fence"],
-            "html_theme": "basic",
-        }
-        with patch_docutils(), docutils_namespace():
-            app = Sphinx(
-                str(tmp_path), None, str(tmp_path / "out" / "html"), str(tmp_path / "out" / "trees"), "html",
-                settings, status=None, warning=io.StringIO(), freshenv=True, warningiserror=True,
-            )  # fmt: skip
-            app.build()
+        build(tmp_path)
         return BeautifulSoup((tmp_path / "out" / "html" / "01_page.html").read_text("utf8"), "html.parser")
 
     return run
@@ -344,3 +349,19 @@ def test_without_a_script_a_term_leads_to_the_glossary(html: Path, browser: Any)
     page.locator("a.tf-term").first.click()
     page.wait_for_url("**/glossary.html#term-attention")
     context.close()
+
+
+@pytest.mark.slow
+def test_a_build_of_another_page_keeps_the_terms_in_the_search(
+    build_pages: Callable[[str], BeautifulSoup], tmp_path: Path
+) -> None:
+    def terms() -> object:
+        index = (tmp_path / "out" / "html" / "searchindex.js").read_text("utf8")
+        return json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))["indexentries"]
+
+    build_pages("")
+    before = terms()
+    (tmp_path / "01_page.md").write_text(f"{PAGE}\nOne more sentence.\n")
+    build(tmp_path, fresh=False)
+    assert before
+    assert terms() == before

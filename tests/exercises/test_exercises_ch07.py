@@ -12,6 +12,7 @@ from exercise_bank import report_on
 from autograder import exercises
 from autograder.cage import wire
 from autograder.checking.comparison import differs, same_form
+from autograder.exercises.ch07_causal_masking import min_p
 from autograder.exercises.ch07_causal_masking.filter_logits import clear_cut
 
 
@@ -407,3 +408,14 @@ def test_a_gradient_other_than_0_through_the_0_is_seen():
     results = report_on("ch07_causal_masking/next_token_loss", next_token_loss).criteria
     assert {r.says: r.failure is None for r in results}["0 where there is nothing to predict"]
     assert not {r.says: r.failure is None for r in results}["gradients flow through that 0 as well"]
+
+
+def test_no_rounding_decides_about_a_token_and_few_draws_are_thrown_away(monkeypatch):
+    exercise, computed = exercises.find("ch07_causal_masking/min_p"), []
+    monkeypatch.setattr(min_p, "parts", lambda logits, parts=min_p.parts: computed.append(1) or parts(logits))
+    for seed in range(20):
+        cases = [case for _, drawn in exercise.draw(seed) for case in drawn]
+        assert len(computed) < 40 * len(cases)
+        computed.clear()
+        assert all(map(exercise.domain, cases))
+        computed.clear()
