@@ -103,18 +103,25 @@ def released(grown: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def proof(released: Path) -> dict[str, Any]:
-    """What ``autograder verify`` finds in the copy; it has written the page of the book as well."""
-    done = command(released, "verify", "ch03_scaling", "--json", "--page", "book/kill_matrix.md")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    """What ``autograder verify`` finds in the copy; it has written the page of the book as well.
+
+    The grader itself has graded the solution, the blank notebook and a few answers of each exercise.
+    """
+    return verified(released, "ch03_scaling", "--caged", "1", "--page", "book/kill_matrix.md")
 
 
 @pytest.fixture(scope="module")
-def answers(proof: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The answers of the new exercise's bank, by their names."""
-    (table,) = (table for table in proof["matrix"] if table["exercise"] == "ch03_scaling/sharpen")
+def answers(proof: dict[str, Any], released: Path) -> dict[str, dict[str, Any]]:
+    """The answers of the new exercise's bank, all of them also graded in the cage, by their names."""
+    (table,) = verified(released, "ch03_scaling/sharpen")["matrix"]
     return {answer["name"]: answer for answer in table["answers"]}
+
+
+def verified(copy: Path, *arguments: str) -> dict[str, Any]:
+    done = command(copy, "verify", *arguments, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 @pytest.fixture(scope="module")
