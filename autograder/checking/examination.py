@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autograder.checking.candidate import Candidate, local, run_case
-from autograder.checking.declaration import SLIP, Answer, Case, Exercise, Function, Outcome, Trial
+from autograder.checking.candidate import Candidate, run_case, watched_at_first
+from autograder.checking.declaration import SLIP, Answer, Exercise, Outcome, Trial
 from autograder.checking.diagnosis import Bank, Examined
 from autograder.checking.explanation import SmallestCases, explain_failure
 from autograder.checking.faults import judge
@@ -60,7 +60,7 @@ class Examination:
         tried = []
         for answer in self.exercise.answers:
             called: dict[tuple[str, int], Outcome] = {}
-            tried.append(self._try_cases(_watched_at_first(answer.function, calls), called))
+            tried.append(self._try_cases(watched_at_first(answer.function, calls), called))
             if answer in self.exercise.misconceptions:
                 self.oracle.remember(answer, called)
         return [self._report(examined, shrinking=False) for examined in tried]
@@ -125,18 +125,6 @@ class Examination:
             for each, _ in self.oracle.drawn:
                 if answer.name in mistake.split(" or ") and each.says == criterion and each.shrinks:
                     self.smallest.find(answer, each)
-
-
-def _watched_at_first(function: Function, forbidden: tuple[str, ...]) -> Candidate:
-    """Return a candidate that is watched in its first call of each probe: a watch takes half of the time."""
-    watched, unwatched, begun = local(function, forbidden), local(function), set[str]()
-
-    def call(case: Case) -> Outcome:
-        chosen = unwatched if case.probe in begun else watched
-        begun.add(case.probe)
-        return chosen(case)
-
-    return call
 
 
 def _award_points(examined: list[Examined], named: list[tuple[Answer, ...]]) -> list[float]:

@@ -8,7 +8,7 @@ import pytest
 
 from autograder import exercises
 from autograder.cage.tensors import is_array, leaves, numbers
-from autograder.checking.candidate import local
+from autograder.checking.candidate import local, watched_at_first
 from autograder.checking.declaration import Answer, Case, Criterion, Exercise, Property, Trial
 from autograder.checking.examination import Examination, examine
 from autograder.checking.report import Report
@@ -61,7 +61,8 @@ def reports(name: str, seed: int) -> dict[str, Report]:
 def report_on(name: str, function, seed: int = PUBLIC_SEED, shrinking: bool = False) -> Report:
     """A function examined as a student's answer to an exercise; cases are made smaller if asked."""
     exercise = exercises.find(name)
-    return examination(name, seed).report_on(local(function, (*exercise.forbidden, "tfcore")), shrinking)
+    candidate = watched_at_first(function, (*exercise.forbidden, "tfcore"))
+    return examination(name, seed).report_on(candidate, shrinking)
 
 
 def cases(name: str, seed: int = PUBLIC_SEED) -> Iterator[tuple[Criterion, Case]]:
