@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +160,7 @@ def flat(source: str) -> str:
 def test_mutants_are_single_and_different(name):
     """Each changes its style in one place only, and no two of them are the same text."""
     exercise = exercises.find(name)
-    made = list(mutants_of(exercise, 3))
+    made = list(islice(mutants_of(exercise, 3), 400))
     assert len({mutant.source for mutant in made}) == len(made) > 100
     assert len({mutant.kind for mutant in made}) > 10
     styles = {
@@ -402,13 +403,13 @@ def test_the_page_of_the_book_has_its_form():
 @pytest.mark.slow
 def test_a_sample_of_mutants_is_rejected_and_truly_named():
     """Slow: it grades a few mutants of each exercise. The figures of 5,000 are in the book."""
-    command = [sys.executable, "-m", "autograder.cli", "verify", "--mutants", "260", "--seed", "1", "--json"]
+    command = [sys.executable, "-m", "autograder.cli", "verify", "--mutants", "156", "--seed", "1", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
     report = json.loads(done.stdout)
     unlisted = [(one["exercise"], one["style"], one["change"]) for one in report["concerns"]]
     assert done.returncode == 0, unlisted
     counted = report["figures"]["all"]
-    assert counted["mutants"] == 260
+    assert counted["mutants"] == 156
     assert counted["not_listed"] == 0
     assert counted["named"] - counted["truly_named"] <= 0.02 * counted["named"], unlisted
     assert counted["with_a_cause"] >= 0.8 * (counted["with_a_cause"] + counted["bare"])

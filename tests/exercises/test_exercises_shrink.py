@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autograder import exercises
 from autograder.cage.tensors import arrays, numbers
-from autograder.checking.candidate import local
+from autograder.checking.candidate import local, watched_at_first
 from autograder.checking.declaration import Case, Lent, Seed
 from autograder.checking.examination import Examination
 from autograder.checking.shrink import MOST_TRIED, Patience, size
@@ -161,7 +161,7 @@ def test_a_smaller_case_is_told_with_the_same_points_and_the_same_hint(name):
     exercise = exercises.find(name)
     examination = Examination(exercise, PUBLIC_SEED)
     for mistake in exercise.misconceptions[:3]:
-        candidate = local(mistake.function, (*exercise.forbidden, "tfcore"))
+        candidate = watched_at_first(mistake.function, (*exercise.forbidden, "tfcore"))
         plain, small = examination.report_on(candidate, shrinking=False), examination.report_on(candidate)
         assert (plain.score, plain.diagnosis) == (small.score, small.diagnosis)
         for one, other in zip(plain.failures, small.failures, strict=True):

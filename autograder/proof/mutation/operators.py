@@ -117,18 +117,19 @@ def mutants_of(exercise: Exercise, seed: int) -> Iterator[Mutant]:
 
     The order of the mutants of a style does not depend on the other styles.
     """
-    by_kind: dict[str, list[tuple[float, Answer, ast.Module, Edit]]] = {}
+    by_kind: dict[str, list[tuple[float, Answer, str, ast.Module, Edit]]] = {}
     seen: set[str] = set()
     for style in exercise.styles:
         rng = random.Random(f"{seed} {exercise.name} {style.name}")
         tree = ast.parse(style.source(exercise.function_name))
-        seen.add(ast.unparse(tree))
+        before = ast.unparse(tree)
+        seen.add(before)
         for edit in edits(tree, {}):
-            by_kind.setdefault(edit[0], []).append((rng.random(), style, tree, edit))
+            by_kind.setdefault(edit[0], []).append((rng.random(), style, before, tree, edit))
     drawn = (sorted(of_a_kind, key=lambda draw: draw[0]) for of_a_kind in by_kind.values())
     for turn in zip_longest(*drawn):
-        for _, style, tree, edit in filter(None, turn):
-            before, after = ast.unparse(tree), edited(tree, edit)
+        for _, style, before, tree, edit in filter(None, turn):
+            after = edited(tree, edit)
             if after is not None and after not in seen:
                 seen.add(after)
                 yield Mutant(exercise.name, style.name, edit[0], change(before, after), after)

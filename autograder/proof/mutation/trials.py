@@ -18,7 +18,7 @@ from typing import Any
 
 from autograder import exercises
 from autograder.cage.calling import TimeUp
-from autograder.checking.candidate import Candidate, local
+from autograder.checking.candidate import Candidate, watched_at_first
 from autograder.checking.declaration import Case, Outcome
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
@@ -244,7 +244,7 @@ def grade_one(examination: Examination, mutant: Mutant, seconds: float) -> Tried
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         return Tried(mutant, Report.without_points(exercise, "missing", message))
-    candidate = _limited(local(function, (*exercise.forbidden, "tfcore")), seconds)
+    candidate = _limited(watched_at_first(function, (*exercise.forbidden, "tfcore")), seconds)
     try:
         report = examination.report_on(candidate, shrinking=False)
         split = (failure.misconception.split(" or ") for failure in report.failures if failure.misconception)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from autograder import exercises
-from autograder.checking.candidate import local
+from autograder.checking.candidate import watched_at_first
 from autograder.checking.declaration import Answer, Exercise
 from autograder.checking.examination import Examination
 from autograder.student import PUBLIC_SEED
@@ -60,7 +60,7 @@ def worth(exercise: Exercise, answer: Answer | None) -> float:
 def _worth(exercise_name: str, answer_name: str) -> float:
     exercise = exercises.find(exercise_name)
     (answer,) = (a for a in [*exercise.styles, *exercise.misconceptions] if a.name == answer_name)
-    candidate = local(answer.function, exercise.forbidden)
+    candidate = watched_at_first(answer.function, exercise.forbidden)
     return _examination(exercise.name).report_on(candidate, shrinking=False).score
 
 
