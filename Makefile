@@ -13,11 +13,11 @@ PORT ?= 8000
 MODELS ?= yes
 WITHOUT := $(if $(filter no,$(MODELS)),--without-models)
 
-.PHONY: help course test test-all test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
+.PHONY: help course test test-tfcore test-all test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 course: $(SETUP) ## set up, release the notebooks, build the book, grade the sample class, make bundles
 	@echo "1/4 notebooks" && $(BIN)/autograder release
@@ -35,8 +35,11 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
 test: $(SETUP) release ## every test; of the bank of answers the cage grades a sample and what changed lately
-	@$(MAKE) --no-print-directory -j2 lint book
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
+	@$(MAKE) --no-print-directory -j2 test-tfcore book
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 tests --ignore=tests/tfcore
+
+test-tfcore: lint ## style, types and the tests of tfcore, which `make test` runs while it builds the book
+	@$(BIN)/python -m pytest --durations=10 --durations-min=5 tests/tfcore tfcore
 
 test-all: export WHOLE := 1
 test-all: test ## every test, and the whole bank of answers in the cage instead of a sample
