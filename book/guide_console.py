@@ -25,7 +25,7 @@ PAGE = ROOT / "book" / "instructor_guide.md"
 WIDTH = 60
 FIRST, LAST = 18, 6
 """The lines of a long output that are shown at its beginning and at its end."""
-CLONE = ("autograder", "tfcore", "solutions", "nbgrader_config.py", "requirements.txt")
+CLONE = ("autograder", "tfcore", "solutions", "nbgrader_config.py", "_config.yml", "requirements.txt")
 """The parts of the repository that the commands need."""
 HOME = "/home/you"
 """The page's name for the scratch folder."""

@@ -119,7 +119,20 @@ def test_a_command_exists(command: str) -> None:
     elif program == "pip":
         assert {name.split("[")[0] for name in words[1:]} <= pinned()
     else:
-        assert program in ("git", "cp", "ln", "mkdir", "cd", "jupyter", "rm", "mv", "tar", "echo", "cut")
+        assert program in (
+            "git",
+            "cp",
+            "ln",
+            "mkdir",
+            "cd",
+            "export",
+            "jupyter",
+            "rm",
+            "mv",
+            "tar",
+            "echo",
+            "cut",
+        )
 
 
 def test_every_command_of_the_autograder_is_shown() -> None:
