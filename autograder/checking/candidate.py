@@ -60,7 +60,8 @@ def local(function: Function, forbidden: tuple[str, ...] = (), seconds: float | 
 def watched_at_first(function: Function, forbidden: tuple[str, ...]) -> Candidate:
     """Return a candidate of ours, watched for forbidden calls only in its first call of each probe.
 
-    The watch takes half of the time and more, and our own code does not hide a call in some of the cases.
+    The watch takes half of the time or more. A call in a branch that only later cases take is not seen, so
+    students' code is always watched in full.
     """
     watched, unwatched, begun = local(function, forbidden), local(function), set[str]()
 

@@ -54,8 +54,8 @@ class Examination:
     def report_on_bank(self, calls: tuple[str, ...]) -> list[Report]:
         """Return the reports on all answers of the bank; an answer that calls one of `calls` is forbidden.
 
-        A mistake's outcomes are also used to explain other answers, so each mistake is called only once. The
-        bank hides no call from us, so an answer is watched only in its first call of each probe.
+        A mistake's outcomes are also used to explain other answers, so each mistake is called only once. To
+        save time, an answer is watched only in its first call of each probe; see `watched_at_first`.
         """
         tried = []
         for answer in self.exercise.answers:

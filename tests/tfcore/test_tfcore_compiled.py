@@ -55,7 +55,7 @@ def traced(model, static):
     [*((position, True) for position in POSITIONS), ("rope", False), ("alibi", False)],
 )
 def test_each_step_gives_the_logits_of_the_model(position, padded, static):
-    """Without padding at two kinds of positions only: the other tests here pad nothing."""
+    """Without padding at two kinds of positions only, since most other tests here pad nothing."""
     model, tokens = decoder(position), draw_tokens(B, T + N)
     compiled = traced(model, static)
     padding = left_padding([T, 2, 4], T) if padded else None
