@@ -19,8 +19,8 @@ myst:
 
 # The mistakes that the checks can name
 
-A check is only worth its points if it stops what is wrong and lets pass what is right. So every exercise of
-this course has a bank of wrong answers that students give, each with a hint for its author, and a bank of
+A check is only worth its points if it rejects wrong answers and accepts right ones. So every exercise of
+this course has a bank of wrong answers that students may give, each with a hint for its author, and a bank of
 right answers that look unlike ours. `autograder verify` gives each of them to `check`, as a student would,
 and to the grader, which draws other numbers. This page has the results; [the next one](mutants.md) has those
 of mistakes that are in no bank.

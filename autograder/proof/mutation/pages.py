@@ -24,7 +24,7 @@ in all.
 A mutant that is accepted is still right, and a reviewed list says why; the run fails if one is not in the
 list. Accepted mutants that are not in the list: {not_listed}.
 
-A mutant that is rejected has one of three explanations. It is *named* if the report names a mistake of
+A mutant that is rejected is of one of three kinds. It is *named* if the report names a mistake of
 the bank; the name is *true* if that mistake gives the mutant's own results in every case that the mutant
 fails. It has a *cause* if the report says which rule is broken or which error was raised, or names a wrong
 shape, a wrong dtype or a changed input. The rest are *bare*: the report only shows two numbers that differ.

@@ -2,8 +2,7 @@
 
 On a phone a section is laid out when it comes near (``content-visibility`` in ``course.css``); until then the
 browser takes the height that is written here. It is estimated from what the section shows: characters, lines
-of code, pictures, formulas. A guess must not be too low, since a section that is higher would lie over the
-next: a test compares the guesses with the heights in Chromium.
+of code, pictures, formulas. A test compares the estimates with the heights in Chromium.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ FORMULA = 86
 AROUND = dict.fromkeys(("p", "li", "h2", "h3", "h4", "figure", "dt", "dd", "pre", "table"), 17) | {
     "summary": 50
 }
-MARGIN = 1.3  # an estimate is seldom less than 0.85 of the height
 
 SECTION = re.compile(r"<(/?)section\b")
 MATHML = re.compile(r"<math.*?</math>", re.DOTALL)
@@ -78,18 +76,18 @@ def section_heights(body: str) -> list[int]:
     """Return a height for each section below the title's, in their order.
 
     >>> section_heights("<section><h1>T</h1><section><p>A line.</p></section></section>")
-    [29]
+    [22]
     """
     sections = _Sections()
     sections.feed(MATHML.sub("", body))
-    return [round(MARGIN * height) for height in sections.heights]
+    return [round(height) for height in sections.heights]
 
 
 def with_heights(body: str) -> str:
     """Return a page that says the height of each section below the title's.
 
     >>> with_heights("<section><section><p>Hi.</p></section></section>")
-    '<section><section style="contain-intrinsic-size: auto 25px"><p>Hi.</p></section></section>'
+    '<section><section style="contain-intrinsic-size: auto 19px"><p>Hi.</p></section></section>'
     """
     heights, depth = iter(section_heights(body)), 0
 
