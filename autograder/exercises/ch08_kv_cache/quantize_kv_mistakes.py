@@ -221,8 +221,8 @@ def lower_end_open(x):
 
 
 @EXERCISE.misconception(
-    "In float16 a channel of zeros still gives NaN: a smallest scale such as 1e-12 is 0 there. Take "
-    "torch.finfo(x.dtype).tiny, or torch.where(scale == 0, 1, scale)."
+    "In float16 a channel of zeros still gives NaN: a smallest scale such as 1e-12 is 0 there. Divide by "
+    "torch.where(scale == 0, 1, scale)."
 )
 def guard_too_small_for_float16(x):
     scale = (x.abs().amax(dim=2, keepdim=True) / 127).clamp(min=1e-12)

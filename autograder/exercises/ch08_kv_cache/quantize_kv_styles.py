@@ -14,10 +14,11 @@ def where(x):
     return torch.round(x / step).clamp(-127, 127).to(torch.int8), scale
 
 
-@EXERCISE.style("a smallest step, clamped before and after")
+@EXERCISE.style("a smallest step in float64, clamped before and after")
 def clamped(x):
-    scale = (x.abs().max(dim=-2, keepdim=True).values / 127).clamp(min=torch.finfo(x.dtype).tiny)
-    return torch.clamp(torch.round(x / scale), -127, 127).to(torch.int8), scale
+    scale = x.abs().max(dim=-2, keepdim=True).values / 127
+    step = scale.double().clamp(min=torch.finfo(torch.float64).tiny)
+    return torch.clamp(torch.round(x / step), -127, 127).to(torch.int8), scale
 
 
 @EXERCISE.style("NaN put right before the cast, both ends clamped")

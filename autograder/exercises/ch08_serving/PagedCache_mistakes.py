@@ -231,14 +231,14 @@ edited(
 )
 edited(
     "a_copy_is_not_counted",
-    "You do not count the block for the copy: where the last free block is needed for it, you do not refuse "
-    "the `append`, and Python runs out of blocks. A copy takes a block too.",
+    "You do not count the block for the copy, so an `append` is not refused when no block is left for it. A "
+    "copy takes a block too.",
     {"if missing + copies > len(self.unused):": "if missing > len(self.unused):"},
 )
 edited(
     "a_fork_is_not_counted",
-    "`fork` does not raise the count of the blocks' users, so that each of the two texts believes to be "
-    "alone with them. Add 1 for each block.",
+    "`fork` does not raise the count of the blocks' users, so each of the two texts seems to be their only "
+    "user. Add 1 for each block.",
     {"        for block in self.tables[new]:\n            self.users[block] += 1": "        pass"},
 )
 

@@ -212,7 +212,7 @@ def shards_of_one_length(q_shards, k_shards, v_shards, causal=False):
 
 @EXERCISE.misconception(
     "Shards of later ranks are left out, but inside its own shard a token still sees later tokens. Mask "
-    "the own shard with the triangle.",
+    "its own shard with the triangle.",
     gravity="useless",
 )
 def own_shard_open(q_shards, k_shards, v_shards, causal=False):
@@ -249,8 +249,8 @@ def later_shards_open(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "Causal, you leave the own shard out: a token sees none of its own rank, not even itself, and rank "
-    "0 sees nothing. Take the shards s <= r, the own one with the triangle."
+    "When causal, you leave out the rank's own shard: a token sees none of its own rank, not even itself, and "
+    "rank 0 sees nothing. Take the shards s <= r, and mask shard r with the triangle."
 )
 def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -456,7 +456,7 @@ edited(
 
 edited(
     "later_shards_kept",
-    "A shard that lies wholly in the future is not left out: all its scores are minus infinity, and so is "
+    "A shard that is wholly in the future is not left out: all its scores are minus infinity, and so is "
     "their log-sum-exp, which gives inf - inf = NaN. Skip the shards of later ranks when causal.",
     {"causal and s > r": "False"},
 )

@@ -199,7 +199,7 @@ def one_matrix(trial: Trial) -> str | None:
     if not seen["writes"]:
         return "a row of the embedding does not move that token's logit: the head should use the same matrix"
     return (
-        None if seen["reads"] else "a row of the embedding does not move what its token says: it is not read"
+        None if seen["reads"] else "a row of the embedding does not change the logits after its token: it is not read"
     )
 
 

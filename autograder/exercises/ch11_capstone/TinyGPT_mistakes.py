@@ -369,7 +369,7 @@ edited(
 
 edited(
     "places_of_another_number",
-    "The learned positions have more rows than max_len says, so some are never read. Make one for each "
+    "The learned positions have more rows than max_len, so some are never read. Make one for each "
     "place: nn.Embedding(max_len, d_model).",
     {"(max_len": "(2 * max_len"},
     gravity="slip",

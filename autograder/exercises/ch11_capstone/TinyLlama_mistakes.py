@@ -82,7 +82,7 @@ edited(
 
 slip(
     "base_ignored",
-    "Every model turns at base 10,000, whatever `base` says. Hand it on: apply_rope(..., self.base).",
+    "Every model turns at base 10,000, whatever `base` is. Pass it on: apply_rope(..., self.base).",
     {
         "self.num_heads), positions, self.base)": "self.num_heads), positions)",
         "self.num_kv_heads), positions, self.base)": "self.num_kv_heads), positions)",
@@ -375,7 +375,7 @@ edited(
 
 slip(
     "eps_ignored",
-    "The norms use the eps of rms_norm's own default, 1e-6, whatever `eps` says. Hand it on: rms_norm(x, "
+    "The norms use the eps of rms_norm's own default, 1e-6, whatever `eps` is. Pass it on: rms_norm(x, "
     "weight, self.eps).",
     {
         "block.norm_attention, self.eps)": "block.norm_attention)",
