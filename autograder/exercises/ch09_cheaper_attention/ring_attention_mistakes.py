@@ -249,8 +249,8 @@ def later_shards_open(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "When causal, you leave out the rank's own shard: a token sees none of its own rank, not even itself, and "
-    "rank 0 sees nothing. Take the shards s <= r, and mask shard r with the triangle."
+    "When causal, you leave out the rank's own shard: a token sees none of its own rank, not even itself, "
+    "and rank 0 sees nothing. Take the shards s <= r, and mask shard r with the triangle."
 )
 def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
     outputs = []

@@ -198,9 +198,7 @@ def one_matrix(trial: Trial) -> str | None:
         return "no parameter has a row for each token: where is the embedding?"
     if not seen["writes"]:
         return "a row of the embedding does not move that token's logit: the head should use the same matrix"
-    return (
-        None if seen["reads"] else "a row of the embedding does not change the logits after its token: it is not read"
-    )
+    return None if seen["reads"] else "a row of the embedding does not change the logits after its token"
 
 
 def learns(trial: Trial) -> str | None:
