@@ -156,9 +156,7 @@ def much_the_same_name(seq_len, num_layers, kind):
     raise ValueError(f"no such kind: {kind}")
 
 
-@EXERCISE.misconception(
-    "For an unknown kind your function ends silently and returns None. Refuse it: `raise ValueError(...)`."
-)
+@EXERCISE.misconception("For an unknown kind your function returns None. Refuse it: `raise ValueError(...)`.")
 def silent(seq_len, num_layers, kind):
     if kind == "rnn":
         return seq_len + num_layers - 1

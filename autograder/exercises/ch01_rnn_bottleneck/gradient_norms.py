@@ -179,7 +179,7 @@ def each_step_counts_once(trial: Trial) -> str | None:
     back = len(h) - 1 - t
     return (
         f"W_hh doubled, at the same states, makes your norm at [{t}] {twice[t] / got[t]:.4g} times as large; "
-        f"it lies {back} step{'s' * (back > 1)} back, each with one factor W_hh: expected {2**back} times"
+        f"it is {back} step{'s' * (back > 1)} back, each with one factor W_hh: expected {2**back} times"
     )
 
 

@@ -9,7 +9,7 @@ from autograder.exercises.ch01_rnn_bottleneck.gradient_norms import EXERCISE
 
 @EXERCISE.misconception(
     "The factors are in the wrong order, and matrices do not commute. dh_T/dh_t is J_T J_(T-1) ... "
-    "J_(t+1): multiply the factor of one step further back on the *right*."
+    "J_(t+1): multiply J of one step further back on the *right*, or its transpose on the left."
 )
 def order_of_the_product(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))

@@ -24,9 +24,7 @@ def d_k_not_its_root(query, key):
     return query @ np.swapaxes(key, -1, -2) / query.shape[-1]
 
 
-@EXERCISE.misconception(
-    "You multiply by sqrt(d_k), which doubles the growth of the spread. Divide by sqrt(d_k)."
-)
+@EXERCISE.misconception("You multiply by sqrt(d_k), so the scores spread like d_k. Divide by sqrt(d_k).")
 def multiplied(query, key):
     return query @ np.swapaxes(key, -1, -2) * np.sqrt(query.shape[-1])
 

@@ -159,7 +159,7 @@ EXERCISE = Exercise(
     reference=scaling.attention_entropy,
     criteria=(
         Criterion("the entropy of each row, in nats", 1.5, positive, test=roughly),
-        Criterion("weights of zero count nothing", 1, zeros, test=roughly),
+        Criterion("weights of zero add nothing", 1, zeros, test=roughly),
         Criterion("any axis that is asked for", 0.5, other_axes, test=roughly),
         Criterion("no bias from an epsilon", 0.5, accurate),
         Criterion("the input is left as it was", 0.5, all_of_them, observes="arguments"),

@@ -65,7 +65,7 @@ def one_sum_for_all(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You take the mean over the keys. Entropy is a sum, since the weights are the average already: write "
+    "You take the mean over the keys. Entropy is a sum, since the weights already make it an average: write "
     ".sum(axis=axis)."
 )
 def mean_over_keys(weights, axis=-1):

@@ -8,7 +8,7 @@ from autograder.exercises.ch03_scaling.scale_for_unit_variance import EXERCISE
 
 
 @EXERCISE.misconception(
-    "You divide by d_k, the variance. A factor s changes the variance by s^2, so take the root: "
+    "You divide by the variance. A factor s changes the variance by s^2, so take the root: "
     "1/sqrt(d_k * var_q * var_k).",
     gravity="slip",
 )

@@ -102,7 +102,7 @@ def agrees_with_differences(trial: Trial) -> str | None:
     stepped /= stepped.sum()
     return (
         f"raising score {j} by 0.0001 moves weight {i} from {p[i]:.7f} to {stepped[i]:.7f}, a slope of "
-        f"{(stepped[i] - p[i]) / 1e-4:.4f}; your J says {J[place]:.4f} there"
+        f"{(stepped[i] - p[i]) / 1e-4:.4f}; your J has {J[place]:.4f} there"
     )
 
 

@@ -508,8 +508,8 @@ edited_kernel(
 
 edited_kernel(
     "one_fused_projection",
-    "One matrix for q, k and v is how large models store it. Make four matrices with the given names, W_q, "
-    "W_k, W_v and W_o, each an nn.Linear(d_model, d_model).",
+    "Some models store one matrix for q, k and v. Make four matrices here, with the given names, W_q, W_k, "
+    "W_v and W_o, each an nn.Linear(d_model, d_model).",
     {
         ("W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4)"): (
             "W_qkv = nn.Linear(d_model, 3 * d_model, "

@@ -123,7 +123,7 @@ EXERCISE = Exercise(
         Criterion("shifts by thousands", 0.5, far, tolerance=2e-3),
     ),
     properties=(
-        *FIRST,
+        *FIRST[:3],
         Property("no shift changes nothing", no_shift_is_no_change),
         Property("it moves the right way", not_backwards),
         Property("pairs of channels do not mix", pairs_stay_apart),

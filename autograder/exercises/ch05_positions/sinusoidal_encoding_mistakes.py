@@ -77,8 +77,8 @@ def positions_from_1(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Your base is 1,000. Use 10,000, so that the slowest pair takes tens of thousands of positions for "
-    "a turn.",
+    "Your base is 1,000. Use 10,000, so that in wide models the slowest pair takes tens of thousands of "
+    "positions for a turn.",
     gravity="slip",
 )
 def base_of_1000(max_seq_len, d_model):

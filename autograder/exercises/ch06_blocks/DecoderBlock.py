@@ -116,8 +116,8 @@ EXERCISE = Exercise(
         Criterion(
             "self-attention, cross-attention, ffn, each added to the stream", 1.25, unmasked, tolerance=5e-3
         ),
-        Criterion("self_mask says who of x may be seen", 1, self_masked, tolerance=5e-3),
-        Criterion("memory_mask says who of the memory may be seen", 0.75, memory_masked, tolerance=5e-3),
+        Criterion("self_mask: which tokens of x may be seen", 1, self_masked, tolerance=5e-3),
+        Criterion("memory_mask: which tokens of the memory may be seen", 0.75, memory_masked, tolerance=5e-3),
         Criterion(
             "gradients reach x, memory and parameters", 0.25, differentiated(one_of_each), tolerance=2e-2
         ),

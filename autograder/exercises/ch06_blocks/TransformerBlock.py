@@ -37,7 +37,7 @@ def any_size(rng: np.random.Generator) -> tuple[int, int, Tensor]:
 def pre_norm(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "3 tokens, d_model = 4, 2 heads, d_ff = 7", 2, 7, tokens(rng, 1, 3, 4))
     yield block(rng, "any sizes", *any_size(rng))
-    yield block(rng, "norm='pre', said, and a single token", 3, 5, tokens(rng, 2, 1, 6), norm="pre")
+    yield block(rng, "norm='pre' by name, a single token", 3, 5, tokens(rng, 2, 1, 6), norm="pre")
     yield block(rng, "one head, d_ff below d_model, x not contiguous", 1, 4, strided(tokens(rng, 2, 3, 5)))
     alike = torch.linspace(-1, 1, 3).view(1, 3, 1) * torch.ones(4)
     yield silent_attention(block(rng, "tokens whose channels are all alike", 2, 7, alike))

@@ -124,7 +124,7 @@ def the_sublayer_at_fault(reference: Callable[..., Any], trial: Trial) -> str | 
                 )
             return (
                 f"with all other sublayers at zero, the output of `{speaking}` is wrong already: look at its "
-                "norm, at its input and at the sum"
+                "norm, at its input, at its layers and at the sum"
             )
     if not bool(_apart(trial.value, trial.expected).any()):
         return None

@@ -152,7 +152,7 @@ def eps_ignored(x, weight, bias, eps=1e-5):
 
 @EXERCISE.misconception(
     "A large mean costs you the digits: E[x^2] - E[x]^2 is the variance on paper, but around 3,000 both "
-    "terms are near 9,000,000, and float32 cannot hold a difference of 1. Square x - mean instead."
+    "terms are near 9,000,000, where float32 holds no fractions. Square x - mean instead."
 )
 def difference_of_squares(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)

@@ -31,7 +31,7 @@ def beside_a_cache(rng: np.random.Generator) -> Iterator[Case]:
     q_len, k_len = sizes(rng, (3, 5), (7, 11))
     yield Case(f"{q_len} queries, {k_len} keys", (q_len, k_len))
     yield Case("one query, as in each step of a generation", (1, k_len))
-    yield Case("as many keys as queries, said aloud", (q_len, q_len))
+    yield Case("as many keys as queries, k_len given", (q_len, q_len))
     yield Case(f"k_len={k_len + 20} by name", (q_len,), {"k_len": k_len + 20})
 
 
@@ -58,7 +58,7 @@ def sees_nothing_later(trial: Trial) -> str | None:
     if not wrong.any():
         return None
     i, j = (int(n) for n in np.argwhere(wrong)[0])
-    return f"{_told(trial, i, j)}: the mask says True, though the key comes later; no query sees its future"
+    return f"{_told(trial, i, j)}: the mask is True, though the key comes later; no query sees its future"
 
 
 def sees_all_before(trial: Trial) -> str | None:
@@ -66,7 +66,7 @@ def sees_all_before(trial: Trial) -> str | None:
     if not wrong.any():
         return None
     i, j = (int(n) for n in np.argwhere(wrong)[0])
-    return f"{_told(trial, i, j)}: the mask says False, though the key is the query's own or an earlier one"
+    return f"{_told(trial, i, j)}: the mask is False, though the key is the query's own or an earlier one"
 
 
 EXERCISE = Exercise(

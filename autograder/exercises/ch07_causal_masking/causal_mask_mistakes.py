@@ -29,7 +29,7 @@ def upper_triangle(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "The mask says True where a key is hidden. True means *may attend*: invert the mask with `~`.",
+    "The mask is True where a key is hidden. True means *may attend*: invert the mask with `~`.",
     gravity="useless",
 )
 def true_means_hidden(q_len, k_len=None):

@@ -93,7 +93,7 @@ EXERCISE = Exercise(
     difficulty="easy",
     reference=masks.combine_masks,
     criteria=(
-        Criterion("a key is open if both masks say so", 1, as_many_keys_as_queries),
+        Criterion("a key is open if both masks are True", 1, as_many_keys_as_queries),
         Criterion("any number of queries and keys", 0.25, other_shapes),
         Criterion("a query that sees nothing keeps its row of False", 0.25, empty_rows),
         Criterion("works on any device", 0.25, elsewhere(everything), test=on_any_device),

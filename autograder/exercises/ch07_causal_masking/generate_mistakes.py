@@ -222,8 +222,8 @@ def softmax_over_the_batch(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "The model reads more than `context_len` tokens. One with learned positions has no row for a longer "
-    "text: let it read the last ones alone, tokens[:, -context_len:]."
+    "The model reads more than `context_len` tokens. A model with learned positions has no row for a "
+    "longer text: let it read the last ones alone, tokens[:, -context_len:]."
 )
 def context_not_cut(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
