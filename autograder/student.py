@@ -131,7 +131,7 @@ def bring(*names: str, again: bool = False) -> None:
     namespace = sys._getframe(1).f_globals
     wanted = [exercises.find(name) for name in names]
     if not again and _is_brought(namespace):
-        print("They are here already, in the cell that begins with # Brought. To have it written anew,")
+        print("They are here already, in the cell that begins with # Brought. To write it again,")
         print("delete that cell and call bring(..., again=True).")
         return
     brought: list[Brought] = []

@@ -1,21 +1,21 @@
 """The reference implementation of the course *Transformers from first principles*.
 
-Import the room you need; this file imports nothing, so that the numpy chapters start at once.
+Import the module you need; this file imports nothing, so that the numpy chapters start at once.
 
 ======================  ===============================================================================
 numpy                   ``ops`` ``scaling`` ``sinusoids`` ``bottleneck``
 recurrent networks      ``recurrent`` ``seq2seq``
-attention               ``attention`` (the seam and its backends) ``masks`` ``ring``
+attention               ``attention`` (one function and its backends) ``masks`` ``ring``
 without a softmax       ``linear_attention`` ``delta_rule`` ``wkv7``, on ``decay``
-parts and models        ``config`` ``rope_scaling`` ``positions`` ``layers`` ``moe`` ``models``
+parts and models        ``config`` ``rope_scaling`` ``positions`` ``layers`` ``moe`` ``routing`` ``models``
 other families          ``rwkv`` ``mamba`` ``mamba2``
-their recurrences       ``wkv`` ``selective_scan`` ``state_space_duality``, on ``scan`` and ``decay``
+their recurrences       ``wkv`` ``selective_scan`` ``state_space_duality`` ``scan`` ``state_model``
 running a model         ``cache`` ``state_cache`` ``generate`` ``quantize`` ``tokenizer`` ``io`` ``zoo``
 training one            ``data`` ``losses`` ``train`` ``checkpoint``
-looking at it           ``interventions`` ``costs`` ``viz`` ``testing``
+looking at it           ``interventions`` ``costs`` ``serving`` ``viz`` ``inspection`` ``testing``
 ======================  ===============================================================================
 
-A small GPT that learns to find a token's last occurrence, and a picture of where its heads look:
+A small GPT that learns to find a token's last occurrence, and the maps of where its heads look:
 
 >>> import torch
 >>> from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig

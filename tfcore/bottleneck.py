@@ -208,7 +208,7 @@ def additive_attention(
 
 
 def _check_shapes(axes: dict[str, str], arrays: tuple[Array, ...], **sizes: int) -> None:
-    """Hold each array to the axes that its signature names."""
+    """Refuse an array without the axes that its signature names."""
     for (name, names), array in zip(axes.items(), arrays, strict=True):
         expected = tuple(sizes[axis] for axis in names.split())
         if array.shape != expected:

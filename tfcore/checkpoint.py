@@ -99,7 +99,7 @@ def load_checkpoint(
         except Exception as error:  # torch raises what it pleases
             raise ValueError(
                 f"expected a checkpoint of a training run in {path}, got {type(error).__name__} on reading; "
-                "it is cut short or of another kind: remove it to start anew, or name another file"
+                "it is cut short or of another kind: remove it to start again, or name another file"
             ) from error
     here = _outline(config, model.state_dict(), optimizer.state_dict())
     if different := sorted(name for name in here | there if here.get(name) != there.get(name)):

@@ -1,8 +1,4 @@
-"""Losses: the sum over the targets that count, and their number, for every kind of batch that the course has.
-
-Sums and counts of several batches add up to the sum and count of one large batch; ``tfcore.train`` divides at
-the end.
-"""
+"""Losses: the sum over the targets that count, and their number, for each kind of batch of the course."""
 
 from __future__ import annotations
 

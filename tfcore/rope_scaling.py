@@ -348,7 +348,7 @@ def read_scaling(given: Entries | None) -> Scaling:
         return Scaling()
     entries = dict(scaling_pairs(given))
     kind = entries.pop("rope_type", "default")
-    if kind not in list(SCALINGS):  # which may be a dictionary
+    if kind not in list(SCALINGS):  # a list, since kind may be unhashable
         raise ValueError(
             f"expected a rope_type out of {', '.join(SCALINGS)}, got {kind!r}; the others are not built"
         )

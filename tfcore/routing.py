@@ -167,7 +167,7 @@ class Router(nn.Linear):
 
     @torch.no_grad()
     def rebalance(self, experts: Int[Tensor, "*N k"], rate: float = 0.001) -> None:
-        r"""Lower the choice of experts that were visited more than the mean, and raise the others.
+        r"""Lower the ``balance`` of experts visited more than the mean; raise it for those visited less.
 
         $b_i \leftarrow b_i + \gamma \operatorname{sign}(\bar n - n_i)$ with n the visits of a batch.
 

@@ -21,7 +21,7 @@ from tfcore.costs import (
 )
 
 Step = Sequence[tuple[int, int]]
-"""For each request in a step: the tokens that are read of it, and the tokens that it has read then."""
+"""For each request in a step: the tokens that it reads, and all that it has read afterwards."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,9 @@ def step_time(
     Returns:
         A function of a step.
 
+    Raises:
+        ValueError: a model with experts or with an encoder.
+
     From: Williams, Waterman and Patterson (2009), *Roofline*.
 
     >>> from tfcore.costs import CEILINGS, MODELS
@@ -102,6 +105,11 @@ def step_time(
     4.5 ms, 5.7 ms
     """
     a = architecture
+    if a.num_experts > 1 or a.num_encoder_layers > 0:
+        raise ValueError(
+            f"expected a dense model of one stack, got {a.num_experts} experts and {a.num_encoder_layers} "
+            "layers of an encoder; what a batch of theirs reads depends on the requests"
+        )
     parts = flops_by_part(a, 1, 1)
     per_pair, per_text = parts["scores"], parts["head"]
     per_token = sum(parts.values()) - per_pair - per_text

@@ -54,7 +54,7 @@ class StateCache:
         if length != self.length:
             raise ValueError(
                 f"expected to keep all {self.length} tokens, got {length}; a state cannot forget its last "
-                "tokens: keep the layers of then and put them back"
+                "tokens: keep the old layers and put them back"
             )
 
     def num_bytes(self) -> int:

@@ -230,9 +230,7 @@ def train(
         if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
             finite = _finite(losses, parameters, " to write a checkpoint")
             save_checkpoint(checkpoint, model, optimizer, finite, asdict(config))
-    if losses[-1].isnan() or any(parameter.isnan().any() for parameter in parameters):
-        _finite(losses, parameters)  # says where
-    return torch.stack(losses).cpu()
+    return _finite(losses, parameters)
 
 
 def evaluate(model: nn.Module, batches: Iterable[Any], loss: Loss = language_model_loss) -> float:
@@ -363,7 +361,7 @@ def _finite(losses: list[Tensor], parameters: list[nn.Parameter], purpose: str =
     if found:
         kept = "the last checkpoint is as it was: remove it and " if purpose else ""
         raise FloatingPointError(
-            f"expected finite {found}; {kept}start anew with a lower peak_lr, a longer warm-up, or batches "
+            f"expected finite {found}; {kept}start again with a lower peak_lr, a longer warm-up, or batches "
             "with something to predict"
         )
     return stacked

@@ -1,4 +1,4 @@
-"""Two published language models that come as packages of PyPI, so that no other network is needed.
+"""Two published language models that come as packages of PyPI, so nothing else is downloaded.
 
 ==================  =====================  ===============================================================
 ``"smollm2-135m"``  SmolLM2-135M-Instruct  a decoder like Llama, 30 layers, follows instructions, in 4 bits
@@ -82,8 +82,8 @@ def load(name: str) -> tuple[nn.Module, Tokenizer]:
         ValueError: another name, or a file that is not the published one.
         MissingModelError: the package is not installed.
 
-    Allal et al. (2025), *SmolLM2: When Smol Goes Big*; Wang et al. (2020), *MiniLM*; Reimers and Gurevych
-    (2019), *Sentence-BERT*.
+    From: Allal et al. (2025), *SmolLM2: When Smol Goes Big*; Wang et al. (2020), *MiniLM*; Reimers and
+    Gurevych (2019), *Sentence-BERT*.
 
     >>> load("gpt-5")
     Traceback (most recent call last):

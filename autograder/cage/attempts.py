@@ -91,7 +91,7 @@ def signals(target: Target) -> Any:
     return "sent"
 
 
-def signals_its_group(target: Target) -> Any:
+def signals_everybody(target: Target) -> Any:
     """Send signal 0 to every process within reach."""
     os.kill(-1, 0)
     return "sent"
@@ -173,7 +173,7 @@ ATTEMPTS: tuple[Callable[[Target], Any], ...] = (
     copies_memory,
     traces,
     signals,
-    signals_its_group,
+    signals_everybody,
     limits_another,
     connects,
     sends_a_datagram,

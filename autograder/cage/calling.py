@@ -23,9 +23,9 @@ from .probes import PROBES, Unfit
 
 METERS = "tfcore.testing.meters"
 """The module of the meters: its functions run inside a metered call, and the student does not call them."""
-MODES = ("torch.overrides", "torch.utils._python_dispatch")
 HASHED = (types.BuiltinFunctionType, types.MethodDescriptorType, types.FunctionType)
 """Types of functions with a safe hash: looking them up in a set runs no code of a student."""
+MODES = ("torch.overrides", "torch.utils._python_dispatch")
 REMOVERS = ("_pop_mode", "_disable_current_modes")
 """The modules with torch's stack of modes, and the beginnings of functions that remove a mode from it."""
 MISFIT = re.compile(r"^TypeError: [\w.<>]+\(\) (missing|takes|got) ")

@@ -39,14 +39,11 @@ from . import (  # noqa: F401  once for all children
     undefined_casts,
     wire,
 )
+from .limits import IMAGE_CAP, OUTPUTS_CAP, WAITING
 
-WAITING = 4
-"""The limit of a cell's clock time, as a multiple of its processor seconds: a cell may sleep or wait."""
 LAST_SECONDS = 1.0
 """The processor seconds that interrupted code has left to return."""
 TEXT_CAP = 64 << 10
-IMAGE_CAP = 1 << 20
-OUTPUTS_CAP = 20
 CLOCKS = (signal.SIGALRM, signal.SIGPROF)
 SHOWN = ("text/plain", "image/png", "image/jpeg")
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 import resource
 import sys
 
+WAITING = 4
+"""The limit of a cell's clock time, as a multiple of its processor seconds: a cell may sleep or wait."""
+IMAGE_CAP = 1 << 20
+"""The most characters of a picture that is kept."""
+OUTPUTS_CAP = 20
+"""The most outputs of a cell that are kept."""
+
 
 def lower(which: int, soft: int, hard: int | None = None) -> None:
     """Lower one limit, to at most the value that this machine allows.

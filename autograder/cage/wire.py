@@ -23,7 +23,7 @@ from .remote_objects import Served
 MAX_HEADER = 1 << 20
 MAX_BUFFERS = 512
 MAX_PAYLOAD = 64 << 20
-MAX_DEPTH = 12
+MAX_DEPTH = tensors.DEEPEST
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
 NAMES = {np.dtype(name): name for name in DTYPES}
 """The names by dtype, since numpy computes a name slowly; a dtype of another byte order is not among them."""

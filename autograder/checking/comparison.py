@@ -48,8 +48,8 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
     Numbers agree when |got - expected| <= tolerance * max(1, |expected|) elementwise; NaN agrees with NaN.
 
     Args:
-        got: a number, an array, or a tuple or list of them.
-        expected: a number, an array or a tuple of them.
+        got: what the call returned, of any type.
+        expected: a number, an array, a tuple, list, dict or set, or any object compared by ==.
         tolerance: see `tolerance_for`.
     """
     if isinstance(got, dict) and got.keys() == {"raised", "message"} and not isinstance(expected, dict):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SAME = "the same as above"
 CALLED = "the call was "
 SHAPE = "expected shape"
-"""The beginning of a fault about a shape; such a fault is shown before the hint."""
+"""Words of a fault about a shape (as in comparison.differs), which is shown before the hint."""
 WIDTH = 80
 DIGITS = 4
 """Decimals of points; without rounding, a sum of shares may be 3.1999999999999997."""

@@ -1,1 +1,1 @@
-"""Define the commands, one in each module. Only these modules print for people."""
+"""Define the commands, one in each module, and what they share."""

@@ -50,6 +50,14 @@ def end_with_parent() -> None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
+def begin_worker() -> None:
+    """Begin a process of a pool that computes with torch: it ends with its parent and uses one thread."""
+    end_with_parent()
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def _end_after(parent: BaseProcess) -> None:
     parent.join()
     os._exit(1)

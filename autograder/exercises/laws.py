@@ -26,14 +26,14 @@ def results(trial: Trial) -> Iterator[tuple[str, Array, Array]]:
         yield "the result", tensors.numbers(trial.value), tensors.numbers(trial.expected)
         return
     kind = "result" if isinstance(trial.expected, tuple) else "step"
-    for index, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True), 1):
+    for number, (got, expected) in enumerate(zip(trial.value, trial.expected, strict=True), 1):
         if isinstance(expected, tuple):
             if not isinstance(got, tuple | list):
                 continue
             for place, (one, other) in enumerate(zip(got, expected, strict=True), 1):
-                yield f"result {place} of step {index}", tensors.numbers(one), tensors.numbers(other)
+                yield f"result {place} of step {number}", tensors.numbers(one), tensors.numbers(other)
         elif not isinstance(expected, dict | list):
-            yield f"{kind} {index}", tensors.numbers(got), tensors.numbers(expected)
+            yield f"{kind} {number}", tensors.numbers(got), tensors.numbers(expected)
 
 
 def index(where: Array) -> str:

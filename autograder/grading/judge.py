@@ -33,14 +33,13 @@ from autograder.checking.examination import Examination
 from autograder.checking.report import Report
 from autograder.course.remark import Remark
 from autograder.grading import matching
-from autograder.grading.session import Limits, Session
+from autograder.grading.session import OVERHEAD_SECONDS, Limits, Session
 from autograder.grading.verdict import CellVerdict, Verdict
 from autograder.reading import forbidden_calls, tampering
 
 Cell = dict[str, Any]
 
 MEMORY = 4 << 30
-OVERHEAD_SECONDS = 60
 LONGEST_CELL = 256 << 10
 """The most characters of a cell that is run."""
 

@@ -130,6 +130,9 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     Args:
         released: the cells of the released notebook, with nbgrader metadata.
         submitted: the cells of `read_notebook`.
+
+    Raises:
+        UnreadableError: the notebook is of another assignment.
     """
     wanted = [c for c in released if "nbgrader" in c["metadata"]]
     grade_ids = {cell["grade_id"] for cell in submitted} - {None}

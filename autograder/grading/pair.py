@@ -26,8 +26,9 @@ from typing import Any
 
 from autograder import cage
 from autograder.cage import scratch_dir, wire
+from autograder.cage.limits import WAITING
 from autograder.grading import cages
-from autograder.grading.session import GRACE_SECONDS, WAITING, Limits
+from autograder.grading.session import GRACE_SECONDS, OVERHEAD_SECONDS, Limits
 from autograder.grading.verdict import CellVerdict, Verdict
 
 Task = dict[str, Any]
@@ -41,7 +42,6 @@ its compiler. The zygote imports such a module once, for this child and all late
 START_SECONDS = 120.0
 CHECK_SECONDS = 0.1
 """The time between two checks whether a starting process is still alive."""
-OVERHEAD_SECONDS = 60.0
 
 
 class PairError(RuntimeError):

@@ -12,12 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from autograder.cage.limits import IMAGE_CAP, OUTPUTS_CAP
+
 Output = dict[str, Any]
 
 NOTE = "This picture is from the notebook that was handed in. The grader has not drawn it again.\n"
-MOST_CHARACTERS = 1 << 20
-"""The longest picture that is kept; as in `autograder.cage.child`."""
-MOST_PICTURES = 20
 _FIGURE = re.compile(r"<Figure size \d{1,5}x\d{1,5} with \d{1,3} Axes>")
 """The text that Jupyter saves with the picture of a figure."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\n]+=*\n?")
@@ -25,7 +24,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\n]+=*\n?")
 
 def find(outputs: Any) -> list[Output]:
     """Return the outputs of a submitted cell that are pictures of figures; the outputs may have any form."""
-    return [*_pictures(outputs[:MOST_PICTURES] if isinstance(outputs, list) else ())]
+    return [*_pictures(outputs[:OUTPUTS_CAP] if isinstance(outputs, list) else ())]
 
 
 def _pictures(outputs: Any) -> Iterator[Output]:
@@ -34,7 +33,7 @@ def _pictures(outputs: Any) -> Iterator[Output]:
         if not isinstance(data, dict):
             continue
         text, picture = (_joined(data.get(kind)) for kind in ("text/plain", "image/png"))
-        if _FIGURE.fullmatch(text) and len(picture) <= MOST_CHARACTERS and _BASE64.fullmatch(picture):
+        if _FIGURE.fullmatch(text) and len(picture) <= IMAGE_CAP and _BASE64.fullmatch(picture):
             shown = {"text/plain": text, "image/png": picture}
             yield {"output_type": "display_data", "data": shown, "metadata": {}}
 

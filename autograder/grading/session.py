@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograder.cage import wire
+from autograder.cage.limits import WAITING
 from autograder.cage.probes import LONGER
 from autograder.cage.remote_objects import Host
 from autograder.cage.tensors import mapped
@@ -17,13 +18,13 @@ from autograder.checking.costs import impossible
 from autograder.checking.declaration import Case, Lent, Outcome
 from autograder.grading import saved_pictures
 
-WAITING = 4
-"""The seconds on the clock for each processor second of a limit; as in `autograder.cage.child`."""
 OUTPUTS = 16 << 20
 """The most characters of output that are kept of one notebook."""
 LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": "more output than is kept of one notebook\n"}
 GRACE_SECONDS = 3.0
 """The seconds after the limit in which a child may still answer."""
+OVERHEAD_SECONDS = 60
+"""The seconds beside a notebook's own that its judge may take."""
 
 
 @dataclass(frozen=True)

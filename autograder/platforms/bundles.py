@@ -209,14 +209,18 @@ def _requirements(pins: str, wheels: Files, index: str) -> Files:
 
 def _public(config: Path) -> bytes:
     """Return nbgrader's configuration without the gradebook's address, which may hold a password."""
-    source = config.read_text()
+    source = config.read_bytes()
+    found = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and "db_url" in ast.unparse(node)
+    ]
     lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assign) and any("db_url" in ast.unparse(target) for target in node.targets):
-            end = node.end_lineno or node.lineno
-            replacement = f"{' ' * node.col_offset}pass\n" if node.col_offset else ""
-            lines[node.lineno - 1 : end] = [replacement, *[""] * (end - node.lineno)]
-    return "".join(lines).encode()
+    for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        line = lines[first][: node.col_offset] + b"pass" + lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [line, *[b""] * (last - first)]
+    return b"".join(lines)
 
 
 def _guides(course: Course) -> Files:

@@ -72,7 +72,7 @@ PLATFORMS = {
         grade=headings("grade"),
         most=headings("most"),
         open=headings("open"),
-        closed=(*headings("no"), "0", "false"),
+        closed=headings("no"),
     ),
     # Blackboard's help, "Work offline with grade data": the user name and the number after the bar count
     "blackboard": Platform(

@@ -18,7 +18,7 @@ from autograder import exercises
 from autograder.checking.declaration import Answer, Exercise
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
-from autograder.course.workers import Progress, cores, end_with_parent
+from autograder.course.workers import Progress, begin_worker, cores
 from autograder.grading import cages
 from autograder.grading.executors import grade_all
 from autograder.grading.pair import Task, file_task, notebook_task
@@ -150,7 +150,7 @@ def try_all(
     total, done = sum(len(exercises.find(name).answers) for name in names) + len(tasks), 0
     checked: dict[str, list[Report]] = {}
     graded: dict[str, Report] = {}
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), begin_worker) as pool:
         # the last exercises of the course are the longest: they begin first
         running = {pool.submit(_checked, name): name for name in reversed(names)}
         for future in as_completed(running):
@@ -168,13 +168,6 @@ def try_all(
             [graded.get(f"{name}/{answer.name}") for answer in exercises.find(name).answers],
         )
     ]
-
-
-def _begin() -> None:
-    end_with_parent()
-    import torch
-
-    torch.set_num_threads(1)
 
 
 def _checked(name: str) -> list[Report]:

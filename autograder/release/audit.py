@@ -28,7 +28,7 @@ _SECRET_NAME = re.compile(
 _SECRET_FOLDER = (".autograder", "solutions", "source", "submitted", "autograded", "feedback", "reports")
 _SOLUTION = re.compile(r"BEGIN SOLUTION[^\n]*\n(.*?)\n[^\n]*END SOLUTION", re.DOTALL)
 _SCHEME = re.compile(r"BEGIN MARK SCHEME[^\n]*\n(.*?)\n[^\n]*END MARK SCHEME", re.DOTALL)
-_GRADER = re.compile(r"\bautograder\.(exercises|checking|verify|grading|exercise|shrink)\b")
+_GRADER = re.compile(r"\bautograder\.(exercises|checking|proof|grading)\b")
 _NUMBER = re.compile(r"-?\d+\.\d{6,}")
 _LIBRARY = ("autograder", "tfcore", "tfwidgets")
 """The packages that notebooks import: their reference and their bank are public."""

@@ -25,7 +25,7 @@ from autograder import exercises
 from autograder.course import variants
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
-from autograder.course.layout import CONFIG, Course
+from autograder.course.layout import CONFIG, SETTINGS, Course
 from autograder.packages import colab
 from autograder.release import audit, declared_cells, versions
 from autograder.release.audit import source
@@ -313,7 +313,7 @@ def _fingerprint(course: Course, assignment: str) -> str:
     digest = hashlib.sha256(json.dumps(versions.hash_exercises(names)).encode())
     folder = course.solutions / assignment
     code = (Path(__file__), Path(declared_cells.__file__))
-    for path in [course.root / CONFIG, *code, *sorted(folder.rglob("*"))]:
+    for path in [course.root / CONFIG, course.root / SETTINGS, *code, *sorted(folder.rglob("*"))]:
         if path.is_file() and ".ipynb_checkpoints" not in path.parts:
             name = path.relative_to(folder) if path.is_relative_to(folder) else path.name
             data = path.read_bytes()
@@ -324,7 +324,6 @@ def _fingerprint(course: Course, assignment: str) -> str:
 def _convert(course: Course, assignment: str) -> Files:
     """Return the files that nbgrader's generate_assignment writes into a temporary folder."""
     from nbgrader.converters import GenerateAssignment
-    from nbgrader.converters.base import NbGraderException
 
     sources = declared_cells.solution_notebooks(course, assignment)
     messages = _Messages()
@@ -345,7 +344,7 @@ def _convert(course: Course, assignment: str) -> Files:
         )
         try:
             converter.start()
-        except (NbGraderException, Exception) as error:
+        except Exception as error:
             raise BadInputError(
                 f"nbgrader cannot make a release of {assignment}: {messages.last or error}. Correct the "
                 f"notebook in {course.solutions / assignment}."
@@ -384,7 +383,7 @@ def _normalize(data: bytes, source: bytes) -> bytes:
     """Return a converted notebook in a form that depends on its source alone.
 
     It has no outputs and no metadata of the machine that executed it. Each cell has the id of its cell in the
-    source, or else an id make_release from its position.
+    source, or else an id made from its position.
     """
     notebook = json.loads(data)
     original = json.loads(source)["cells"]

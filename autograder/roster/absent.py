@@ -11,7 +11,7 @@ from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.batch import problems
-from autograder.grading.gradebook import Row
+from autograder.grading.rows import Row
 from autograder.roster import handouts, people
 
 NOT_HANDED_IN = "not handed in"

@@ -24,6 +24,13 @@ REACHED = {
         "import torch, functools\nf = functools.partial(torch.softmax, dim=0)\ndef softmax(x): return f(x)"
     ),
     "a module made at the top": "from torch import nn\nsoftmax = nn.softmax()",
+    "imported where another import fails": (
+        "try:\n    raise ImportError\nexcept ImportError:\n    from scipy.special import softmax as s\n"
+        "def softmax(x):\n    return s(x)"
+    ),
+    "imported in a case": (
+        "match 1:\n    case _:\n        from scipy.special import softmax as s\ndef softmax(x): return s(x)"
+    ),
     "under an if": "import torch\nif True:\n    def softmax(x):\n        return torch.softmax(x, 0)",
 }
 

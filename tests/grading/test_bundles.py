@@ -363,8 +363,12 @@ def test_a_colleague_teaches_with_the_bundle_alone(few, students, tmp_path):
 
 def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
     config = few / "nbgrader_config.py"
-    password = 'c.CourseDirectory.db_url = "postgresql://me:sesame@host/grades"\n'
-    config.write_text(config.read_text() + password.replace("sesame", "se" + "same"))
+    address = '"postgresql://me:' + 'sesame@host/grades"'
+    config.write_text(
+        f"{config.read_text()}c.CourseDirectory.db_url = {address}\n"
+        f"c.CourseDirectory.db_url: str = {address}\nif 1: c.CourseDirectory.db_url = {address}\n"
+        f"setattr(c.CourseDirectory, 'db_url', {address}); c.NbGrader.other = 'kept'\n"
+    )
     (few / "solutions" / ASSIGNMENT / ".ipynb_checkpoints").mkdir()
     (few / "solutions" / ASSIGNMENT / ".ipynb_checkpoints" / "old.ipynb").write_text("{}")
     files = inside(made("instructor", few, tmp_path / "i.zip"))
@@ -375,6 +379,7 @@ def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
         ), secret
     assert not [path for path in files if "db" in path.split(".") or "checkpoints" in path]
     assert b"BEGIN MARK SCHEME" in everything
+    assert b"c.NbGrader.other = 'kept'" in files["nbgrader_config.py"]
     compile(files["nbgrader_config.py"], "nbgrader_config.py", "exec")
     for name in ("guides/instructor_guide.md", f"mark_schemes/{ASSIGNMENT}.md", "README.md"):
         assert name in files

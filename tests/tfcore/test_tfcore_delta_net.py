@@ -12,6 +12,7 @@ from tfcore.cache import make_cache
 from tfcore.config import AttentionConfig, BlockConfig, DeltaNetConfig, ModelConfig, PositionConfig
 from tfcore.delta_rule import gated_delta_rule_step
 from tfcore.generate import beam_search, generate
+from tfcore.interventions import direct_effect
 from tfcore.layers import GatedDeltaNet, MultiHeadAttention
 from tfcore.models import Decoder
 from tfcore.testing import raise_weights
@@ -108,6 +109,12 @@ def test_padding_on_the_left_leaves_no_trace():
         for x, p in zip(tokens.split([5, 1, 2], 1), padding.split([5, 1, 2], 1), strict=True)
     ]
     torch.testing.assert_close(torch.cat(cut, dim=1)[1:, 3:], alone)
+
+
+def test_parts_of_a_hybrids_logit_are_refused():
+    tokens = torch.tensor([[3, 1, 4]])
+    with pytest.raises(ValueError, match="pre-norm blocks of attention"):
+        direct_effect(hybrid(), tokens, tokens[:, 0])
 
 
 def test_a_hybrid_generates_and_searches():

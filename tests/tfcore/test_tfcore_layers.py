@@ -392,6 +392,14 @@ def rotary_of(d_rotary: int) -> Decoder:
             ),
             r"boolean mask.*float32",
         ),
+        (
+            lambda: DecoderBlock(BlockConfig(ATTENTION, 9, norm_place="sandwich")),
+            r"'pre', 'post' or 'output' .* got 'sandwich'",
+        ),
+        (
+            lambda: DecoderBlock(BlockConfig(ATTENTION, 9, parallel="one norm")),
+            r"no parallel .* 'one norm'; the others are not built",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_refused(make, message):

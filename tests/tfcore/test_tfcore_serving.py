@@ -22,6 +22,12 @@ H100, LLAMA = CEILINGS["H100 SXM"], MODELS["Llama 3 8B"].architecture
 SECONDS = step_time(LLAMA, H100)
 WAYS = {"static": {"static": True}, "continuous": {}, "chunked": {"budget": 8}}
 
+
+def test_the_time_of_a_step_is_that_of_a_dense_model():
+    with pytest.raises(ValueError, match="expected a dense model of one stack, got 8 experts"):
+        step_time(MODELS["Mixtral 8x7B"].architecture, H100)
+
+
 traces = st.lists(
     st.builds(
         Request,

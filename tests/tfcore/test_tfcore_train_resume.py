@@ -174,7 +174,7 @@ def test_losses_and_weights_that_are_no_numbers_are_not_returned():
         total, count = pad_loss(model, tokens)
         return total * math.nan, count
 
-    with pytest.raises(FloatingPointError, match=r"expected finite losses, got nan at step 0; start anew"):
+    with pytest.raises(FloatingPointError, match=r"expected finite losses, got nan at step 0; start again"):
         train(Tiny(), ragged, TrainConfig(steps=3), nothing, progress=False)
 
     def steep(model, tokens):
@@ -183,6 +183,17 @@ def test_losses_and_weights_that_are_no_numbers_are_not_returned():
 
     with pytest.raises(FloatingPointError, match=r"expected finite weights, got others after step 0; start"):
         train(Tiny(), ragged, TrainConfig(steps=1), steep, progress=False)
+
+
+def test_a_loss_that_was_infinite_once_is_reported_at_the_end():
+    def once(model, tokens):
+        total, count = pad_loss(model, tokens)
+        seen.append(total)
+        return (total + math.inf if len(seen) == 2 else total), count
+
+    seen = []
+    with pytest.raises(FloatingPointError, match=r"expected finite losses, got inf at step 1; start"):
+        train(Tiny(), ragged, TrainConfig(steps=3), once, progress=False)
 
 
 def test_train_names_the_file_that_it_cannot_go_on_from(tmp_path):

@@ -297,6 +297,11 @@ def test_slopes_and_buckets_are_drawn_as_given():
 # --- curves
 
 
+def test_words_for_curves_of_different_lengths_have_all_steps():
+    axes = viz.loss_curves(fresh(), {"long": [3.0, 2.0, 1.5, 1.0], "short": [3.0, 2.5]})
+    assert "from step 0 to 3." in viz.alt_text(axes)
+
+
 def test_losses_are_drawn_over_their_steps_with_the_bound():
     losses = {"train": [3.0, 2.0, 1.5], "held out": [3.5, 1.25, 1.75]}
     axes = viz.loss_curves(fresh(), losses, steps=[0, 100, 200], bound=1.0)

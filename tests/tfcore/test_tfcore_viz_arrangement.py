@@ -36,6 +36,11 @@ def test_panels_are_in_a_row_on_a_wide_page_and_below_each_other_on_a_phone() ->
     assert figure.get_size_inches().tolist() == [NARROW, 6.0]
 
 
+def test_each_row_needs_a_height() -> None:
+    with pytest.raises(ValueError, match="expected a height for each of 3 rows, got 2"):
+        viz.panels(3, height=[1.0, 2.0])
+
+
 @pytest.mark.parametrize(
     ("wide", "x", "y"), [(True, [True, True], [True, False]), (False, [False, True], [True, True])]
 )

@@ -1,4 +1,4 @@
-"""The seam: one function that every model of the course calls, and a table of the backends behind it."""
+"""One function that every model of the course calls, and a table of the backends behind it."""
 
 from __future__ import annotations
 

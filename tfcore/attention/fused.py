@@ -1,7 +1,7 @@
 """Attention by torch's own kernels, with their traps closed.
 
 ``torch.nn.functional.scaled_dot_product_attention`` is the function that you would call without this
-course. It differs from the seam in five places, each handled here:
+course. It differs from `attention` in five places, each handled here:
 
 - ``is_causal`` aligns the *first* query with the first key, which is wrong against a cache, so it is used
   only where both alignments agree;

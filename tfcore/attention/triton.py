@@ -1,4 +1,4 @@
-"""Our own GPU kernels behind the seam: which calls they can serve, and how they are launched.
+"""Our own GPU kernels behind `attention`: which calls they can serve, and how they are launched.
 
 The kernels are in ``triton_kernels.py``. That file, and the triton package with it, is imported by the first
 call that asks for this backend. Without a GPU, Triton's interpreter runs the same kernels, slowly, if

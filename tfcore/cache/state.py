@@ -57,7 +57,7 @@ class StateLayer:
         elif length < self.length:
             raise ValueError(
                 f"expected a cache that can go back to {length} tokens, got a state after {self.length}; "
-                "begin anew, or decode without guesses that are taken back"
+                "start again, or decode without speculation"
             )
 
     def num_bytes(self) -> int:

@@ -97,7 +97,7 @@ def forward_bytes(
     batch: int = 1,
     bytes_per_element: int = 2,
 ) -> int:
-    """Count the bytes that a forward pass moves at least: weights and cache, each read once.
+    """Count the bytes that a forward pass moves: weights and cache, each read once.
 
     Of tables, only the rows that are looked up are read; of experts, as many as the tokens can be sent to,
     which is more than they need where they agree. Keys and values of the new tokens are written. Activations
@@ -152,7 +152,7 @@ def tokens_per_second(
         bytes_per_element: of weights and cache.
 
     Returns:
-        Tokens per second, at most; with experts, where no two tokens of the batch share one.
+        Tokens per second, at most; with experts, as if no two tokens of the batch shared one.
 
     From: Pope et al. (2023), *Efficiently Scaling Transformer Inference*.
 

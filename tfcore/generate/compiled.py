@@ -114,7 +114,7 @@ class CompiledDecoder:
             return self.model(tokens, padding=padding, keep_last=keep_last)
         preallocated_layers(cache)
         alone = num_new == 1 and padding is None and keep_last in (None, 1)
-        if not alone or not 2 <= cache.length < self._num_positions():
+        if not alone or not 2 <= cache.length < self._num_positions():  # torch compiles sizes 0 and 1 apart
             self._turn = lambda: None
             return self.model(tokens, cache, padding, keep_last)
         static = tokens.is_cuda if self.static is None else self.static
@@ -170,9 +170,8 @@ class PackedStep:
         """Read one token of each sequence."""
         if self._program is None:
             self._copy, self._made, self._seen = _copy(self.model), _make(self.model), set()
-            options = {**UNCHANGED}
             self._program = torch.compile(
-                _own(self._copy), dynamic=True, backend=self.backend, options=options, **WHOLE
+                _own(self._copy), dynamic=True, backend=self.backend, options=UNCHANGED, **WHOLE
             )
         keys = preallocated_layers(cache)[0].keys
         kind = len(tokens), cache.real is None, keys.is_inference()  # what may take a program of its own

@@ -98,7 +98,7 @@ class Reader:
         if self.cache.length >= end:
             raise ValueError(
                 f"expected a cache that has seen less than the text of {end} tokens, got one that has seen "
-                f"{self.cache.length}; the last token is read anew: truncate it to {end - 1}"
+                f"{self.cache.length}; the last token is read again: truncate it to {end - 1}"
             )
         while end - self.cache.length > (self.chunk or end):
             self._run(tokens, self.cache.length, self.cache.length + self.chunk, 1, self.cache)

@@ -110,7 +110,8 @@ def token_probabilities(
     logits = _wide(logits)
     if temperature == 0:
         return torch.zeros_like(logits).scatter(-1, logits.argmax(dim=-1, keepdim=True), 1.0)
-    return filter_logits(logits / temperature, top_k, top_p).softmax(dim=-1)
+    below = logits - logits.amax(dim=-1, keepdim=True)  # a small temperature makes no infinity of the largest
+    return filter_logits(below / temperature, top_k, top_p).softmax(dim=-1)
 
 
 def choose_token(

@@ -25,8 +25,8 @@ def speculative_accept(
     r"""Decide how many guesses are accepted, and the distribution of the token after them.
 
     Guess $x_i$ is accepted if $u_i < p_i(x_i) / q_i(x_i)$. After the first rejected guess, the token is drawn
-    from $\max(p_i - q_i, 0)$, normalised; if all stand, from $p_{n+1}$. Then each token has distribution p,
-    since $\min(p, q) + \max(p - q, 0) = p$.
+    from $\max(p_i - q_i, 0)$, normalised; if all are accepted, from $p_{n+1}$. Then each token has the
+    distribution p, since $\min(p, q) + \max(p - q, 0) = p$.
 
     Args:
         p_target: probabilities p of the large model at each guess and after the last, (n + 1, V).
@@ -35,7 +35,7 @@ def speculative_accept(
         u: uniform on [0, 1), (n,).
 
     Returns:
-        How many guesses stand, 0 ... n, and the distribution of the next token, (V,).
+        How many guesses are accepted, 0 ... n, and the distribution of the next token, (V,).
 
     Raises:
         ValueError: shapes that do not fit.
@@ -59,8 +59,8 @@ def speculative_accept(
             "both models need one vocabulary, and the large one also looks beyond the last guess"
         )
     guessed = draft_tokens.unsqueeze(1)
-    stands = u * p_draft.gather(1, guessed).squeeze(1) < p_target[:n].gather(1, guessed).squeeze(1)
-    num_accepted = int(stands.long().cumprod(dim=0).sum())
+    accepted = u * p_draft.gather(1, guessed).squeeze(1) < p_target[:n].gather(1, guessed).squeeze(1)
+    num_accepted = int(accepted.long().cumprod(dim=0).sum())
     if num_accepted == n:
         return n, p_target[n]
     return num_accepted, residual(p_target[num_accepted], p_draft[num_accepted])

@@ -55,7 +55,7 @@ def patch(model: nn.Module, name: str, value: Any, at: Any = ...) -> Iterator[No
         ValueError: a place that the model does not have.
         RuntimeError: in the model's call, a value that does not fit.
 
-    Meng et al. (2022), *Locating and Editing Factual Associations in GPT*.
+    From: Meng et al. (2022), *Locating and Editing Factual Associations in GPT*.
 
     >>> from tfcore.models import Decoder
     >>> from tfcore.models.presets import preset

@@ -108,9 +108,9 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
         The contributions; they add up to the logit.
 
     Raises:
-        ValueError: a model with norms after its sublayers.
+        ValueError: a model with norms after its sublayers, or with blocks without attention.
 
-    Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits*.
+    From: Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits*.
 
     >>> from tfcore.models.presets import preset
     >>> model = Decoder(preset("gpt2-tiny"))
@@ -121,9 +121,12 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
     """
     norm: Any = model.stack.final_norm
     layers = self_attention_layers(model)
-    if norm is None or model.config.block.norm_place != "pre" or model.config.logit_softcap is not None:
+    only_attention = len(layers) == model.config.num_layers
+    pre_norm = norm is not None and model.config.block.norm_place == "pre"
+    if not (only_attention and pre_norm and model.config.logit_softcap is None):
         raise ValueError(
-            "expected a model with pre-norm blocks, a final norm and logits without a cap, got another"
+            "expected a model with pre-norm blocks of attention, a final norm and logits without a cap, got "
+            "another"
         )
     names = ("stream.0", f"stream.{len(layers)}", "blocks.*.attention.heads", "blocks.*.ffn.output")
     with record(model, *names) as seen:
@@ -133,7 +136,7 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
     spread = x - x.mean(dim=-1, keepdim=True) if centers else x
     sigma = (spread.square().mean(dim=-1) + norm.eps).sqrt()  # (B,)
     gain = norm.weight + (model.config.block.norm == "rms_plus_one")
-    direction = model.head.linear.weight[target] * gain * (model.head.scale or 1)  # (B, d_model)
+    direction = model.head.linear.weight[target] * gain * model.head.scale  # (B, d_model)
     if centers:
         direction = direction - direction.mean(dim=-1, keepdim=True)  # the same as centering each part
 

@@ -56,7 +56,8 @@ class Family:
         json_from: makes those fields from our configuration.
         rows: names and layouts of the parameters.
         defaults: fields that files may leave out.
-        only: fields that change the mathematics, with the values that we compute; left out is as the first.
+        only: fields that change the mathematics, with the values that we compute, and the first of them for
+            a missing field.
         prefix: an optional beginning of the names on disk.
         old_names: pieces of names in old files, and their names today.
         copies: names under which a file may hold a tensor again, and its proper name.

@@ -161,7 +161,7 @@ def link(rows: Iterable[Row], model: nn.Module) -> list[Link]:
     if others := [name for name in model.state_dict() if name not in parameters]:
         raise ValueError(
             f"expected a model of parameters alone, got the buffers {', '.join(others[:3])}, ...; "
-            "a quantized model is made anew from the one that is saved"
+            "a quantized model is quantized again from the saved one"
         )
     links: list[Link] = []
     done: set[str] = set()

@@ -114,6 +114,11 @@ class DecoderBlock(TransformerBlock):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__(config)
+        if config.parallel is not None or config.norm_place == "sandwich":
+            raise ValueError(
+                "expected norm_place 'pre', 'post' or 'output' and no parallel for a block with a memory, "
+                f"got {config.norm_place!r} and {config.parallel!r}; the others are not built"
+            )
         self.norm_cross = make_norm(config)
         self.cross_attention = MultiHeadAttention(config.multi_head)
 

@@ -204,8 +204,9 @@ class BPETokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         r"""Turn token ids into text: $\text{decode}(\text{encode}(x)) = x$.
 
-        Special tokens are spelled out. Ids that a model made up may be no valid UTF-8, for instance half of a
-        character: bytes that cannot be decoded become U+FFFD, the replacement character.
+        Special tokens are spelled out, also those ``around`` a text. Ids that a model made up may be no valid
+        UTF-8, for instance half of a character: bytes that cannot be decoded become U+FFFD, the replacement
+        character.
 
         Args:
             ids: whole numbers, in a list or a one-dimensional array or tensor.

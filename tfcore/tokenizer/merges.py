@@ -18,7 +18,7 @@ def learn_merges(words: Mapping[str, int], most: int, min_frequency: int) -> lis
     $(a, b)^* = \arg\max_{(a, b)} \sum_w n_w \, |\{ i : w_i = a, \, w_{i+1} = b \}|$ over the words w.
 
     The pairs are counted once. A merge changes only the words that have its pair, so that only their pairs
-    are counted anew. A heap holds the counts; an entry whose count has changed since is passed over.
+    are counted again. A heap holds the counts; an entry whose count has changed since is passed over.
 
     Args:
         words: how often each word occurs.

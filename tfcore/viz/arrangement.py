@@ -47,6 +47,11 @@ class Panels(Figure):
         self.columns = {False: columns, True: wide_columns or count}
         rows = math.ceil(count / columns)
         self.heights = [float(height)] * rows if isinstance(height, (int, float)) else list(height)
+        if len(self.heights) != rows:
+            raise ValueError(
+                f"expected a height for each of {rows} rows, got {len(self.heights)}; give one number or one "
+                "for each row"
+            )
         self.shared = {"x": sharex, "y": sharey}
         grid = self.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
         self.panels: list[Axes] = list(grid.flat[:count])

@@ -38,7 +38,7 @@ def loss_curves(axes: Axes, curves: Mapping[str, Any], steps: Any = None, bound:
     'Line chart of losses from step 0 to 2. train: from 2.00 to 0.75, lowest 0.75. Best ...'
     """
     _require_some(curves)
-    sentences = []
+    sentences, first, last = [], np.inf, -np.inf
     for number, (name, losses) in enumerate(curves.items()):
         y = numbers(losses, f"the losses of {name}", "n")
         x = np.arange(len(y)) if steps is None else numbers(steps, "steps", "n")
@@ -48,6 +48,7 @@ def loss_curves(axes: Axes, curves: Mapping[str, Any], steps: Any = None, bound:
                 "draw curves of different lengths one by one"
             )
         axes.plot(x, y, label=name, **_line(number))
+        first, last = min(first, x[0]), max(last, x[-1])
         sentences.append(f"{name}: from {y[0]:.2f} to {y[-1]:.2f}, lowest {np.nanmin(y):.2f}.")
     if bound is not None:
         axes.axhline(bound, color=INK, linestyle="--", linewidth=1, label="best possible")
@@ -55,7 +56,7 @@ def loss_curves(axes: Axes, curves: Mapping[str, Any], steps: Any = None, bound:
     axes.set_xlabel("step")
     axes.set_ylabel("loss (nats per token)")
     axes.legend()
-    describe(axes, f"Line chart of losses from step {x[0]:.0f} to {x[-1]:.0f}. {' '.join(sentences)}")
+    describe(axes, f"Line chart of losses from step {first:.0f} to {last:.0f}. {' '.join(sentences)}")
     return axes
 
 

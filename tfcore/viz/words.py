@@ -75,7 +75,8 @@ def numbers(x: Any, name: str, axes: str, *, finite: bool = False) -> np.ndarray
 
 
 def counted(number: int, noun: str) -> str:
-    """
+    """Write a number with its noun, in the plural unless it is 1.
+
     >>> counted(1, "query"), counted(2, "query"), counted(2, "key")
     ('1 query', '2 queries', '2 keys')
     """

@@ -303,7 +303,7 @@ SEEN = (
         """
         import gc
         for thing in gc.get_objects():
-            if isinstance(thing, dict) and "_seeing_torch" in thing and "_watching" in thing:
+            if isinstance(thing, dict) and "_watching_torch" in thing and "_watching" in thing:
                 call = thing["call"]
                 thing["call"] = lambda f, args, kwargs, forbidden, *rest: call(f, args, kwargs, [], *rest)
         """,

@@ -126,7 +126,7 @@ ON_FILES = (
         """
         import os
         os.makedirs("mine", exist_ok=True)
-        for folder in ("..", "../..", "../matplotlib", "../matplotlib/stylelib", "../ipython", "../homes"):
+        for folder in ("..", "../..", "../matplotlib", "../matplotlib/stylelib", "../ipython", "../home"):
             for leave in (
                 lambda: open(folder + "/left", "w").write("left"),
                 lambda: os.mkdir(folder + "/left"),
@@ -144,7 +144,7 @@ ON_FILES = (
         """,
     ),
     Attack(
-        "finds what another one left",
+        "finds a file of another submission",
         "the home is empty",
         """
         import os

@@ -92,5 +92,5 @@ ON_NOTEBOOKS = (
     Attack("has text that cannot be written", "the text is replaced", change=text_that_cannot_be_written),
     Attack("asks for another kernel", "the kernel of the course runs", change=another_kernel),
     Attack("has deep metadata", "the metadata is dropped", change=deep_metadata),
-    Attack("has thousands of cells", "the cells run within the time limit", change=many_cells),
+    Attack("has 1,500 more cells", "the cells run within the time limit", change=many_cells),
 )

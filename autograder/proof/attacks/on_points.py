@@ -89,7 +89,7 @@ def claiming(name: str, cost: str) -> Attack:
 
 FORGED = (
     forged(
-        "tells facts about a model that it has not",
+        "reports facts about a model that it does not have",
         "the grader computes the facts outside, from logits",
         "ch11_capstone/TinyGPT",
         """
@@ -104,7 +104,7 @@ FORGED = (
         CONSTANT,
     ),
     forged(
-        "says what is likely without having learned",
+        "gives likely words without training",
         "each lesson numbers the words differently",
         "ch11_capstone/TinyGPT",
         """
@@ -121,7 +121,7 @@ FORGED = (
     ),
     forged(
         "claims a good loss to the examiner",
-        "the examiner computes the loss himself, word by word",
+        "the examiner computes the loss itself, word by word",
         "ch11_capstone/TinyGPT",
         """
         import sys

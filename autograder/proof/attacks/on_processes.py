@@ -107,7 +107,7 @@ ON_PROCESSES = (
         """,
     ),
     Attack(
-        "takes hold of the grader as a debugger",
+        "attaches to the grader as a debugger",
         "it can read only its own memory",
         """
         import ctypes

@@ -22,7 +22,7 @@ from autograder.checking.candidate import Candidate, watched_at_first
 from autograder.checking.declaration import Case, Outcome
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
-from autograder.course.workers import Progress, cores, end_with_parent
+from autograder.course.workers import Progress, begin_worker, cores, end_with_parent
 from autograder.proof.mutation.operators import Mutant, sample
 from autograder.proof.mutation.truth import unlike_in
 
@@ -162,7 +162,7 @@ def try_mutants(
     mutants = sample(names, number, seed)
     by_name = {name: [mutant for mutant in mutants if mutant.exercise == name] for name in names}
     done: dict[str, list[Tried]] = {}
-    with ProcessPoolExecutor(workers or cores(), multiprocessing.get_context("spawn"), _begin) as pool:
+    with ProcessPoolExecutor(workers or cores(), multiprocessing.get_context("spawn"), begin_worker) as pool:
         # the last exercises of the course are the longest: they begin first
         running = {
             pool.submit(grade, name, by_name[name], seed): name for name in reversed(names) if by_name[name]
@@ -171,13 +171,6 @@ def try_mutants(
             done[running[future]] = future.result()
             progress(sum(map(len, done.values())), len(mutants))
     return [trial for name in names for trial in done.get(name, [])]
-
-
-def _begin() -> None:
-    end_with_parent()
-    import torch
-
-    torch.set_num_threads(1)
 
 
 def grade(name: str, mutants: list[Mutant], seed: int) -> list[Tried]:
@@ -190,9 +183,7 @@ def grade(name: str, mutants: list[Mutant], seed: int) -> list[Tried]:
     """
     examination, context = Examination(exercises.find(name), seed), multiprocessing.get_context("fork")
     started = time.process_time()
-    for criterion, cases in examination.oracle.drawn:
-        for case in cases:
-            examination.oracle.expected(criterion, case)
+    examination.oracle.compute_expected()
     seconds = SECONDS + 10 * (time.process_time() - started)
     tried: list[Tried] = []
     while rest := mutants[len(tried) :]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
+from autograder.course.workers import Progress
 from autograder.proof.samples.notebooks import as_bytes
 from autograder.proof.samples.students import Answers, Sheet, Student, of_every_kind
 from autograder.release import publish
@@ -44,7 +45,7 @@ def simulate(
     folder: Path,
     students: int,
     seed: int,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Write a class and the truth about it, all or nothing, and return the truth.
 

@@ -1,4 +1,4 @@
-"""Phi 3 and 4: Llama whose projections lie in two matrices on disk; longer contexts by "longrope"."""
+"""Phi 3 and 4: Llama with its projections in two matrices on disk; longer contexts by "longrope"."""
 
 from __future__ import annotations
 
