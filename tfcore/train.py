@@ -200,8 +200,8 @@ def train(
     Raises:
         ValueError: a checkpoint that is broken or of another run, nothing to train, or a step without
             anything to predict.
-        FloatingPointError: a loss or a weight is NaN or infinite, where a checkpoint would be written or at
-            the end. A GPU is not waited for, so there a step without anything to predict has such a loss.
+        FloatingPointError: a loss or a weight is NaN or infinite where a checkpoint would be written; at the
+            end, the last loss or a weight is. A GPU is not waited for, so there a step without anything to predict has such a loss.
 
     >>> model = nn.Embedding(4, 4)
     >>> tokens = torch.tensor([[0, 1, 2, 3, 0, 1]])
@@ -230,7 +230,9 @@ def train(
         if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
             finite = _finite(losses, parameters, " to write a checkpoint")
             save_checkpoint(checkpoint, model, optimizer, finite, asdict(config))
-    return _finite(losses, parameters)
+    if not (losses[-1].isfinite() and all(parameter.isfinite().all() for parameter in parameters)):
+        _finite(losses, parameters)  # says where
+    return torch.stack(losses).cpu()
 
 
 def evaluate(model: nn.Module, batches: Iterable[Any], loss: Loss = language_model_loss) -> float:

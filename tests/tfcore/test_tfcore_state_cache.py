@@ -148,7 +148,7 @@ def test_a_state_that_is_to_forget_its_last_tokens_says_that_it_cannot(model):
     _, cache = feed(model, draw_tokens(), [14])
     layers = cache.layers
     cache.truncate(14)
-    with pytest.raises(ValueError, match="keep the layers of then"):
+    with pytest.raises(ValueError, match="keep the old layers"):
         cache.truncate(13)
     assert cache.layers is layers
 

@@ -185,15 +185,15 @@ def test_losses_and_weights_that_are_no_numbers_are_not_returned():
         train(Tiny(), ragged, TrainConfig(steps=1), steep, progress=False)
 
 
-def test_a_loss_that_was_infinite_once_is_reported_at_the_end():
-    def once(model, tokens):
+def test_a_last_loss_that_is_infinite_is_reported():
+    def at_the_end(model, tokens):
         total, count = pad_loss(model, tokens)
         seen.append(total)
-        return (total + math.inf if len(seen) == 2 else total), count
+        return (total + math.inf if len(seen) == 3 else total), count
 
     seen = []
-    with pytest.raises(FloatingPointError, match=r"expected finite losses, got inf at step 1; start"):
-        train(Tiny(), ragged, TrainConfig(steps=3), once, progress=False)
+    with pytest.raises(FloatingPointError, match=r"expected finite losses, got inf at step 2; start"):
+        train(Tiny(), ragged, TrainConfig(steps=3), at_the_end, progress=False)
 
 
 def test_train_names_the_file_that_it_cannot_go_on_from(tmp_path):
