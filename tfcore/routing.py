@@ -154,7 +154,7 @@ class Router(nn.Linear):
         experts = choice.topk(self.top_k, dim=-1).indices  # (N, k)
         weights = scores.gather(-1, experts)
         if self.config.normalised:
-            weights = weights / weights.sum(dim=-1, keepdim=True)
+            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)  # sigmoids may all be 0
         return weights * self.config.scale, experts
 
     def _in_top_groups(self, choice: Float[Tensor, "*N E"]) -> Bool[Tensor, "*N E"]:

@@ -201,7 +201,8 @@ def train(
         ValueError: a checkpoint that is broken or of another run, nothing to train, or a step without
             anything to predict.
         FloatingPointError: a loss or a weight is NaN or infinite where a checkpoint would be written; at the
-            end, the last loss or a weight is. A GPU is not waited for, so there a step without anything to predict has such a loss.
+            end, the last loss or a weight is. A GPU is not waited for, so there a step without anything to
+            predict has such a loss.
 
     >>> model = nn.Embedding(4, 4)
     >>> tokens = torch.tensor([[0, 1, 2, 3, 0, 1]])

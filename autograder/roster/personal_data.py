@@ -9,7 +9,7 @@ from typing import Any
 from nbgrader import api
 from sqlalchemy import select
 
-from autograder.course.class_file import ClassFile
+from autograder.course.class_file import NAME, ClassFile
 from autograder.course.class_list import Person
 from autograder.course.files import Files, read_if_there
 from autograder.course.layout import Course
@@ -58,7 +58,7 @@ def collect_data(course: Course, person: Person) -> Files:
     kept = {
         *(path for home in traces.homes(course, person.student) for path in (home, *home.rglob("*"))),
         *traces.records(course),
-        course.root / "class.csv",
+        course.root / NAME,
         course.db_file,
     }
     others = [str(p.relative_to(course.root)) for p in files_that_name(course, person) if p not in kept]

@@ -73,8 +73,8 @@ def from_pretrained(
     names = match_names(family, weights, needed)
     if left_out := names_left_out(family, weights.shapes):
         what = f"{len(left_out)} tensors of {place}, for which {type(model).__name__} has no place"
-        told = f"left out {what}: {first_of(left_out)}; save_pretrained will not write them either"
-        warnings.warn(told, stacklevel=2)
+        message = f"left out {what}: {first_of(left_out)}; save_pretrained will not write them either"
+        warnings.warn(message, stacklevel=2)
 
     def read(name: str) -> Tensor:
         return weights.read(names[name]) if name in names else torch.zeros(needed[name])

@@ -427,5 +427,6 @@ def softmax(x, axis=-1):
         return torch.autograd.grad(torch.logsumexp(x, axis).sum(), x)[0].numpy()""",
     ),
 )
+"""Attacks that a remark exposes or that fail; one of them wins its points."""
 
 ON_CALLS = (*(calling(way, *code) for way, code in CALLED.items()), *BLIND, *SEEN)
