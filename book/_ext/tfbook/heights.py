@@ -2,7 +2,7 @@
 
 On a phone a section is laid out when it comes near (``content-visibility`` in ``course.css``); until then the
 browser takes the height that is written here. It is estimated from what the section shows: characters, lines
-of code, pictures, formulas. A test compares the estimates with the heights in Chromium.
+of code, pictures, formulas, widgets. A test compares the estimates with the heights in Chromium.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ CHARACTER = 0.72  # lines of 38 characters are 27 pixels high
 CODE_LINE = 20
 PICTURE = 0.85  # of its height, fitted to the width
 FORMULA = 86
+WIDGET = 260  # what a widget adds to its first picture
 AROUND = dict.fromkeys(("p", "li", "h2", "h3", "h4", "figure", "dt", "dd", "pre", "table"), 17) | {
     "summary": 50
 }
@@ -50,6 +51,8 @@ class _Sections(HTMLParser):
             self._add(PICTURE * height * min(1, WIDTH / width))
         if named.get("class") == "katex-display":
             self._add(FORMULA)
+        if tag == "figure" and "tf-widget" in (named.get("class") or "").split():
+            self._add(WIDGET)
 
     def handle_endtag(self, tag: str) -> None:
         while tag in self._open and self._open.pop() != tag:
