@@ -1,4 +1,4 @@
-"""Takes the README's picture anew: ``python book/picture.py``.
+"""Take the README's picture again: ``python book/picture.py``.
 
 A wrong answer to the first exercise of chapter 2 is written into a notebook and checked, as a student would;
 JupyterLab shows the notebook, and Chromium takes the picture.

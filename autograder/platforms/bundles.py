@@ -7,7 +7,9 @@ no seed can get into a bundle. The same course gives the same bytes each time.
 from __future__ import annotations
 
 import ast
+import codecs
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +28,12 @@ from autograder.release import audit, publish
 
 FOLDER = "bundles"
 COMMENT = b"made by autograder bundle"
+SETTING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
+"""The kinds of statements that can set a value of nbgrader's configuration."""
+NOTE = re.compile(rb"^\s*#[^\n]*")
+"""A comment behind a statement."""
+PASSWORD = re.compile(rb"\w://[^\s'\"/:@]*:[^\s'\"/@]+@")
+"""An address with a name and a password."""
 """The comment in each bundle; files without it are not overwritten."""
 GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
@@ -209,18 +217,29 @@ def _requirements(pins: str, wheels: Files, index: str) -> Files:
 
 def _public(config: Path) -> bytes:
     """Return nbgrader's configuration without the gradebook's address, which may hold a password."""
-    source = config.read_bytes()
+    source = config.read_bytes().removeprefix(codecs.BOM_UTF8)
     found = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and "db_url" in ast.unparse(node)
+        if isinstance(node, SETTING) and not _is_text(node) and "db_url" in ast.unparse(node)
     ]
     lines = source.splitlines(keepends=True)
     for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        line = lines[first][: node.col_offset] + b"pass" + lines[last][node.end_col_offset :]
+        line = lines[first][: node.col_offset] + b"pass" + NOTE.sub(b"", lines[last][node.end_col_offset :])
         lines[first : last + 1] = [line, *[b""] * (last - first)]
-    return b"".join(lines)
+    public = b"".join(lines)
+    if PASSWORD.search(public):
+        raise BadInputError(
+            f"{config} holds an address with a password, and the bundle would hand it on. Read the address "
+            "from an environment variable, or write it into the line that sets c.CourseDirectory.db_url."
+        )
+    return public
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Tell whether a statement is a text alone, such as a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _guides(course: Course) -> Files:

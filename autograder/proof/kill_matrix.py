@@ -15,7 +15,7 @@ myst:
   html_meta:
     description: Every mistake that the grader knows, what stops it, and the sentence that its author reads.
 ---
-<!-- Written by `autograder verify --page book/kill_matrix.md`; a test compares them. -->
+<!-- Written by `autograder verify --page book/kill_matrix.md`; a test compares this page with its output. -->
 
 # The mistakes that the checks can name
 

@@ -143,7 +143,7 @@ def defined_names(statement: ast.stmt) -> set[str]:
     return set(definitions)
 
 
-def _collect(statement: ast.AST, definitions: dict[str, list[ast.AST]], imports: dict[str, str]) -> None:
+def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports: dict[str, str]) -> None:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         for name, dotted in imported_names(statement).items():
             imports[name] = dotted
@@ -157,11 +157,11 @@ def _collect(statement: ast.AST, definitions: dict[str, list[ast.AST]], imports:
                 definitions.setdefault(bound.id, []).append(value)
     if not isinstance(statement, ast.Import | ast.ImportFrom):
         for inner in ast.iter_child_nodes(statement):
-            if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case):
+            if isinstance(inner, ast.stmt):
                 _collect(inner, definitions, imports)
 
 
-def _bindings(statement: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _bindings(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield the targets that a statement binds with their values; ``for f in [g]`` counts as ``f = g``."""
     if isinstance(statement, ast.Assign):
         yield from ((target, statement.value) for target in statement.targets)

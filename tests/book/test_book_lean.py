@@ -174,6 +174,8 @@ def test_a_link_to_a_section_leads_there_on_a_phone(name: str, html: Path, brows
         page.goto("about:blank")
         page.goto(f"{address}#{section}")
         page.wait_for_function(ARRIVED, arg=section, timeout=5000)
+        page.wait_for_timeout(200)  # and stays there when the sections above are laid out
+        page.wait_for_function(ARRIVED, arg=section, timeout=5000)
     page.context.close()
 
 

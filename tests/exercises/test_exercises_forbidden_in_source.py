@@ -24,12 +24,13 @@ REACHED = {
         "import torch, functools\nf = functools.partial(torch.softmax, dim=0)\ndef softmax(x): return f(x)"
     ),
     "a module made at the top": "from torch import nn\nsoftmax = nn.softmax()",
-    "imported where another import fails": (
-        "try:\n    raise ImportError\nexcept ImportError:\n    from scipy.special import softmax as s\n"
-        "def softmax(x):\n    return s(x)"
+    "tried before another": (
+        "import torch\ntry:\n    g = torch.softmax\nexcept Exception:\n    g = None\n"
+        "def softmax(x): return g(x, 0)"
     ),
-    "imported in a case": (
-        "match 1:\n    case _:\n        from scipy.special import softmax as s\ndef softmax(x): return s(x)"
+    "imported before another": (
+        "try:\n    import torch as t\nexcept ImportError:\n    import numpy as t\n"
+        "def softmax(x): return t.softmax(x, 0)"
     ),
     "under an if": "import torch\nif True:\n    def softmax(x):\n        return torch.softmax(x, 0)",
 }

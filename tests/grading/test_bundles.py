@@ -367,6 +367,7 @@ def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
     config.write_text(
         f"{config.read_text()}c.CourseDirectory.db_url = {address}\n"
         f"c.CourseDirectory.db_url: str = {address}\nif 1: c.CourseDirectory.db_url = {address}\n"
+        f"c.CourseDirectory.db_url += str()  # was {address}\n"
         f"setattr(c.CourseDirectory, 'db_url', {address}); c.NbGrader.other = 'kept'\n"
     )
     (few / "solutions" / ASSIGNMENT / ".ipynb_checkpoints").mkdir()
@@ -383,6 +384,15 @@ def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
     compile(files["nbgrader_config.py"], "nbgrader_config.py", "exec")
     for name in ("guides/instructor_guide.md", f"mark_schemes/{ASSIGNMENT}.md", "README.md"):
         assert name in files
+
+
+def test_an_instructors_bundle_with_a_password_in_another_place_is_refused(few, tmp_path):
+    config = few / "nbgrader_config.py"
+    config.write_text(config.read_text() + "url = 'postgresql://me:" + "sesame@host/grades'\n")
+    refused = in_process("bundle", "instructor", "--output", tmp_path / "i.zip", cwd=few)
+    assert refused.exit_code == 2
+    assert "holds an address with a password" in refused.stderr
+    assert not (tmp_path / "i.zip").exists()
 
 
 def test_a_students_bundle_gives_nothing_away(few, tmp_path):

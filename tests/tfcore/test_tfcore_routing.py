@@ -133,3 +133,8 @@ def test_bounded_gates_are_those_of_gpt_oss():
 def test_what_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_sigmoids_that_are_all_0_give_weights_of_0():
+    weights, _ = Router(D_MODEL, E, K, RouterConfig("sigmoid")).choose(torch.full((1, E), -200.0))
+    assert weights.tolist() == [[0.0] * K]

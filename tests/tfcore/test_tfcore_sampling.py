@@ -156,8 +156,9 @@ def test_probabilities_at_any_temperature(temperature):
     np.testing.assert_allclose(got, expected / expected.sum(), atol=1e-12)
 
 
-def test_the_least_temperatures_take_the_likeliest():
-    assert token_probabilities(torch.tensor([1.0, 3.0, 2.0]), 1e-40).tolist() == [0.0, 1.0, 0.0]
+@pytest.mark.parametrize("temperature", [1e-40, 5e-324])
+def test_the_least_temperatures_take_the_likeliest(temperature):
+    assert token_probabilities(torch.tensor([1.0, 3.0, 2.0]), temperature).tolist() == [0.0, 1.0, 0.0]
 
 
 def test_probabilities_are_wide_and_cold_ones_certain():

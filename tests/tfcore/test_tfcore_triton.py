@@ -269,7 +269,7 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_there(d_head, monkeypatch, tm
         assert kernel.metadata.shared <= 99 * 1024
 
 
-# --- behind the seam
+# --- behind attention
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)

@@ -111,7 +111,8 @@ def token_probabilities(
     if temperature == 0:
         return torch.zeros_like(logits).scatter(-1, logits.argmax(dim=-1, keepdim=True), 1.0)
     below = logits - logits.amax(dim=-1, keepdim=True)  # a small temperature makes no infinity of the largest
-    return filter_logits(below / temperature, top_k, top_p).softmax(dim=-1)
+    smallest = max(temperature, torch.finfo(below.dtype).tiny)  # less would round to 0, and 0/0 is NaN
+    return filter_logits(below / smallest, top_k, top_p).softmax(dim=-1)
 
 
 def choose_token(

@@ -134,7 +134,7 @@ class AnywidgetDirective(SphinxDirective):
         return target
 
     def _picture(self, widget: widgets.Widget, state: widgets.State, sources: list[Path]) -> nodes.image:
-        """The picture as an image file, drawn anew only when something it depends on has changed."""
+        """The picture as an image file, drawn again only when something it depends on has changed."""
         key = widgets.fingerprint(
             json.dumps(state, sort_keys=True).encode(),
             matplotlib.__version__.encode(),
