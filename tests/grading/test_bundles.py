@@ -363,7 +363,7 @@ def test_a_colleague_teaches_with_the_bundle_alone(few, students, tmp_path):
 
 def test_an_instructors_bundle_holds_nothing_of_this_class(few, tmp_path):
     config = few / "nbgrader_config.py"
-    address, name = '"pg://me:' + 'sesame@host/grades"', "c.CourseDirectory.db_url"
+    address, name = '"postgresql://me:' + 'sesame@host/grades"', "c.CourseDirectory.db_url"
     set_it = f"{name}: str = {address}\nif 1: {name} = {address}\n{name} += str()  # {address}\n"
     by_a_call = f"setattr(c.CourseDirectory, 'db_url', {address}); c.NbGrader.other = 'kept'\n"
     config.write_text(config.read_text() + set_it + by_a_call)
