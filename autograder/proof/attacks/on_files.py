@@ -126,7 +126,7 @@ ON_FILES = (
         """
         import os
         os.makedirs("mine", exist_ok=True)
-        for folder in ("..", "../..", "../matplotlib", "../matplotlib/stylelib", "../ipython", "../home"):
+        for folder in ("..", "../..", "../matplotlib", "../matplotlib/stylelib", "../ipython"):
             for leave in (
                 lambda: open(folder + "/left", "w").write("left"),
                 lambda: os.mkdir(folder + "/left"),
