@@ -108,7 +108,7 @@ def step_time(
     if a.num_experts > 1 or a.num_encoder_layers > 0:
         raise ValueError(
             f"expected a dense model of one stack, got {a.num_experts} experts and {a.num_encoder_layers} "
-            "layers of an encoder; what a batch of theirs reads depends on the requests"
+            "layers of an encoder; the bytes that their batches read depend on the requests"
         )
     parts = flops_by_part(a, 1, 1)
     per_pair, per_text = parts["scores"], parts["head"]

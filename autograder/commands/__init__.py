@@ -1,1 +1,1 @@
-"""Define the commands, one in each module, and what they share."""
+"""Define the commands, one in each module, and the parts that they share."""

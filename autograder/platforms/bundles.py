@@ -231,7 +231,7 @@ def _public(config: Path) -> bytes:
     public = b"".join(lines)
     if PASSWORD.search(public):
         raise BadInputError(
-            f"{config} holds an address with a password, and the bundle would hand it on. Read the address "
+            f"{config} holds an address with a password, and the bundle would pass it on. Read the address "
             "from an environment variable, or write it into the line that sets c.CourseDirectory.db_url."
         )
     return public

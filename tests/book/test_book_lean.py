@@ -171,9 +171,7 @@ def test_a_link_to_a_section_leads_there_on_a_phone(name: str, html: Path, brows
     )
     assert len(headings) > 5
     for section in headings:
-        for _ in range(
-            4
-        ):  # on a busy machine a widget above may grow after the browser has placed the heading
+        for _ in range(4):  # a busy machine may draw a widget above after the heading is in its place
             page.goto("about:blank")
             page.goto(f"{address}#{section}")
             page.wait_for_timeout(200)  # the heading stays in place when the sections above are laid out

@@ -166,7 +166,7 @@ edited(
 edited(
     "one_u_for_a_place",
     "You use one u for all children of a node. Each child has its own: u[i]. Once the first child is "
-    "rejected, its u is known to be large, so it is no fair draw for the second.",
+    "rejected, its u is known to be large, so it is not a fair draw for the second.",
     {"u[i]": "u[parents.tolist().index(here)]"},
 )
 

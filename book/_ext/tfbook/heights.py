@@ -18,7 +18,7 @@ CHARACTER = 0.72  # lines of 38 characters are 27 pixels high
 CODE_LINE = 20
 PICTURE = 0.85  # of its height, fitted to the width
 FORMULA = 86
-WIDGET = 260  # what a widget adds to its first picture
+WIDGET = 260  # the height that a widget adds to its first picture
 AROUND = dict.fromkeys(("p", "li", "h2", "h3", "h4", "figure", "dt", "dd", "pre", "table"), 17) | {
     "summary": 50
 }
