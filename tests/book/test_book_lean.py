@@ -171,13 +171,36 @@ def test_a_link_to_a_section_leads_there_on_a_phone(name: str, html: Path, brows
     )
     assert len(headings) > 5
     for section in headings:
-        for _ in range(4):  # a busy machine may draw a widget above after the heading is in its place
-            page.goto("about:blank")
-            page.goto(f"{address}#{section}")
-            page.wait_for_timeout(200)  # the heading stays in place when the sections above are laid out
-            if page.evaluate(ARRIVED, section):
-                break
+        page.goto("about:blank")
+        page.goto(f"{address}#{section}")
+        page.wait_for_timeout(200)  # the heading stays in place when the sections above are laid out
         assert page.evaluate(ARRIVED, section), section
+    page.context.close()
+
+
+GROW = '() => document.querySelector(".bd-article").append(document.createElement("hr"))'
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["an address", "a link in the page"])
+def test_the_page_goes_to_its_section_again_until_the_reader_acts(how: str, html: Path, browser: Any) -> None:
+    page = browser.new_context(viewport=PHONE).new_page()
+    address = (html / "book" / "09_cheaper_attention.html").as_uri()
+    page.goto(address if how != "an address" else f"{address}#measured")
+    if how != "an address":
+        page.evaluate("() => document.querySelector('nav a[href=\"#measured\"]').click()")
+    page.wait_for_timeout(200)
+    page.evaluate("() => scrollBy(0, 500)")
+    page.evaluate(GROW)
+    page.wait_for_timeout(100)
+    assert page.evaluate(ARRIVED, "measured")
+    page.mouse.wheel(0, 500)
+    page.wait_for_timeout(200)
+    there = page.evaluate("scrollY")
+    page.evaluate(GROW)
+    page.wait_for_timeout(100)
+    assert page.evaluate("scrollY") == there
+    assert not page.evaluate(ARRIVED, "measured")
     page.context.close()
 
 
@@ -209,3 +232,22 @@ def test_sections_on_a_phone_are_about_as_high_as_estimated(html: Path, browser:
 def test_a_theme_whose_script_is_another_is_refused() -> None:
     with pytest.raises(ExtensionError, match="no longer holds"):
         scrollers.patch("another script")
+
+
+FIRST_LOOK = """() => ["background-color", "border-top", "color"].map((name) =>
+  [".bd-article code", "body"].map((selector) => getComputedStyle(document.querySelector(selector))[name]))"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_has_its_colours_before_the_script_of_the_theme_is_there(
+    scheme: str, html: Path, browser: Any
+) -> None:
+    looks = []
+    for script in ("nothing", "pydata-sphinx-theme.js"):
+        page = browser.new_context(viewport=PHONE, color_scheme=scheme).new_page()
+        page.route(f"**/{script}", lambda route: route.abort())
+        page.goto((html / "book" / "05_positions.html").as_uri())
+        looks.append(page.evaluate(FIRST_LOOK))
+        page.context.close()
+    assert looks[0] == looks[1]

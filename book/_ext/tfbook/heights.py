@@ -2,17 +2,23 @@
 
 On a phone a section is laid out when it comes near (``content-visibility`` in ``course.css``); until then the
 browser takes the height that is written here. It is estimated from what the section shows: characters, lines
-of code, pictures, formulas, widgets. A test compares the estimates with the heights in Chromium.
+of code, pictures, formulas, widgets. A test compares the estimates with the heights in Chromium. Where a
+widget takes the place of a picture, ``arrive.js`` keeps the section that a link has led to in its place.
 """
 
 from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
+from tfbook.anywidget import anywidget
+from tfbook.page_script import load_script_with
+
+ARRIVE = Path(__file__).with_name("arrive.js")
 WIDTH = 360  # of a small phone, in pixels, as are all heights
 CHARACTER = 0.72  # lines of 38 characters are 27 pixels high
 CODE_LINE = 20
@@ -112,4 +118,5 @@ def say_heights(app: Sphinx, page: str, template: str, context: dict[str, Any], 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", say_heights, priority=900)
+    load_script_with(app, ARRIVE, anywidget)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
