@@ -72,7 +72,7 @@ edited_kernel(
 
 edited_kernel(
     "merged_without_transpose",
-    "You split the heads rightly and put them together wrongly: (B, h, T, d_head) reshaped to (B, T, d) "
+    "You split the heads correctly and merge them wrongly: (B, h, T, d_head) reshaped to (B, T, d) "
     "mixes tokens with heads. Exchange axes 1 and 2 first.",
     {"transpose(1, 2).flatten(2": "reshape(x.shape"},
 )
@@ -319,6 +319,13 @@ edited_fill(
     "Forbidden keys win where the allowed scores are below -10,000, which is what you fill in. Fill with "
     "-inf or -1e9.",
     {"1e9": "10_000.0", "* mask": "* mask.any(dim=-1, keepdim=True)"},
+)
+
+edited_fill(
+    "fill_of_minus_10_000_then_masked",
+    "Where the allowed scores are below -10,000, which is what you fill in, the forbidden keys get all of the "
+    "weight, and your mask after softmax leaves nothing. Fill with -inf or -1e9.",
+    {"1e9": "10_000.0"},
 )
 
 edited_fill(

@@ -203,7 +203,7 @@ def clamped_one_too_late(relative_position, bidirectional=True, num_buckets=32, 
 
 
 @EXERCISE.misconception(
-    "Your logarithm starts at distance 1. It starts where the exact buckets end: divide ln(n / exact) "
+    "Your logarithm starts at distance 1. Let it start where the exact buckets end: divide ln(n / exact) "
     "by ln(max_distance / exact)."
 )
 def logarithm_of_n(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
