@@ -29,8 +29,8 @@ NAN_ROWS = {"np.nan_to_num(e / e.sum(axis=-1, keepdims=True))": "e / e.sum(axis=
 
 edited(
     "no_scale",
-    "You do not scale the scores. They spread like sqrt(d_k), so softmax picks one key and hardly learns. "
-    "Divide by sqrt(d_k) before softmax.",
+    "You do not scale the scores. They spread like sqrt(d_k), so softmax gives one key nearly all of the "
+    "weight. Divide by sqrt(d_k) before softmax.",
     {**NO_NAN, "(key, -1, -2) / np.sqrt(query.shape[-1])": "(key, -1, -2)"},
 )
 

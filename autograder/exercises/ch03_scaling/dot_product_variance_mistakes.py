@@ -102,8 +102,8 @@ def means_counted_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. (The scale divides "
-    "by it later.)"
+    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. (The scale of "
+    "attention comes later.)"
 )
 def divided_by_d_k(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2) / d_k

@@ -323,8 +323,8 @@ edited_fill(
 
 edited_fill(
     "fill_of_minus_10_000_then_masked",
-    "Where the allowed scores are below -10,000, which is what you fill in, the forbidden keys get all of the "
-    "weight, and your mask after softmax leaves nothing. Fill with -inf or -1e9.",
+    "Where the allowed scores are below -10,000, which is what you fill in, the forbidden keys get all of "
+    "the weight, and your mask after softmax leaves nothing. Fill with -inf or -1e9.",
     {"1e9": "10_000.0"},
 )
 

@@ -89,7 +89,7 @@ def variance_is_one(trial: Trial) -> str | None:
         return None
     variance = float(trial.case.args[0][place].double().var(correction=0))
     right, got = variance / (variance + eps(trial, 1e-5)), float(plain(trial)[place].var(correction=0))
-    if abs(got - right) < 1e-3 * right:
+    if abs(got - right) <= 1e-3 * right:
         return None
     return (
         f"before weight and bias, {called(place)} has the variance {got:.4g}; with sqrt(variance + eps) "
@@ -107,8 +107,8 @@ def keeps_its_digits(trial: Trial) -> str | None:
     ):
         return None
     return (
-        "taken off by hand first, the mean does no harm, and left to your code it does: a difference of two "
-        "large numbers, such as E[x^2] - E[x]^2, loses the digits that count"
+        "with the mean subtracted before the call your result is right, without that it is wrong: a difference "
+        "of two large numbers, such as E[x^2] - E[x]^2, loses the digits that count"
     )
 
 

@@ -25,7 +25,7 @@ def any_width(rng: np.random.Generator) -> Iterator[Case]:
 def multiples(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("d_model = 6, a multiple of 5", (6, 5))
     yield Case("d_model = 6, a multiple of 4: it is one already", (6,), {"multiple_of": 4})
-    yield Case("d_model = 4, a multiple of 5: it is one, once cut down", (4, 5))
+    yield Case("d_model = 4, a multiple of 5: it is one, once rounded down", (4, 5))
     yield Case("d_model = 3, a multiple of 256", (3, 256))
     d_model, multiple_of = int(rng.integers(100, 999)), int(rng.integers(10, 40))
     yield Case(f"d_model = {d_model}, a multiple of {multiple_of}", (d_model, multiple_of))

@@ -56,8 +56,7 @@ def multiple_ignored(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You round 8 d_model / 3 up. Cut it down to a whole number first, as int() does; only the step to the "
-    "multiple goes up.",
+    "You round 8 d_model / 3 up. Round it down first, as int() does; round up only to the multiple.",
     gravity="slip",
 )
 def rounded_up_first(d_model, multiple_of=1):
@@ -66,7 +65,7 @@ def rounded_up_first(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You round 8 d_model / 3 to the nearest whole number. Cut it down: floor(8 d_model / 3).",
+    "You round 8 d_model / 3 to the nearest whole number. Round it down: floor(8 d_model / 3).",
     gravity="slip",
 )
 def rounded_first(d_model, multiple_of=1):
@@ -75,7 +74,7 @@ def rounded_first(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You cut d_model / 3 down and then multiply, which loses up to 5 channels. Multiply first: 8 * d_model "
+    "You round d_model / 3 down and then multiply, which loses up to 5 channels. Multiply first: 8 * d_model "
     "// 3.",
     gravity="slip",
 )

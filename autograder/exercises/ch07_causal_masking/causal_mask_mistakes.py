@@ -57,8 +57,8 @@ def moved_the_wrong_way(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "The mask holds numbers, 1.0 and 0.0. Make it boolean, so that it can be inverted and indexed with: give "
-    "`dtype=torch.bool`, or end with `.bool()`.",
+    "The mask holds numbers, 1.0 and 0.0. Make it boolean, so that ~ can invert it and it can be an index: "
+    "give `dtype=torch.bool`, or end with `.bool()`.",
     gravity="slip",
 )
 def numbers_for_booleans(q_len, k_len=None):

@@ -247,7 +247,7 @@ def as_many_as_top_k(trial: Trial) -> str | None:
     for name, _, got, expected in _kept(trial):
         count, wanted = int((~np.isneginf(got)).sum()), int((~np.isneginf(expected)).sum())
         if top_k and count > top_k:
-            return f"{count} tokens of {name} stay; top_k={top_k} keeps {wanted if top_p else top_k} of them"
+            return f"{count} tokens of {name} stay; top_k={top_k} keeps no more than {top_k} of them"
         if top_k and not top_p and count != wanted:
             return f"{count} token{'s' * (count != 1)} of {name} stay, not {wanted}; top_k={top_k}"
         if not top_k and not top_p and count != wanted:
@@ -272,8 +272,8 @@ def as_many_as_make_up_p(trial: Trial) -> str | None:
                 f"top_p={top_p:.3g}; the token that crosses it stays as well"
             )
         return (
-            f"{count} tokens of {name} stay, where {wanted} hold {need:.3f} of the probability{among}: that "
-            f"makes up top_p={top_p:.3g} already"
+            f"{count} tokens of {name} stay, where {wanted} hold{'s' * (wanted == 1)} {need:.3f} of the "
+            f"probability{among}: that makes up top_p={top_p:.3g} already"
         )
     return None
 

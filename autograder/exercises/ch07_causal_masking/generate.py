@@ -164,7 +164,7 @@ def the_same_again(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 ANOTHER_EACH_TIME = (
-    "two calls with the same generator give other tokens; pass it on: torch.multinomial(p, 1, "
+    "two calls with the same generator give different tokens; pass it on: torch.multinomial(p, 1, "
     "generator=generator)"
 )
 

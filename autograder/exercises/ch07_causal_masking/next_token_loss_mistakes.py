@@ -52,8 +52,8 @@ def mean_over_ignored_too(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "If every target is ignored, 0 is divided by 0, and one such batch turns all weights into NaN. Divide "
-    "by at least 1: count.clamp(min=1)."
+    "If every target is ignored, 0 is divided by 0, and the loss is NaN. Divide by at least 1: "
+    "count.clamp(min=1)."
 )
 def zero_by_zero(logits, tokens, ignore_index=-100):
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=ignore_index)

@@ -124,7 +124,7 @@ edited(
 
 edited(
     "softplus_once_more",
-    "The step sizes go through a softplus once more. Use delta as it comes: it is above zero already.",
+    "The step sizes go through a softplus once more. Use delta as it comes: it is 0 or above already.",
     {"    H = x": "    delta = F.softplus(delta)\n    H = x"},
     gravity="slip",
 )
