@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
 from typing import Annotated, Any
 
 try:
@@ -64,6 +66,9 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except BadInputError as error:
             say(f"[bold red]error:[/] {escape(str(error))}")
+        except BrokenPipeError:  # nobody reads the rest of the output, as behind `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit() from None
         except OSError as error:
             path = f" ({error.filename})" if error.filename else ""
             message = escape(f"{error.strerror or error}{path}")

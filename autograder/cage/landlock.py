@@ -30,7 +30,7 @@ NETWORK_SINCE, NETWORK = 4, 0b11
 SCOPES_SINCE, SCOPES = 6, 0b11
 """The versions that can also refuse TCP, and then abstract sockets and signals to other processes."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None if os.name == "posix" else "msvcrt", use_errno=True)
 
 
 def version() -> int:

@@ -40,8 +40,8 @@ def bundle(
         str,
         typer.Option(
             "--extra-index-url",
-            help="pip's option of this name, written into the bundle. With the CPU index from PyTorch's page "
-            "Get started, Linux does not download gigabytes of CUDA libraries.",
+            help="pip's option of this name, written into each bundle but that for GitHub Classroom. With "
+            "the CPU index from PyTorch's page Get started, Linux downloads no gigabytes of CUDA libraries.",
         ),
     ] = "",
     course: CourseFolder = Path(),

@@ -36,7 +36,9 @@ def check(
             min=0,
         ),
     ] = None,
-    call_limit: Annotated[float, typer.Option(help="Time limit of one call, in seconds.", min=0.1)] = 5.0,
+    call_limit: Annotated[
+        float, typer.Option(help="Time limit of one call, in seconds.", min=0.1, max=86400)
+    ] = 5.0,
     allow_unsafe: AllowUnsafe = False,
     course: CourseFolder = Path(),
     as_json: Json = False,

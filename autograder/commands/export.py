@@ -94,7 +94,9 @@ def export(
     here = Course.at(course, db)
     if student is not None:
         if assignments or as_json or into or columns or assignment_column or format != "csv":
-            raise BadInputError("--student takes no assignments and no option but --output and --db.")
+            raise BadInputError(
+                "--student takes no assignments and no option but --output, --db and --course."
+            )
         _write_personal_data(here, student, output)
         return
     chosen = here.chosen(assignments or [])

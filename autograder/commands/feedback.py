@@ -18,6 +18,7 @@ from autograder.commands.options import (
     examples,
 )
 from autograder.commands.terminal import escape
+from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def feedback(
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
+    if output and not platform:
+        raise BadInputError("--output is the folder for the archives, so it needs --for.")
     if platform or sender:
         return_feedback.require_known(platform, sender)
     with progress("feedback") as show_progress:
@@ -90,7 +93,7 @@ def feedback(
 
 def _print_pages(here: Course, done: FeedbackRun, returned: Returned | None, as_json: bool) -> None:
     if as_json:
-        files = [str(path.relative_to(here.root)) for path in done.written]
+        files = [here.shown(path) for path in done.written]
         packed = (
             {
                 "archives": {str(path): n for path, n in returned.archives.items()},

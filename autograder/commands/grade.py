@@ -42,8 +42,12 @@ def grade(
         ),
     ] = "processes",
     workers: Workers = None,
-    cell_limit: Annotated[float, typer.Option(help="Time limit of one cell, in seconds.", min=0.1)] = 30.0,
-    memory: Annotated[int, typer.Option(help="Memory limit of one submission, in MiB.", min=64)] = 2048,
+    cell_limit: Annotated[
+        float, typer.Option(help="Time limit of one cell, in seconds.", min=0.1, max=86400)
+    ] = 30.0,
+    memory: Annotated[
+        int, typer.Option(help="Memory limit of one submission, in MiB.", min=64, max=1 << 20)
+    ] = 2048,
     seed: Annotated[
         int | None,
         typer.Option(help="Seed of the hidden cases; by default the course's secret seed.", min=0),

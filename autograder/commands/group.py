@@ -58,7 +58,7 @@ def group(
         return
     for handout in done.handouts:
         count = plural(len(done.students[handout.group]), "student")
-        folder = handout.folder(here).relative_to(here.root)
+        folder = here.shown(handout.folder(here))
         out.print(escape(f"{handout.group}: {folder}, {count}"), soft_wrap=True)
     if not done.handouts:
         out.print(f"{assignment} is for the whole class")

@@ -32,7 +32,7 @@ def late(
 
     The rule is in nbgrader_config.json, so that nbgrader's own commands use it too.
     """
-    from autograder.grading.late import LateRule, read_rule
+    from autograder.grading.late import LateRule, describe, read_rule
     from autograder.roster import extensions
 
     here = Course.at(course, db)
@@ -44,6 +44,6 @@ def late(
     if as_json:
         print_json(asdict(rule) | {"changes": [asdict(change) for change in changes or ()]})
         return
-    out.print(escape(str(rule)), soft_wrap=True)
+    out.print(escape(describe(here, rule)), soft_wrap=True)
     if changes is not None:
         say(f"written into {SETTINGS}; the penalty of {plural(len(changes), 'submission')} changed")

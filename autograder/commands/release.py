@@ -30,7 +30,10 @@ def release(
     assignments: Assignments = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Replace notebooks that somebody worked in; keep a copy as *.orig."),
+        typer.Option(
+            "--force",
+            help="Replace notebooks that somebody worked in (--variant always does); keep a copy as *.orig.",
+        ),
     ] = False,
     variant: Annotated[
         list[str] | None,
@@ -76,7 +79,7 @@ def release(
                 f"{released.assignment}  [{colour}]{released.status}[/]{escape(files + note)}", soft_wrap=True
             )
             for name in released.solutions:
-                path = escape(str((here.solutions / released.assignment / name).relative_to(here.root)))
+                path = escape(here.shown(here.solutions / released.assignment / name))
                 out.print(f"  {path}: test cells, table, time and numbers written", soft_wrap=True)
             for name in released.undefined:
                 out.print(

@@ -15,7 +15,7 @@ from autograder.course.layout import Course
 
 EPILOG = examples(
     "autograder roster import participants.csv",
-    "autograder roster import class.csv --columns id=Kennung,last=2,first=3",
+    "autograder roster import list.csv --columns id=Kennung,last=2,first=3",
     "autograder roster list",
     "autograder roster unite",
 )

@@ -18,6 +18,7 @@ from autograder.commands.options import (
     examples,
 )
 from autograder.commands.terminal import escape
+from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def status(
     from autograder.reports.status import next_command, read_status
 
     here = Course.at(course, db)
+    if submissions != Path("submitted") and not submissions.is_dir():
+        raise BadInputError(f"{submissions} is not a folder. Name the folder of the submissions.")
     found = read_status(here, here.chosen(assignments or []), submissions)
     steps = [next_command(one, str(submissions), context.meta.get(COURSE), db) for one in found]
     if trouble := interrupted_move(here):

@@ -62,7 +62,7 @@ def verify(
     caged: Annotated[
         int | None,
         typer.Option(
-            help="Grade only this number of mistakes and of right answers of each exercise in the cage, "
+            help="Grade only this number of mistakes and of right answers of each exercise in the sandbox, "
             "drawn by the seed. `check` still examines all answers.",
             show_default="all",
             min=1,
@@ -74,11 +74,13 @@ def verify(
 ) -> None:
     """Prove that the grader is right: it rejects and names each mistake and accepts each right style.
 
-    Exit with status 1 unless every misconception is rejected and named, every style is accepted, every
-    solution notebook gets full marks and every blank notebook gets none. With --mutants exit with status 1 if
-    the grader accepts a mutant that the reviewed list does not explain.
+    Exit with status 1 unless every misconception is rejected, and named in the cases that students have too,
+    every style is accepted, every solution notebook gets full marks and every blank notebook gets none. With
+    --mutants exit with status 1 if the grader accepts a mutant that the reviewed list does not explain.
     """
     if mutants is not None:
+        if caged is not None:
+            raise BadInputError("--caged is for the bank. Leave out --caged, or --mutants.")
         _verify_mutants(chosen or [], mutants, seed or 0, page, workers, as_json)
     else:
         _verify_bank(Course.at(course), chosen or [], seed, page, caged, workers, as_json)

@@ -43,7 +43,8 @@ class ClassFile:
             return here
         expected = f"a table with the columns {STUDENT}, {GROUPS} and {EXTENSION}ASSIGNMENT"
         table = read_table(path, expected, [STUDENT])
-        for number, line in table.lines:
+        for number, given in table.lines:
+            line = {_heading(name): value for name, value in given.items()}
             student = line[STUDENT]
             if not student or student in here.lines:
                 trouble = f"names {student} a second time" if student else "names no student"
@@ -122,6 +123,14 @@ class ClassFile:
 def split_groups(text: str) -> tuple[str, ...]:
     """Return the names of groups in a cell, which commas or semicolons separate."""
     return tuple(dict.fromkeys(name.strip() for name in re.split("[,;]", text) if name.strip()))
+
+
+def _heading(column: str) -> str:
+    """Return a heading as we write it: capitals do not count in those that we know."""
+    if column.casefold() == GROUPS:
+        return GROUPS
+    is_extension = column[: len(EXTENSION)].casefold() == EXTENSION
+    return EXTENSION + column[len(EXTENSION) :] if is_extension else column
 
 
 def _is_extension(column: str) -> bool:

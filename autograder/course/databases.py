@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import URL, make_url
 
@@ -35,7 +36,11 @@ def complete_address(given: str, root: Path) -> str:
         ) from error
     if url.drivername == "sqlite" and url.database:
         return url.set(database=str(root / url.database)).render_as_string(hide_password=False)
-    if url.drivername not in _SERVERS or not url.database:
+    if url.drivername in ("sqlite", *_SERVERS) and not url.database:
+        raise BadInputError(
+            f"the gradebook's address names no file or database: {_EXPECTED}. Count the slashes."
+        )
+    if url.drivername not in _SERVERS:
         raise BadInputError(f"a gradebook's address cannot begin with {url.drivername!r}: {_EXPECTED}.")
     if find_spec(DRIVER) is None:
         raise BadInputError(f"a gradebook on PostgreSQL needs {DRIVER}. Run: pip install '{DRIVER}[binary]'")
@@ -48,6 +53,11 @@ def sqlite_file(url: str) -> Path | None:
     """Return the file that an address names, or None if it names a server."""
     parsed = make_url(url)
     return Path(str(parsed.database)) if parsed.drivername == "sqlite" else None
+
+
+def read_only(path: Path) -> URL:
+    """Return the address of a gradebook's file that nothing may write to, whatever its name."""
+    return URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})
 
 
 def describe(url: str) -> str:

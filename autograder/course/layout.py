@@ -104,6 +104,10 @@ class Course:
         """The folder of the grader's own data: the secret seed, the verdicts and the progress of grading."""
         return self.root / ".autograder"
 
+    def shown(self, path: Path) -> str:
+        """Return a path for messages: from the course's folder, if it is inside."""
+        return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
+
     def make_private(self) -> None:
         """Make the folder `state`, which only its owner may read."""
         self.state.mkdir(mode=0o700, exist_ok=True)

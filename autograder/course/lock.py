@@ -1,4 +1,4 @@
-"""Let one command at a time change work and points, and none while an id is half moved."""
+"""Let one command at a time grade, write feedback, move or forget, and none while an id is half moved."""
 
 from __future__ import annotations
 

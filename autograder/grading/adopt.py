@@ -94,7 +94,7 @@ def adopt(course: Course, file: Path | None = None) -> Adopted:
             "only a gradebook in a file can be adopted, and this one is on a server. Name the file."
         )
     in_place = path == (own and own.resolve())
-    source = Course(course.root, f"sqlite:///{path}")
+    source = Course(course.root, f"sqlite:///{quote(str(path))}")
     if not gradebook.exists(source):
         raise BadInputError(f"there is no gradebook {path}. Name the file of the old gradebook.")
     other = other_gradebook.read(source)
@@ -158,7 +158,10 @@ def _take_students(book: api.Gradebook, other: OtherGradebook, done: Adopted) ->
     known = {student.id: student for student in book.students}
     for name, about in other.students.items():
         if not student_ids.is_valid(name):
-            done.notes.append(f"the student {name!r} is left out: {student_ids.RULE}")
+            done.notes.append(
+                f"the student {name!r} is not taken over: {student_ids.RULE}. "
+                "autograder rename gives another id"
+            )
         elif name not in known:
             book.add_student(name, **about)
             done.students += 1

@@ -159,12 +159,12 @@ def grade(
     for output in (course.state, course.autograded):
         require_writable(output)
     wanted: dict[str, Iterable[str]] = {name: publish.notebook_names(course, name) for name in chosen}
-    found = submissions.find(folder, wanted, names)
-    releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
-    course.make_private()
-    tier = tier_of(executor, allow_unsafe)
-    with hold_lock(course):
+    submissions.find(folder, wanted, names)  # refuses a wrong folder before anything is written
+    with hold_lock(course):  # from here on nobody renames a student whose notebook is found
         require_no_move(course)
+        found = submissions.find(folder, wanted, names)
+        releases = {name: publish.notebooks(course, name) for name in chosen if name in found.assignments}
+        tier = tier_of(executor, allow_unsafe)
         seed = secret_seed(course) if seed is None else seed
         batch = Batch(problems=list(found.problems), remarks=list(found.remarks), tier=tier)
         _Run(course, releases, found, limits, seed, force, batch).grade_all(executor, workers, progress)

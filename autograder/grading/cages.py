@@ -107,9 +107,9 @@ def required(allow_unsafe: bool, held: Held | None = None) -> str:
         return held.tier
     why = "; ".join(f"tier {tier}: {what}" for tier, what in held.missing.items() if tier in SAFE)
     raise BadInputError(
-        f"this machine cannot wall submissions off (tier {held.tier}). Obstacles: {why}. The code "
+        f"no sandbox works on this machine (tier {held.tier}). Obstacles: {why}. The code "
         "of a submission could read and change all files that you can. `autograder doctor` explains how to "
-        "get walls; if you trust all students, or this machine holds nothing of value, add --allow-unsafe."
+        "get one; if you trust all students, or this machine holds nothing of value, add --allow-unsafe."
     )
 
 

@@ -59,9 +59,8 @@ def exists(course: Course) -> bool:
     path, name = course.db_file, databases.describe(course.db_url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         return False
-    remedy = "Move it away, or name another" if path else "Name another database"
-    url = f"sqlite:///file:{path}?mode=ro&uri=true" if path else course.db_url
-    engine = create_engine(url)
+    remedy = "Move it away, or name another" if path and not course.db else "Name another"
+    engine = create_engine(databases.read_only(path) if path else course.db_url)
     try:
         with engine.connect() as connection:
             inspector = inspect(connection)
@@ -89,9 +88,10 @@ def exists(course: Course) -> bool:
             f"{', '.join(sorted(missing or {'alembic_version'}))}. {remedy} with {_NAMED}."
         )
     if revision != expected_revision():
+        address = f" --db {course.db_url!r}" if course.db and path else ""
         raise BadInputError(
             f"{name} has the schema {revision}, but the installed nbgrader expects "
-            f"{expected_revision()}. Make a copy of it, then run: nbgrader db upgrade"
+            f"{expected_revision()}. Make a copy of it, then run: nbgrader db upgrade{address}"
         )
     if lacking:
         raise BadInputError(

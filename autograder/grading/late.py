@@ -78,6 +78,17 @@ def read_rule(course: Course) -> LateRule:
     return LateRule(float(settings.get("percent", 0.0)), float(settings.get("grace", 0.0)))
 
 
+def describe(course: Course, rule: LateRule) -> str:
+    """Return what late work costs: by the rule or, without a percentage, by nbgrader's own configuration."""
+    plugin = course.config.get("AssignLatePenalties", {}).get("plugin_class", PLUGIN)
+    method = course.config.get("LateSubmissionPlugin", {}).get("penalty_method", "none")
+    if plugin != PLUGIN:
+        return f"{CONFIG} has a plugin of its own for late work: {plugin}"
+    if not rule.percent and method != "none":
+        return f"late work gets zero points (penalty_method {method!r} in {CONFIG})"
+    return str(rule)
+
+
 def write_rule(course: Course, rule: LateRule) -> Course:
     """Write the rule into the course's settings, and return the course with them.
 

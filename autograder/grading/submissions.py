@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autograder.course import student_ids
 from autograder.course.errors import BadInputError
+from autograder.course.times import read_time
 from autograder.course.visible import one_line
 from autograder.grading.matching import MAX_BYTES
 
@@ -48,7 +49,9 @@ class Submission:
                 )
             return self.path.read_bytes()
         except OSError as error:
-            raise BadInputError(f"it cannot be read ({error.strerror}); correct its permissions") from error
+            raise BadInputError(
+                f"it cannot be read ({error.strerror}); make it readable, or ask for it again"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,11 @@ def _read_line(path: Path) -> str | None:
     """Return the text of a small file beside a notebook, or None; a link is not followed."""
     if path.is_symlink() or not path.is_file():
         return None
-    with path.open("rb") as file:
-        return file.read(200).decode(errors="replace").strip()
+    try:
+        with path.open("rb") as file:
+            return file.read(200).decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _timestamp(path: Path) -> tuple[str | None, str | None]:
@@ -176,11 +182,12 @@ def _timestamp(path: Path) -> tuple[str | None, str | None]:
     text = _read_line(path)
     if text is None:
         return None, None
+    if not text:
+        return None, "timestamp.txt is empty or unreadable, so it does not count as late"
     from nbgrader.utils import parse_utc
 
     try:
-        return (
-            (text, None) if text and parse_utc(text) else (None, "timestamp.txt is empty, so it is not late")
-        )
+        time = read_time(text).replace(tzinfo=None)
+        return (text if parse_utc(text) == time else f"{time:%Y-%m-%d %H:%M:%S} UTC"), None
     except (ValueError, OverflowError, TypeError):
         return None, f"timestamp.txt holds {text!r}, which is not a time, so it does not count as late"

@@ -28,13 +28,13 @@ from autograder.release import audit, publish
 
 FOLDER = "bundles"
 COMMENT = b"made by autograder bundle"
+"""The comment in each bundle; files without it are not overwritten."""
 SETTING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 """The kinds of statements that can set a value of nbgrader's configuration."""
 NOTE = re.compile(rb"^\s*#[^\n]*")
 """A comment behind a statement."""
 PASSWORD = re.compile(rb"\w://[^\s'\"/:@]*:[^\s'\"/@]+@")
 """An address with a name and a password."""
-"""The comment in each bundle; files without it are not overwritten."""
 GRADING = ("ipython", "rapidfuzz", "pyseccomp", "scipy")
 NOTEBOOKS = ("jupyterlab", "anywidget", "scipy")
 GITHUB = "https://github.com/"

@@ -258,6 +258,9 @@ def _record_choices(
                 done.remarks.append(f"{student}: the platform marks the submission as late")
             if choice.blank:
                 done.blank.append(student)
+            if chosen.content.error:
+                name, why = chosen.file.name, chosen.content.error
+                done.remarks.append(f"{student}: {name} cannot be graded: {why}")
     for item in handed:
         if item.file.file.entry not in done.entries and all(
             choice.chosen is not item for _, choice in choices

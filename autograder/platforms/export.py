@@ -13,6 +13,7 @@ from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable, write_if_changed
 from autograder.course.layout import Course
+from autograder.course.student_ids import require_valid
 from autograder.course.visible import visible
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
@@ -93,6 +94,8 @@ def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[
         BadInputError: nothing is graded, or the folder holds files with other names.
     """
     rows = _rows(course, assignments)
+    for row in rows:
+        require_valid(row.student)  # it becomes the name of a folder
     require_writable(folder)
     others = [path for path in folder.rglob("*") if path.is_file() and path.name != RESULTS]
     if others:
@@ -203,7 +206,7 @@ def as_csv(rows: list[Row], remarks: dict[tuple[str, str], str] | None = None) -
                 _number(row.total),
                 _number(row.max_total),
                 "yes" if row.needs_manual_grade else "no",
-                _number(row.late_seconds),
+                f"{row.late_seconds:.0f}",
                 _number(row.late_penalty),
                 harmless(remarks.get((row.assignment, row.student), "")),
             ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -85,12 +86,18 @@ def fill(
     point = _decimal_point(table, lines, where)
     people = _lines_by_name(table, lines, where)
     official = _lines_by_name(table, lines, where, own_names=False)
-    for row in rows:
-        matches = _matches(row.student, (known_as or {}).get(row.student, ()), people, official)
+    found = [_matches(row.student, (known_as or {}).get(row.student, ()), people, official) for row in rows]
+    claimed = Counter(places[0] for places in found if len(places) == 1)
+    for row, matches in zip(rows, found, strict=True):
         grade = f"{row.total:g}".replace(".", point)
         if len(matches) != 1:
             count = "no line" if not matches else "several lines"
             filled.notes.append(f"{row.student}: {count} in {template.name}; enter {grade} by hand")
+        elif claimed[matches[0]] > 1:
+            filled.notes.append(
+                f"{row.student}: another id has the same line in {template.name}; {grade} was not entered. "
+                "Unite the two ids with autograder merge"
+            )
         elif _is_closed(layout, table.values(matches[0]), where):
             problem = f"{template.name} does not allow changes to this grade"
             filled.notes.append(f"{row.student}: {problem}; {grade} was not entered")

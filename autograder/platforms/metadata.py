@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from autograder.course.errors import BadInputError
+from autograder.course.times import read_time
 from autograder.platforms.archives import UNREADABLE, File, read
 
 GRADESCOPE_FILE = "submission_metadata.yml"
@@ -48,16 +49,11 @@ def written_time(text: str) -> datetime | None:
     >>> written_time("Sep 24, 2024 926 PM")
     datetime.datetime(2024, 9, 24, 21, 26)
     """
-    import dateutil.parser
-    from nbgrader.utils import parse_utc
-
     text = re.sub(r" (\d{1,2})(\d\d)( ?[AaPp]\.?[Mm]\.?)?$", r" \1:\2\3", text)
     if not re.search(r"\d:\d\d", text):
         return None
     try:
-        if re.search(r" [A-Z]{3,5}$|[+-]\d\d:?\d\d$|Z$", text):
-            return parse_utc(text).replace(tzinfo=UTC)
-        return dateutil.parser.parse(text)
+        return read_time(text)
     except (ValueError, OverflowError, TypeError):
         return None
 

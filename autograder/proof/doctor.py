@@ -26,9 +26,9 @@ TIER_WORDS = {
     "A": "a submission sees no network, no process and no file but the libraries, and its own empty home",
     "B": "a submission opens no socket, reaches no process, and reads no file but the libraries and its "
     "home; it can see that other files and processes exist",
-    "C": "the container around it is the only wall: a submission can read and change every file in the "
+    "C": "only the container protects this machine: a submission can read and change every file in the "
     "container. `autograder grade` needs --allow-unsafe here",
-    "D": "no walls: a submission can read and change every file that you can. `autograder grade` needs "
+    "D": "no sandbox: a submission can read and change every file that you can. `autograder grade` needs "
     "--allow-unsafe here. Grade only people you trust, or on a machine that holds nothing else",
 }
 
@@ -130,7 +130,9 @@ def find_chromium() -> str | None:
 
     Return None if no browser is installed.
     """
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    return shutil.which(os.environ.get("CHROMIUM", "")) or next(
+        filter(None, map(shutil.which, CHROMIUMS)), None
+    )
 
 
 def _chromium() -> Finding:

@@ -30,6 +30,8 @@ _SOLUTION = re.compile(r"BEGIN SOLUTION[^\n]*\n(.*?)\n[^\n]*END SOLUTION", re.DO
 _SCHEME = re.compile(r"BEGIN MARK SCHEME[^\n]*\n(.*?)\n[^\n]*END MARK SCHEME", re.DOTALL)
 _GRADER = re.compile(r"\bautograder\.(exercises|checking|proof|grading)\b")
 _NUMBER = re.compile(r"-?\d+\.\d{6,}")
+_NOTEBOOK = re.compile(rb'\s*\{(?=.*"cells")(?=.*"nbformat")', re.DOTALL)
+"""A notebook, whatever the name of its file: a copy may be called ``.ipynb.orig`` or ``.json``."""
 _LIBRARY = ("autograder", "tfcore", "tfwidgets")
 """The packages that notebooks import: their reference and their bank are public."""
 _SHORT = 30
@@ -51,7 +53,7 @@ def leaks(course: Course, files: Files) -> Iterator[str]:
         of_library = any(part in _LIBRARY for part in parts[:-1])
         if folder := next((part for part in parts[:-1] if part in _SECRET_FOLDER), None):
             yield f"{path}: it is in {folder}/, a folder for instructors only. Leave that folder out."
-        elif not (path.endswith(".ipynb") or of_library) and _SECRET_NAME.search(parts[-1]):
+        elif not (path.lower().endswith(".ipynb") or of_library) and _SECRET_NAME.search(parts[-1]):
             yield (
                 f"{path}: every file beside the notebook goes to the students, and this one is named like an "
                 "instructor's file. Move it out of the assignment's folder."
@@ -59,7 +61,7 @@ def leaks(course: Course, files: Files) -> Iterator[str]:
         text = data.decode("utf-8", "replace")
         if secrets.seed and secrets.seed.search(text):
             yield f"{path}: it holds the secret seed that draws the hidden cases. Remove it."
-        if path.endswith(".ipynb"):
+        if path.lower().endswith(".ipynb") or (not of_library and _NOTEBOOK.match(data)):
             yield from (f"{path}: {leak}" for leak in _leaks_in_notebook(secrets, data, path))
         elif not of_library and (name := secrets.solution_in(text, path)):
             yield f"{path}: it holds the solution of {name}. Remove it."
@@ -75,15 +77,15 @@ def leaks_in_folder(course: Course, path: Path) -> list[str]:
 
 
 def _read(path: Path) -> Files:
-    if path.is_dir():
-        files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-        return unpack(files)
     try:
+        if path.is_dir():
+            files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+            return unpack(files)
         with zipfile.ZipFile(path) as bundle:
             return unpack(_inside(bundle))
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, RuntimeError, zipfile.BadZipFile) as error:
         raise BadInputError(
-            f"{path} is neither a folder nor a zip file ({error}). Name a folder or zip file for students."
+            f"{path} cannot be searched ({error}). Name a folder or an intact zip file without a password."
         ) from error
 
 
@@ -91,7 +93,7 @@ def unpack(files: Files) -> Files:
     """Return the files by path, with the content of each zip file or wheel in place of the archive."""
     contents: Files = {}
     for path, data in files.items():
-        if path.endswith((".zip", ".whl")) and zipfile.is_zipfile(io.BytesIO(data)):
+        if path.lower().endswith((".zip", ".whl")) and zipfile.is_zipfile(io.BytesIO(data)):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 inner = unpack(_inside(archive))
             contents |= {f"{path}/{name}": content for name, content in inner.items()}

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -158,7 +159,7 @@ def write_variants(course: Course, assignments: list[str], names: list[str]) -> 
     """
     for name in names:
         if not re.fullmatch(r"\w[\w.@+-]*", name):
-            raise BadInputError(f"the name of a variant may have letters, digits and . _ @ + -; got {name!r}")
+            raise BadInputError(f"{name!r} cannot be a variant's name. Use letters, digits and . _ @ + -.")
     releases = {(n, a): make_release(course, a, n) for n in names for a in assignments}
     keys = {(n, a): make_answer_key(course, a, n) for n in names for a in assignments}
     written = []
@@ -259,7 +260,7 @@ def _replace_folder(folder: Path, files: Files, force: bool, ours: dict[str, lis
             shutil.copytree(folder, new, dirs_exist_ok=True, symlinks=True)
         for name, data in files.items():
             if name in worked_in:
-                write_atomically(new / f"{name}.orig", present[name] or b"")
+                write_atomically(_free(new / f"{name}.orig"), present[name] or b"")
             write_atomically(new / name, data)
         old = new.with_name(f"{new.name}-old")
         if folder.exists():
@@ -269,6 +270,11 @@ def _replace_folder(folder: Path, files: Files, force: bool, ours: dict[str, lis
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return Published(folder.name, "written", names)
+
+
+def _free(path: Path) -> Path:
+    """Return the path, with a number behind it if an earlier copy has this name."""
+    return next(free for n in count() if not (free := path.with_name(f"{path.name}{n or ''}")).exists())
 
 
 def _is_work(path: Path, data: bytes, ours: list[str]) -> bool:

@@ -47,7 +47,7 @@ def write_again(course: Course, student: str) -> list[Path]:
     Returns:
         The paths of the reports; one that nobody is left for is deleted.
     """
-    paths = sorted(course.reports.glob("*.html"))
+    paths = [path for path in sorted(course.reports.glob("*.html")) if path.stem in course.assignments]
     stale = [path for path in paths if student in unescape(path.read_text("utf-8", "replace"))]
     for path in stale:
         try:

@@ -28,6 +28,7 @@ from autograder.course.files import (
     write_record,
 )
 from autograder.course.layout import CONFIG, Course
+from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.workers import Progress, cores, end_with_parent, processes_with, start_server
 from autograder.grading import gradebook
 from autograder.grading.marks import NotebookMarks, read_marks
@@ -101,27 +102,29 @@ def write_feedback(
     require_writable(course.state)
     if _workers_for(_count_without_page(course, assignments), workers) > 1:
         start_server(IMPORTED)
-    pages, missing = _pages(course, assignments)
-    if not pages:
-        raise BadInputError(
-            f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
-        )
-    record = course.state / RECORD
-    known = read_record(record)
-    stale = [page for page in pages if force or not _is_current(page, known)]
-    progress(0, len(stale))
-    unwritten: dict[str, str] = {}
-    try:
-        for done, (page, why) in enumerate(_render_all(course, stale, workers), 1):
-            if why:
-                unwritten[page.key] = f"{page.target.parent} ({why})"
-                known.pop(page.key, None)
-            else:
-                known[page.key] = page.fingerprint
-            progress(done, len(stale))
-    finally:  # a stopped run does not make its pages again
-        course.make_private()
-        write_record(record, known)
+    with hold_lock(course):  # from here on nobody is forgotten or renamed
+        require_no_move(course)
+        pages, missing = _pages(course, assignments)
+        if not pages:
+            raise BadInputError(
+                f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
+            )
+        record = course.state / RECORD
+        known = read_record(record)
+        stale = [page for page in pages if force or not _is_current(page, known)]
+        progress(0, len(stale))
+        unwritten: dict[str, str] = {}
+        try:
+            for done, (page, why) in enumerate(_render_all(course, stale, workers), 1):
+                if why:
+                    unwritten[page.key] = f"{page.target.parent} ({why})"
+                    known.pop(page.key, None)
+                else:
+                    known[page.key] = page.fingerprint
+                progress(done, len(stale))
+        finally:  # a stopped run does not make its pages again
+            course.make_private()
+            write_record(record, known)
     made = {page.key for page in stale}
     unchanged = tuple(page.target for page in pages if page.key not in made)
     written = tuple(page.target for page in stale if page.key not in unwritten)

@@ -9,10 +9,11 @@ import hashlib
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading import gradebook
@@ -70,9 +71,11 @@ def read_status(course: Course, assignments: list[str], submissions: Path) -> li
     }
     found = scan(submissions, names) if submissions.is_dir() else Found()
     pages = current_pages(course, assignments) if has_gradebook else nothing
-    record = exported.last_exports(course)
+    record, class_file = exported.last_exports(course), ClassFile.read(course)
     return [
-        _status_of(course, name, rows[name], found, due.get(name), len(pages[name]), record.get(name))
+        _status_of(
+            course, name, rows[name], found, due.get(name), len(pages[name]), record.get(name), class_file
+        )
         for name in assignments
     ]
 
@@ -85,6 +88,7 @@ def _status_of(
     due: datetime | None,
     pages: int,
     export: dict[str, Any] | None,
+    class_file: ClassFile,
 ) -> AssignmentStatus:
     work = [submission for submission in found.submissions if submission.assignment == name]
     not_found = {problem.student for problem in found.problems if problem.assignment == name}
@@ -97,7 +101,7 @@ def _status_of(
         assignment=name,
         released=any((course.notebooks / name).glob("*.ipynb")),
         handed_in=len(handed_in),
-        late=_count_late(work, graded, to_grade, due),
+        late=_count_late(work, graded, to_grade, due, class_file),
         to_grade=len(to_grade),
         not_gradable=len(((not_graded & handed_in) | not_found) - to_grade),
         graded=len(graded),
@@ -139,7 +143,11 @@ def _hash(submission: Submission) -> str | None:
 
 
 def _count_late(
-    work: list[Submission], graded: dict[str, Row], to_grade: set[str], due: datetime | None
+    work: list[Submission],
+    graded: dict[str, Row],
+    to_grade: set[str],
+    due: datetime | None,
+    class_file: ClassFile,
 ) -> int:
     """Count late students: by the gradebook, with extensions, or by the time file of work not yet graded."""
     from nbgrader.utils import parse_utc
@@ -147,8 +155,10 @@ def _count_late(
     late = {student for student, row in graded.items() if row.late_seconds and student not in to_grade}
     for submission in work:
         is_new = submission.student in to_grade or submission.student not in graded
-        if due and is_new and submission.timestamp and parse_utc(submission.timestamp) > due:
-            late.add(submission.student)
+        if due and is_new and submission.timestamp:
+            more = class_file.extension(submission.student, submission.assignment) or timedelta()
+            if parse_utc(submission.timestamp) > due + more:
+                late.add(submission.student)
     return len(late)
 
 

@@ -50,11 +50,13 @@ def extend(course: Course, student: str, assignment: str, days: float) -> Extend
         BadInputError: nobody is called so, or the number of days is out of range.
     """
     person = people.require_known(course, student)
-    here = ClassFile.read(course)
-    here.set_extension(person.student, assignment, days)
-    here.write()
     known = people.read(course)
     ids = {other.student for other in known.known if known.find(other.student) == person}
+    here = ClassFile.read(course)
+    for other in ids - {person.student}:  # an extension under another id of the student would count first
+        here.set_extension(other, assignment, 0)
+    here.set_extension(person.student, assignment, days)
+    here.write()
     with gradebook.opened(course) as writer:
         submissions = [
             submission

@@ -48,8 +48,15 @@ def folder_of(course: Course, place: str, student: str, assignment: str) -> Path
     return course.folder(f"{place}_directory", place) / student / assignment
 
 
+def is_name(student: str) -> bool:
+    """Return whether a folder can have this name: `forget` deletes such folders, and no others."""
+    return student not in ("", ".", "..") and "/" not in student and "\0" not in student
+
+
 def homes(course: Course, student: str) -> list[Path]:
     """Return the folders that have a student's name."""
+    if not is_name(student):
+        return []
     tops = [course.folder(f"{place}_directory", place) / student for place in PLACES if place != "replaced"]
     tops += [folder / student for folder in sorted((course.state / "replaced").glob("*"))]
     return [top for top in tops if os.path.lexists(top)]
@@ -105,5 +112,7 @@ def packed_feedback(course: Course, student: str) -> list[Path]:
 
 def variants(course: Course, student: str) -> list[Path]:
     """Return the releases and answers that were made for a student alone."""
+    if not is_name(student):
+        return []
     folders = (course.root / "variants" / student, course.state / "variants" / student)
     return [folder for folder in folders if folder.is_dir()]

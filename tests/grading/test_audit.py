@@ -48,6 +48,21 @@ def a_solution(course, folder):
     add_cell(folder / f"{ASSIGNMENT}.ipynb", text)
 
 
+def a_copy_of_the_solution_under_another_name(course, folder):
+    solution = (course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_bytes()
+    (folder / "old.json").write_bytes(solution)
+
+
+def a_copy_beside_it(course, folder):
+    solution = (course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").read_bytes()
+    (folder / f"{ASSIGNMENT}.ipynb.orig").write_bytes(solution)
+
+
+def a_zip_in_capitals(course, folder):
+    with zipfile.ZipFile(folder / "DATA.ZIP", "w") as archive:
+        archive.write(course / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb", "X.IPYNB")
+
+
 def solution_markers(course, folder):
     add_cell(folder / f"{ASSIGNMENT}.ipynb", "### BEGIN SOLUTION\nx = 1\n### END SOLUTION")
 
@@ -116,6 +131,9 @@ PLANTED = (
     the_secret_seed_in_a_text_file,
     a_rubric,
     the_solution_notebook,
+    a_copy_of_the_solution_under_another_name,
+    a_copy_beside_it,
+    a_zip_in_capitals,
     the_graders_folder,
     the_gradebook,
     outputs,
@@ -177,10 +195,23 @@ def test_a_course_without_a_seed_and_what_is_no_bundle(course, tmp_path):
     assert read_seed(Course.at(course).state) is None
     assert in_process("release", ASSIGNMENT, cwd=course).exit_code == 0
     assert in_process("audit", cwd=course).exit_code == 0
-    (tmp_path / "bundle.zip").write_text("no zip")
-    done = in_process("audit", str(tmp_path / "bundle.zip"), cwd=course)
-    assert done.exit_code == 2
-    assert "neither a folder nor a zip file" in done.stderr
+    damaged = tmp_path / "folder" / "bundle.zip"
+    damaged.parent.mkdir()
+    with zipfile.ZipFile(damaged, "w") as archive:
+        archive.writestr("notes.txt", "a note " * 99)
+    data = damaged.read_bytes()
+    for broken in (b"no zip", data.replace(b"a note a note", b"a note b note"), _locked(data)):
+        damaged.write_bytes(broken)
+        for path in (damaged, damaged.parent)[: 1 if broken == b"no zip" else 2]:
+            done = in_process("audit", str(path), cwd=course)
+            assert done.exit_code == 2
+            assert "cannot be searched" in done.stderr
+
+
+def _locked(data):
+    """The archive as if it had a password: the flag of its two headers."""
+    at = data.index(b"PK\x01\x02") + 8
+    return data[:6] + b"\x01" + data[7:at] + b"\x01" + data[at + 1 :]
 
 
 @pytest.mark.slow

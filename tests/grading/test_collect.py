@@ -14,6 +14,13 @@ from autograder.grading.matching import MAX_BYTES
 from autograder.platforms.collect import collect
 
 NAME = f"{ASSIGNMENT}.ipynb"
+
+
+def remarks(done):
+    """The remarks but for that on each file of these tests, which hold a word in place of a notebook."""
+    return [remark for remark in done.remarks if "cannot be graded" not in remark]
+
+
 GRADESCOPE = """submission_11:
   :submitters:
   - :name: Ada L
@@ -151,7 +158,7 @@ def test_the_latest_of_several_counts_and_the_one_before_is_kept(course, tmp_pat
     (kept,) = (here.state / "replaced" / ASSIGNMENT / "ada").iterdir()
     assert kept.read_text() == "first"
     done = collect(here, ASSIGNMENT, zipped(tmp_path / "1.zip", {first: "first", other: "b"}), into)
-    assert "handed in later" in done.remarks[0]
+    assert "handed in later" in remarks(done)[0]
     assert collected(into)["ada"] == "last"
 
 
@@ -171,7 +178,7 @@ def test_another_name_is_taken_if_there_is_no_choice(course, tmp_path):
     }
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"ada": "a", "bob": "b"}
-    assert "bob: my work.ipynb is collected as" in done.remarks[0]
+    assert "bob: my work.ipynb is collected as" in remarks(done)[0]
     assert done.problems == [f"cid: {NAME} is missing; handed in: a.ipynb, b.ipynb"]
 
 
@@ -181,6 +188,13 @@ def test_the_notebook_of_another_assignment_is_not_taken(course, tmp_path):
     assert collected(tmp_path / "s") == {"cid": "c"}
     assert done.problems[0] == f"ada: {NAME} is missing; handed in: ch03_scaling.ipynb"
     assert done.problems[1].startswith(f"bob: {NAME} is missing")
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{", "not JSON"])
+def test_a_notebook_that_cannot_be_graded_is_taken_and_told(course, tmp_path, data):
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", {f"ada/{NAME}": data}), tmp_path)
+    assert collected(tmp_path)["ada"] == data
+    assert done.remarks[0].startswith(f"ada: {NAME} cannot be graded: ")
 
 
 def test_who_handed_in_something_else_is_told(course, tmp_path):
@@ -210,7 +224,7 @@ def test_the_test_student_of_canvas_is_left_out_and_named(course, tmp_path):
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"ada_1": "a"}
     assert (done.problems, done.counts) == ([], {"taken": 1, "own": 1})
-    assert done.remarks == ["studenttest_2: left out, since it is Canvas's test student"]
+    assert remarks(done) == ["studenttest_2: left out, since it is Canvas's test student"]
 
 
 def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
@@ -221,7 +235,7 @@ def test_a_time_that_a_new_version_drops_is_told(course, tmp_path):
     second = zipped(tmp_path / "2.zip", {f"ada/{NAME}": "2", f"bob/{NAME}": "b"})
     done = collect(here, ASSIGNMENT, second, into)
     assert not stamp.exists()
-    (told,) = done.remarks
+    (told,) = remarks(done)
     assert told.startswith("ada: the new version has no time")
     assert "2026-11-09 10:00:00 UTC" in told
 

@@ -92,7 +92,7 @@ class Workers:
     [
         ((("same", "A"), ("same", "A")), "A"),
         ((("same", "A"), ("same", "B")), "B"),
-        ((("same", "B"), ("same", "D")), "this machine cannot wall submissions off .tier D"),
+        ((("same", "B"), ("same", "D")), "no sandbox works on this machine .tier D"),
         ((("same", "A"), ("older", "A")), "tcp://worker-1 has another version of the grader"),
     ],
 )

@@ -43,6 +43,17 @@ def test_canvas_knows_a_student_by_each_of_its_names(tmp_path, called):
     assert (done.given, done.notes) == ([called], [])
 
 
+def test_two_ids_of_one_person_overwrite_nothing(tmp_path):
+    rows = [graded("ada", 3), graded("grace", 9), graded("lovelaceada_101", 1)]
+    done, lines = filled("canvas", CANVAS, rows, tmp_path)
+    assert [line["ch02_qkv (4711)"] for line in lines] == ["20", "", "9", "3"]
+    assert done.given == ["grace"]
+    assert [note.split(";")[0].split(" in ")[0] for note in done.notes] == [
+        "ada: another id has the same line",
+        "lovelaceada_101: another id has the same line",
+    ]
+
+
 def test_canvas_gets_the_columns_that_it_takes_in_and_no_other_grade(tmp_path):
     _, lines = filled("canvas", CANVAS, [graded("grace", 9)], tmp_path)
     wanted = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "ch02_qkv (4711)"]

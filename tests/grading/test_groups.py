@@ -71,7 +71,7 @@ def test_groups_get_different_assignments(course):
     ("args", "message"),
     [
         (("Mondays",), "There are: Monday, Thursday, Tuesday"),
-        (("Monday=../x",), "the name of a variant"),
+        (("Monday=../x",), "cannot be a variant's name"),
         (("Monday", "Monday=front"), "named twice"),
         (("Monday", "--everybody"), "takes no groups"),
     ],

@@ -82,6 +82,18 @@ def test_nbgraders_own_method_holds_without_a_rule(late_class):
     assert late.plugin_inst.late_submission_penalty("ada", 8.0, 1.0) == 8.0
 
 
+def test_what_late_work_costs_is_shown_also_where_nbgrader_is_told_elsewhere(late_class):
+    config = late_class / "nbgrader_config.py"
+    text = config.read_text()
+    for line, shown in (
+        ("", "late work loses no points"),
+        ('c.LateSubmissionPlugin.penalty_method = "zero"', "late work gets zero points"),
+        ('c.AssignLatePenalties.plugin_class = "my.Own"', "a plugin of its own for late work: my.Own"),
+    ):
+        config.write_text(f"{text}\n{line}\n")
+        assert shown in in_process("late", cwd=late_class).stdout
+
+
 def test_settings_of_others_are_kept(late_class):
     settings = late_class / "nbgrader_config.json"
     settings.write_text('{"CourseDirectory": {"ignore": ["x"]}}')

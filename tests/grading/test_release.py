@@ -124,6 +124,11 @@ def test_somebodys_work_is_kept(course, notebook, solution):
     assert json.loads(forced.stdout)[0]["status"] == "written"
     assert text(cells(notebook)[0]) == "# A new title"
     assert text(cells(notebook.with_name(f"{notebook.name}.orig"))[0]) == "my notes"
+    change(notebook, lambda nb: nb["cells"][0].update(source="my second notes"))
+    change(solution, lambda nb: nb["cells"][0].update(source="# A third title"))
+    in_process("release", ASSIGNMENT, "--force", cwd=course)
+    assert text(cells(notebook.with_name(f"{notebook.name}.orig"))[0]) == "my notes"
+    assert text(cells(notebook.with_name(f"{notebook.name}.orig1"))[0]) == "my second notes"
 
 
 @pytest.mark.slow

@@ -107,8 +107,8 @@ def keeps_its_digits(trial: Trial) -> str | None:
     ):
         return None
     return (
-        "with the mean subtracted before the call your result is right, without that it is wrong: a difference "
-        "of two large numbers, such as E[x^2] - E[x]^2, loses the digits that count"
+        "with the mean subtracted before the call your result is right, without that it is wrong: a "
+        "difference of two large numbers, such as E[x^2] - E[x]^2, loses the digits that count"
     )
 
 

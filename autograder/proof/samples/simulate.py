@@ -83,6 +83,8 @@ def _write_assignment(
     course: Course, assignment: str, folder: Path, students: int, seed: int
 ) -> dict[str, Any]:
     """Write the submissions of one assignment and return the truth about them."""
+    if assignment not in exercises.assignments():
+        raise BadInputError(f"{assignment} has no exercises that the grader knows. Name other assignments.")
     notebooks = publish.notebooks(course, assignment)
     if len(notebooks) != 1:
         raise BadInputError(

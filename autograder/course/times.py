@@ -1,0 +1,34 @@
+"""Read times as people and programs write them, with their time zones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+
+def read_time(text: str) -> datetime:
+    """Return a time in UTC, or without a zone if the text names none.
+
+    nbgrader's own reader takes the last of three words for a zone: it reads +0100 as 100 seconds, and
+    drops PM.
+
+    Raises:
+        ValueError: the text is not a time, or names a zone that is not known.
+
+    >>> read_time("2026-03-07 18:00:00 +0100"), read_time("2026-03-07 6:00 PM").hour
+    (datetime.datetime(2026, 3, 7, 17, 0, tzinfo=datetime.timezone.utc), 18)
+    """
+    import dateutil.parser
+
+    time = dateutil.parser.parse(text, tzinfos=_zone)
+    return time.astimezone(UTC) if time.tzinfo else time
+
+
+def _zone(name: str | None, offset: int | None) -> tzinfo | None:
+    from dateutil import tz
+
+    if offset is not None:
+        return tz.tzoffset(name, offset)
+    zone = tz.gettz(name) if name else None
+    if name and zone is None:
+        raise ValueError(f"{name} is not a known time zone")
+    return zone
