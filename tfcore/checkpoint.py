@@ -96,6 +96,7 @@ def load_checkpoint(
             saved = torch.load(file, map_location="cpu", weights_only=True)
             there = _outline(saved["config"], saved["model"], saved["optimizer"])
             losses, randomness = saved["losses"], saved["random"]
+            _ = [randomness[name] for name in ("python", "numpy", "torch", "cuda")]
         except Exception as error:  # torch raises what it pleases
             raise ValueError(
                 f"expected a checkpoint of a training run in {path}, got {type(error).__name__} on reading; "

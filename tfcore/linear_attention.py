@@ -162,7 +162,7 @@ def linear_attention_step(
 def elu_plus_one(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     r"""Map to features above zero: $\phi(x) = x + 1$ where x > 0, else $e^x$.
 
-    ``F.elu(x) + 1`` is the same number but loses it: below -17 in float32 it is 0.
+    ``F.elu(x) + 1`` is the same number but loses it: below -17.4 in float32 it is 0.
 
     >>> print(elu_plus_one(torch.tensor([2.0, 0.0])), bool(elu_plus_one(torch.tensor(-50.0)) > 0))
     tensor([3., 1.]) True

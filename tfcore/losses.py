@@ -55,7 +55,7 @@ def summed_cross_entropy(
         if low < 0 or high >= logits.shape[-1]:
             raise ValueError(
                 f"expected targets from 0 to {logits.shape[-1] - 1}, got {low if low < 0 else high}; give "
-                f"the model a head with all classes, and what does not count the target {ignore_index}"
+                f"the model a logit for each class, and the target {ignore_index} to what does not count"
             )
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision would round the sum
     total = F.cross_entropy(

@@ -152,7 +152,7 @@ class Mixer(nn.Module):
     From: Gu and Dao (2023), *Mamba*, section 3.4 and algorithm 2.
 
     >>> config = MambaConfig(vocab_size=11, d_model=6, num_layers=1)
-    >>> steps = F.softplus(Mixer(config).dt_proj.bias)  # before a token has its say
+    >>> steps = F.softplus(Mixer(config).dt_proj.bias)  # before a token changes them
     >>> print(steps.shape, bool(((steps > 0.0009) & (steps < 0.11)).all()))
     torch.Size([12]) True
     """

@@ -178,7 +178,7 @@ class Mixer(nn.Module):
     From: Dao and Gu (2024), *Transformers are SSMs*, section 7.1.
 
     >>> mixer = Mixer(Mamba2Config(vocab_size=11, d_model=6, num_layers=1, d_head=4))
-    >>> steps = F.softplus(mixer.dt_bias)  # before a token has its say
+    >>> steps = F.softplus(mixer.dt_bias)  # before a token changes them
     >>> print(steps.shape, bool(((steps > 0.0009) & (steps < 0.11)).all()))
     torch.Size([3]) True
     """

@@ -45,7 +45,7 @@ def position_mask(
             f"expected a window of 1 or more, got {window!r}; a window counts the token itself, "
             "so 1 is the smallest and None means no window"
         )
-    distance = q_pos.unsqueeze(-1) - k_pos.unsqueeze(-2)
+    distance = q_pos.long().unsqueeze(-1) - k_pos.long().unsqueeze(-2)
     allowed = torch.ones_like(distance, dtype=torch.bool)
     if causal:
         allowed &= distance >= 0

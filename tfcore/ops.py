@@ -201,7 +201,8 @@ def soft_lookup(
             f"expected values (n, d_v) with one row per key, got {values.shape} for {keys.shape[0]} keys; "
             "give each key its value"
         )
-    return softmax(keys @ query / temperature) @ values  # (n,) @ (n, d_v) = (d_v,)
+    scores = keys @ query
+    return softmax((scores - scores.max()) / temperature) @ values  # (n,) @ (n, d_v) = (d_v,)
 
 
 def _check_query_key(query: Array, key: Array) -> None:

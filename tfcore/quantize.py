@@ -26,12 +26,12 @@ def quantize_absmax(x: Float[Tensor, "*shape"], dim: int) -> tuple[Int8[Tensor, 
     $s = \max |x| / 127, \; q = \text{round}(x / s), \; |x - s q| \le s / 2$.
 
     Args:
-        x: any numbers.
+        x: finite numbers; the bound holds in float16 if the largest is above 1e-3.
         dim: the axis whose entries share a step.
 
     Returns:
         The rounded numbers from -127 to 127, int8, and the steps in the type of ``x``, with size 1 along the
-        axis; zeros alone have step 0.
+        axis; zeros have step 0.
 
     From: Dettmers et al. (2022), *LLM.int8(): 8-bit Matrix Multiplication for Transformers at Scale*,
     section 2.

@@ -283,6 +283,13 @@ class Llama3(Scaling):
     high_freq_factor: float
     original_max_position_embeddings: int
 
+    def __post_init__(self) -> None:
+        if not self.low_freq_factor < self.high_freq_factor:
+            raise ValueError(
+                f"expected low_freq_factor below high_freq_factor, got {self.low_freq_factor} and "
+                f"{self.high_freq_factor}; exchange them"
+            )
+
     def frequencies(self, d_rotary: int, base: float, length: Length = None) -> Float[Tensor, " d_rotary/2"]:
         """Blend the trained and the divided frequencies."""
         omega = _powers(d_rotary, base)

@@ -58,7 +58,7 @@ class RouterConfig:
         bias: whether the logits have a bias.
 
     Raises:
-        ValueError: groups or numbers that cannot be.
+        ValueError: an unknown score, or groups or numbers that do not fit.
 
     From: Jiang et al. (2024), *Mixtral of Experts*; DeepSeek-AI (2024), *DeepSeek-V2* (groups); DeepSeek-AI
     (2024), *DeepSeek-V3 Technical Report* (sigmoid, balance); OpenAI (2025), *gpt-oss-120b & gpt-oss-20b

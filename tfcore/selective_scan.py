@@ -24,8 +24,8 @@ def selective_scan(
 
     $h_t = e^{\Delta_t A} \, h_{t-1} + \Delta_t B_t u_t, \; y_t = C_t \cdot h_t + D u_t$.
 
-    A large $\Delta_t$ forgets the past and takes the token in, a $\Delta_t$ near 0 passes it over. B says to
-    which memories the token is written, C from which the output is read.
+    A large $\Delta_t$ forgets the past and takes the token in, a $\Delta_t$ near 0 passes it over. B chooses
+    the memories that are written, C those that are read.
 
     Args:
         u: inputs, (B, T, d).
@@ -151,8 +151,8 @@ def _check(
     axes = ("B", "T", "d") if time else ("B", "d")
     if u.ndim != len(axes) or A.ndim != 2 or 0 in u.shape:
         raise ValueError(
-            f"expected u ({', '.join(axes)}) and A (d, N), got {tuple(u.shape)} and {tuple(A.shape)}; "
-            "a single sequence goes in as u[None]"
+            f"expected u ({', '.join(axes)}) and A (d, N), nowhere empty, got {tuple(u.shape)} and "
+            f"{tuple(A.shape)}; a single sequence goes in as u[None]"
         )
     d, N = u.shape[-1], A.shape[1]
     shapes = {"delta": (delta, u.shape), "A": (A, (d, N)), "D": (D, (d,))}

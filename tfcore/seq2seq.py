@@ -106,7 +106,7 @@ class Seq2Seq(nn.Module):
 
         Args:
             source: the tokens to be translated, (B, T_source).
-            target: the translation up to each token, (B, T_target): a token that says "begin", then the
+            target: the translation up to each token, (B, T_target): a token that begins it, then the
                 translation without its last token. The logits at t have seen the tokens up to t.
             source_padding: True at real tokens of ``source``.
             return_weights: return the weights of the context too.
@@ -139,7 +139,7 @@ class Seq2Seq(nn.Module):
 
         Args:
             source: the tokens to be translated, (B, T_source).
-            bos: the token that says "begin"; it is not part of the result.
+            bos: the token that begins a target; it is not part of the result.
             max_len: how many tokens to write. The caller finds the end of each target.
             source_padding: True at real tokens of ``source``.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tfcore.costs import (
     Architecture,
     Ceiling,
+    attended_pairs,
     cache_bytes,
     flops_by_part,
     forward_bytes,
@@ -117,9 +118,10 @@ def step_time(
     weights = forward_bytes(a, 1, 1, 1, bytes_per_element) - cache
 
     def seconds(step: Step) -> float:
-        pairs = sum(new * seen - new * (new - 1) // 2 for new, seen in step)  # causal ones
+        pairs = sum(attended_pairs(new, seen, causal=True, window=a.window) for new, seen in step)
         flops = sum(new for new, _ in step) * per_token + pairs * per_pair + len(step) * per_text
-        return time_bound(flops, weights + sum(seen for _, seen in step) * cache, ceiling)
+        read = sum(cache_bytes(a, seen, 1, bytes_per_element) for _, seen in step)
+        return time_bound(flops, weights + read, ceiling)
 
     return seconds
 

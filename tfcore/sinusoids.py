@@ -19,7 +19,7 @@ def frequencies(d_model: int, base: float = 10_000.0) -> Float[np.ndarray, " d_m
         Radians per position, (d_model / 2,), float64.
 
     Raises:
-        ValueError: an odd number of channels.
+        ValueError: a number of channels that is odd or below 2.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.5.
 
@@ -46,7 +46,7 @@ def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[np.ndarray, "ma
         The encodings, (max_seq_len, d_model), float64.
 
     Raises:
-        ValueError: an odd number of channels.
+        ValueError: a number of channels that is odd or below 2.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.5.
 
@@ -71,7 +71,7 @@ def shift_matrix(k: int, d_model: int) -> Float[np.ndarray, "d_model d_model"]:
         The matrix, (d_model, d_model), float64, orthogonal.
 
     Raises:
-        ValueError: an odd number of channels.
+        ValueError: a number of channels that is odd or below 2.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.5, which states it without the matrix.
 

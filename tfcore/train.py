@@ -42,10 +42,11 @@ class TrainConfig:
         seed: of every global generator, set before the first step.
 
     Raises:
-        ValueError: numbers that make no sense.
+        ValueError: a number out of its range.
 
     From: Loshchilov and Hutter (2019), *Decoupled Weight Decay Regularization*; the defaults are from
-    Brown et al. (2020), *Language Models are Few-Shot Learners*, appendix B, but for the learning rate.
+    Brown et al. (2020), *Language Models are Few-Shot Learners*, appendix B, but for the learning rate
+    and its schedule.
 
     >>> print(TrainConfig(steps=100, peak_lr=3e-3).clip_norm)
     1.0
@@ -106,7 +107,7 @@ def warmup_cosine(
         peak_lr: the highest learning rate.
         total_steps: steps in all, T.
         warmup_steps: w, 0 for none.
-        min_lr: the last learning rate.
+        min_lr: the learning rate from step T on.
 
     Returns:
         The learning rate.
@@ -154,7 +155,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
             if parameter.requires_grad:
                 matrix = (
                     parameter.ndim >= 2
-                    and name not in ("bias", "A_log")
+                    and name not in ("bias", "A_log", "b_gate", "b_up", "b_down")
                     and not isinstance(module, nn.LayerNorm | nn.RMSNorm)
                 )
                 decays.setdefault(parameter, matrix)
@@ -198,8 +199,7 @@ def train(
         The mean loss of each step, (steps,), of those before the checkpoint as well.
 
     Raises:
-        ValueError: a checkpoint that is broken or of another run, nothing to train, or a step without
-            anything to predict.
+        ValueError: a checkpoint that is broken or of another run, nothing to train, or no target in a step.
         FloatingPointError: a loss or a weight is NaN or infinite where a checkpoint would be written; at the
             end, the last loss or a weight is. A GPU is not waited for, so there a step without anything to
             predict has such a loss.
@@ -220,6 +220,7 @@ def train(
     device = parameters[0].device
     optimizer = torch.optim.AdamW(groups, betas=config.betas, fused=device.type in ("cpu", "cuda"))
     losses = [each.to(device) for each in _resume(checkpoint, model, optimizer, config)]
+    model.train()
     start, steps = len(losses), config.steps
     bar = tqdm(range(start, steps), initial=start, total=steps, disable=not progress)
     for step in bar:
@@ -231,7 +232,7 @@ def train(
         if checkpoint is not None and (step + 1 == steps or (step + 1) % checkpoint_every == 0):
             finite = _finite(losses, parameters, " to write a checkpoint")
             save_checkpoint(checkpoint, model, optimizer, finite, asdict(config))
-    if not (losses[-1].isfinite() and all(parameter.isfinite().all() for parameter in parameters)):
+    if not all(x.isfinite().all() for x in (losses[-1], *parameters)):
         _finite(losses, parameters)  # says where
     return torch.stack(losses).cpu()
 

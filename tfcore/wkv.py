@@ -188,7 +188,8 @@ def _check(w: Tensor, u: Tensor, k: Tensor, v: Tensor, axes: int) -> None:
     if k.ndim != axes or k.shape != v.shape or 0 in k.shape:
         layout = "(B, T, d)" if axes == 3 else "(B, d)"
         raise ValueError(
-            f"expected k and v of one shape {layout}, got {shapes}; keys and values have one width"
+            f"expected k and v of one shape {layout}, nowhere empty, got {shapes}; keys and values have "
+            "one width"
         )
     if not w.shape == u.shape == k.shape[-1:]:
         raise ValueError(

@@ -128,7 +128,7 @@ ROWS = [
         "d_scores * (1 - (capped / ctx.softcap) ** 2)",
         "d_scores",
     ),
-    ("sinks of score 0", "attention.sinks:kept_share", "lse - sinks.to(lse.dtype).unsqueeze(-1)", "lse"),
+    ("sinks of score 0", "attention.sinks:kept_share", "sinks.to(lse.dtype).unsqueeze(-1)", "0"),
     (
         "queries normed, keys not",
         "layers.multi_head:MultiHeadAttention.forward",

@@ -17,6 +17,7 @@ from tfcore.cache import (
     SlidingWindowCache,
     make_cache,
 )
+from tfcore.cache.paged import PagedCache
 from tfcore.config import AttentionConfig
 
 
@@ -167,3 +168,19 @@ def test_bad_arguments():
 def test_the_kind_that_suits(window, max_len, kind):
     config = AttentionConfig(d_model=12, num_heads=3, window=window)
     assert {type(layer) for layer in make_cache([config] * 2, B, max_len).layers} == {kind}
+
+
+@pytest.mark.parametrize("bad", ["width", "one", "type"])
+@pytest.mark.parametrize("name", ["sliding", "quantized", "paged"])
+def test_values_that_do_not_fit_change_nothing(name, bad):
+    k = torch.ones(1, 2, 3, 4)
+    v = {"width": torch.ones(1, 2, 3, 5), "one": torch.ones(1, 2, 3, 1), "type": k.double()}[bad]
+    cache = {
+        "sliding": SlidingWindowCache(1, 2, 5, 4),
+        "quantized": QuantizedCache(3),
+        "paged": PagedCache(4, 2, 2, 4),
+    }[name]
+    before = copy.deepcopy(vars(cache))
+    with pytest.raises(ValueError, match="expected keys and values of"):
+        cache.append("a", k[0], v[0]) if name == "paged" else cache.update(k, v)
+    assert str(vars(cache)) == str(before)

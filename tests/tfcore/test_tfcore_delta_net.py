@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from tfcore.cache import make_cache
 from tfcore.config import AttentionConfig, BlockConfig, DeltaNetConfig, ModelConfig, PositionConfig
 from tfcore.delta_rule import gated_delta_rule_step
-from tfcore.generate import beam_search, generate
+from tfcore.generate import CompiledDecoder, beam_search, generate
 from tfcore.interventions import direct_effect
 from tfcore.layers import GatedDeltaNet, MultiHeadAttention
 from tfcore.models import Decoder
@@ -166,3 +166,19 @@ def test_what_is_refused():
         cache.update(x, x)
     cache.truncate(0)
     torch.testing.assert_close(layer(x, cache=cache), layer(x))
+
+
+def test_padding_between_real_tokens_is_refused():
+    """It would fade the state; before the text it leaves no trace."""
+    model, tokens = hybrid(), torch.arange(8).reshape(1, 8)
+    real = torch.tensor([[True, True, False, True, True, True, True, True]])
+    with pytest.raises(ValueError, match="no padding between real tokens"):
+        model(tokens, padding=real)
+    left = torch.tensor([[False, False, True, True, True, True, True, True]])
+    alone = model(tokens[:, 2:])
+    assert torch.allclose(model(tokens, padding=left)[:, 2:], alone, atol=1e-9)
+
+
+def test_compiled_steps_are_refused():
+    with pytest.raises(ValueError, match="got gated delta rules; generate with the model itself"):
+        CompiledDecoder(hybrid(), backend="eager")

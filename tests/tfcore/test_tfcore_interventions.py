@@ -371,3 +371,18 @@ def test_one_sequence_cannot_be_resampled():
 def test_parts_of_a_logit_need_a_norm_at_the_end():
     with pytest.raises(ValueError, match="pre-norm blocks"):
         direct_effect(Decoder(config(block=POST)), text(), text()[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_is_recorded_in_a_narrow_type_is_computed_in_a_wide_one(dtype):
+    """As attention computes it: large scores stay finite, and rows of weights sum to 1."""
+    model = raise_weights(Decoder(config())).eval().to(dtype)
+    for block in model.stack.blocks:
+        block.attention.W_qkv.weight.data[: 2 * D_MODEL] *= 30
+    plain = model(text())
+    with record(model, "blocks.*.attention.weights") as seen:
+        recorded = model(text())
+    assert torch.isfinite(plain).all()
+    assert torch.allclose(recorded.float(), plain.float(), atol=0.05, rtol=0.05)
+    for weights in seen.values():
+        assert torch.allclose(weights.float().sum(-1), torch.ones(()), atol=1e-5)

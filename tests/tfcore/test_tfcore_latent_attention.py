@@ -183,3 +183,10 @@ def test_what_is_refused():
         make_cache([CONFIG], B, kind="quantized")
     with pytest.raises(ValueError, match=r"expected usual attention, got LatentAttentionConfig"):
         DecoderBlock(BlockConfig(CONFIG, d_ff=40))
+
+
+@pytest.mark.parametrize("kind", ["t5", "alibi", "shaw"])
+def test_positions_that_it_does_not_read_are_refused(kind):
+    block = BlockConfig(CONFIG, d_ff=40)
+    with pytest.raises(ValueError, match=f"positions with latent attention, got {kind}; use rope"):
+        ModelConfig(31, 2, block, PositionConfig(kind, max_len=16))

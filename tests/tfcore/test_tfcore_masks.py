@@ -97,3 +97,11 @@ def test_inputs_are_not_changed():
 def test_arguments_that_do_not_fit(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_narrow_positions_do_not_wrap_around(dtype):
+    """In 8 bits without a sign, 1 - 2 is 255, which is not in the future."""
+    narrow = torch.tensor([0, 1, 2], dtype=dtype)
+    assert position_mask(narrow, narrow, causal=True).equal(torch.ones(3, 3).tril().bool())
+    assert position_mask(narrow, narrow, causal=True, window=2).sum(-1).tolist() == [1, 2, 2]

@@ -11,8 +11,11 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
+from tfcore.models import Decoder
 from tfcore.moe import MixtureOfExperts, load_balancing_loss, route_top_k
 from tfcore.testing import OperationCounter, raise_weights
+from tfcore.train import decay_groups
 
 B, T, D_MODEL, D_FF, E, K = 2, 7, 12, 20, 5, 3
 
@@ -305,3 +308,24 @@ BAD = {
 def test_arguments_that_do_not_fit(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
+
+
+def test_biases_of_experts_begin_at_zero_and_do_not_decay():
+    attention = AttentionConfig(D_MODEL, 3)
+    block = BlockConfig(
+        attention,
+        D_FF,
+        activation="silu",
+        gated=True,
+        ffn_bias=False,
+        num_experts=E,
+        top_k=K,
+        expert_limit=7.0,
+    )
+    model = Decoder(ModelConfig(31, 2, block, PositionConfig("rope")))
+    biases = {name: p for name, p in model.named_parameters() if ".b_" in name}
+    assert len(biases) == 6
+    assert all(p.ndim == 2 and not p.any() for p in biases.values())
+    decayed = {id(p) for group in decay_groups(model, 0.1) if group["weight_decay"] for p in group["params"]}
+    assert decayed
+    assert not decayed & set(map(id, biases.values()))

@@ -18,8 +18,8 @@ from tfcore.generate import CompiledDecoder
 from tfcore.io import from_pretrained, save_pretrained
 from tfcore.io.rope import rope_from, scaling_json
 from tfcore.models import Decoder
-from tfcore.positions import Positions, Rotation, inverse_frequencies
-from tfcore.rope_scaling import SCALINGS, read_scaling
+from tfcore.positions import Positions, Rotation, apply_rope, inverse_frequencies
+from tfcore.rope_scaling import SCALINGS, Llama3, read_scaling
 from tfcore.testing import raise_weights
 
 ORIGINAL = "original_max_position_embeddings"
@@ -296,3 +296,14 @@ def test_a_model_on_meta_has_its_frequencies():
             6, scaling={"rope_type": "dynamic", "factor": 2.0, ORIGINAL: 9}, length=20
         )
     assert {x.device.type for x in (positions.omega, positions.omega_long, omega)} == {"cpu"}
+
+
+def test_factors_in_the_wrong_order_are_refused():
+    for low, high in ((4.0, 1.0), (2.0, 2.0)):
+        with pytest.raises(ValueError, match=f"below high_freq_factor, got {low} and {high}"):
+            Llama3(8.0, low, high, original_max_position_embeddings=64)
+
+
+def test_positions_of_another_batch_are_refused():
+    with pytest.raises(ValueError, match="expected positions"):
+        apply_rope(torch.zeros(2, 3, 5, 4), torch.zeros(3, 1, 5))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,3 +158,18 @@ def test_a_batch_that_cannot_be(max_batch, budget):
 def test_no_request():
     assert serve([], SECONDS, 1) == []
     assert Served(Request(0.0, 1, 1), [2.0]).gaps == []
+
+
+def test_a_window_bounds_what_a_step_reads_and_multiplies():
+    mistral = MODELS["Mistral 7B"].architecture
+    seconds = step_time(mistral, H100)
+    for new, seen in ((1, 32_768), (8192, 8192), (3, 5000)):
+        flops = forward_flops(mistral, new, seen) if new == seen else None
+        read = weight_bytes(mistral) + cache_bytes(mistral, seen)
+        bound = read / H100.bytes_per_second
+        assert seconds([(new, seen)]) >= 0.9 * bound
+        if flops is None and new == 1:
+            assert seconds([(new, seen)]) == pytest.approx(bound, rel=0.05)
+    assert seconds([(1, 32_768)]) == pytest.approx(seconds([(1, 4096)]), rel=1e-6)
+    windowless = dataclasses.replace(mistral, window=None)
+    assert step_time(windowless, H100)([(1, 32_768)]) > 1.2 * seconds([(1, 32_768)])

@@ -151,3 +151,29 @@ def test_interventions_see_the_weights_that_attention_used(softcap, sinks):
     if softcap is not None:
         scores = seen["blocks.1.attention.scores"]
         assert scores[scores.isfinite()].abs().max() <= CAP
+
+
+def test_a_sink_of_minus_infinity_changes_nothing_in_a_row_that_sees_nothing():
+    both = arguments()
+    plain = attention(**both)
+    for backend in ("explicit", "tiled"):
+        sinks = torch.full((H,), -math.inf, dtype=torch.float64)
+        assert torch.allclose(attention(**both, sinks=sinks, backend=backend), plain, atol=1e-12)
+
+
+@pytest.mark.parametrize("softcap", [math.inf, math.nan, 0.0])
+def test_a_cap_must_cap(softcap):
+    with pytest.raises(ValueError, match="softcap"):
+        attention(**arguments(), softcap=softcap)
+
+
+@pytest.mark.parametrize("bias", [-1e9, 1e5])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_finite_bias_stays_finite_in_a_narrow_type(bias, dtype):
+    """A row that is pushed down as a whole is a row like any other, in every backend."""
+    q, k, v = (draw(1, 2, n, 8, seed=n).to(dtype) for n in (1, 3, 3))
+    added = torch.full((1, 1, 1, 3), bias)
+    means = v.double().mean(dim=2, keepdim=True)
+    for backend in ("auto", "explicit", "tiled"):
+        output = attention(q * 0, k, v, bias=added, backend=backend)
+        assert torch.allclose(output.double(), means, atol=0.02), backend

@@ -357,3 +357,8 @@ def test_what_does_not_fit_together_is_refused(arguments, message):
 def test_no_torch_is_loaded():
     code = "import sys, tfcore.tokenizer; sys.exit('torch' in sys.modules or 'tokenizers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_pair_is_merged_once_whatever_the_least_frequency():
+    merges = BPETokenizer.train("ab", 300, min_frequency=0).merges
+    assert len(merges) == len(set(merges))

@@ -237,3 +237,22 @@ def test_a_run_on_a_gpu_ends_in_the_same_bits(tmp_path, bf16):
         assert same(run(tmp_path / "run.pt", [7, 16]), run(tmp_path / "whole.pt", []))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_a_run_that_goes_on_at_its_end_leaves_the_model_in_training_mode(tmp_path):
+    path, config = tmp_path / "run.pt", TrainConfig(steps=2, peak_lr=0.1)
+    for _ in range(2):
+        model = Tiny().eval()
+        train(model, noisy, config, checkpoint=path, progress=False)
+        assert model.training
+
+
+def test_a_checkpoint_without_its_generators_changes_nothing(tmp_path):
+    path, config = tmp_path / "run.pt", TrainConfig(steps=2, peak_lr=0.1)
+    train(Tiny(), noisy, config, checkpoint=path, progress=False)
+    torch.save({**torch.load(path, weights_only=True), "random": {}}, path)
+    model = Tiny()
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    with pytest.raises(ValueError, match="cut short or of another kind"):
+        train(model, noisy, config, checkpoint=path, progress=False)
+    assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())

@@ -75,8 +75,8 @@ def attention(
     $\operatorname{softmax}(s Q K^\top + B + M) \, V$, where M is 0 if attending is allowed, else $-\infty$.
 
     Attending is allowed where the mask, the causal rule and the window all allow it. A query that may attend
-    to nothing gives output 0, gradient 0 and lse -inf. A query or a key that the mask leaves unused may hold
-    anything, NaN included, without effect on output or gradient; all other entries must be finite.
+    to nothing gives output 0, gradient 0 and lse -inf (with sinks, the sink's score). What the mask leaves
+    unused may hold anything, NaN included, without effect on output or gradient; the rest must be finite.
 
     Args:
         q: queries, (B, H, T_q, d_k).
@@ -88,13 +88,13 @@ def attention(
         causal: allow only ``k_pos <= q_pos``.
         window: allow only ``|q_pos - k_pos| < window``; with ``causal``, the token and window - 1 before it.
         scale: multiplies the scores; $1 / \sqrt{d_k}$ when None.
-        softcap: bounds the scaled scores s by $c \tanh(s / c)$, here c; the bias is added afterwards.
+        softcap: c; each scaled score s becomes $c \tanh(s / c)$, and the bias is added afterwards.
         sinks: for each head a score without a value, (H,), that takes part in the softmax.
         q_pos: position of each query, (T_q,) or (B, T_q); the last T_q of 0 ... T_k - 1 when None.
         k_pos: position of each key, (T_k,) or (B, T_k); 0 ... T_k - 1 when None.
         backend: a name in ``BACKENDS``, or "auto" for the fastest that can serve the call.
         return_weights: return the weights (B, H, T_q, T_k) too.
-        return_lse: return the log-sum-exp of each row of scores (B, H, T_q) too, for ``merge``.
+        return_lse: return the log-sum-exp of each row of scores (B, H, T_q) too, sinks included.
 
     Returns:
         The output (B, H, T_q, d_v) in the type of ``q``; or a tuple of it, the weights if asked for and the
@@ -236,7 +236,7 @@ def _check_terms(
         )
     if bias is not None and not bias.is_floating_point():
         raise ValueError(f"expected a floating-point bias, got {bias.dtype}; pass a boolean one as mask")
-    if softcap is not None and not softcap > 0:
+    if softcap is not None and not 0 < softcap < math.inf:
         raise ValueError(f"expected a softcap above 0, got {softcap!r}; None leaves it out")
     if sinks is not None and (tuple(sinks.shape) != (num_heads,) or not sinks.is_floating_point()):
         raise ValueError(

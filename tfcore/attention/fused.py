@@ -77,7 +77,9 @@ def _one_mask(
     Those rows are opened here, and zeroed after the kernel.
     """
     if bias is not None:
-        scores = bias.to(dtype) if allowed is None else torch.where(allowed, bias.to(dtype), -math.inf)
+        limits = torch.finfo(dtype)  # a finite bias stays finite in a narrow type
+        bias = bias.to(dtype).clamp(limits.min, limits.max).masked_fill(bias == -math.inf, -math.inf)
+        scores = bias if allowed is None else torch.where(allowed, bias, -math.inf)
         empty = (scores == -math.inf).all(dim=-1, keepdim=True)
         return scores.masked_fill(empty, 0.0), empty
     if allowed is not None:

@@ -30,7 +30,7 @@ def merge(
         lse_b: its log-sum-exp.
 
     Returns:
-        The output and the lse over both sets, in the types of ``out_a`` and ``lse_a``.
+        The output, in the type of ``out_a``, and the lse over both sets.
 
     From: Milakov and Gimelshein (2018), *Online Normalizer Calculation for Softmax*; Rabe and Staats (2021),
     *Self-attention Does Not Need O(n^2) Memory*.

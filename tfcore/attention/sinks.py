@@ -28,7 +28,8 @@ def kept_share(lse: Float[Tensor, "*B H T_q"], sinks: Float[Tensor, " H"]) -> Fl
     >>> print(kept_share(torch.zeros(1, 2, 1), torch.tensor([0.0, -torch.inf])).flatten())
     tensor([0.5000, 1.0000])
     """
-    return torch.sigmoid(lse - sinks.to(lse.dtype).unsqueeze(-1))
+    z = sinks.to(lse.dtype).unsqueeze(-1)
+    return torch.sigmoid(torch.where(lse == -torch.inf, lse, lse - z))
 
 
 def with_sinks(

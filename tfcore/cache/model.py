@@ -46,7 +46,7 @@ class Cache:
         """Count the keys that attention will see when this many tokens come.
 
         A model calls this before its first layer writes: if one layer has no room for the tokens, none writes
-            them.
+        them.
 
         Raises:
             ValueError: no room, or layers of different lengths.
@@ -55,7 +55,7 @@ class Cache:
         if min(lengths) < max(lengths):
             raise ValueError(
                 f"expected layers that have seen the same tokens, got lengths {lengths}; a call was cut "
-                f"short: go back with truncate({min(lengths)}), or make another"
+                f"short: make another, or, if no layer keeps a state, truncate({min(lengths)})"
             )
         return min(self.keys_seen(num_new))
 
@@ -64,7 +64,7 @@ class Cache:
         return [layer.visible(num_new) for layer in self.layers]
 
     def places(self, num_new: int, device: torch.device) -> tuple[Int[Tensor, " T"], Int[Tensor, " T_k"]]:
-        """Say where this many new tokens will stand, and the keys that they will see."""
+        """Return the places of this many new tokens, and of the keys that they will see."""
         end = self.length + num_new
         begin = end - self.visible(num_new)
         return torch.arange(self.length, end, device=device), torch.arange(begin, end, device=device)
@@ -83,7 +83,7 @@ class Cache:
     def note_padding(
         self, padding: Bool[Tensor, "B T"] | None, batch: int, num_new: int, device: torch.device
     ) -> Bool[Tensor, "B length"] | None:
-        """Remember which of the new tokens are real, and say it of all of them; None if none was padding.
+        """Remember which new tokens are real; return it for all tokens so far, None if none was padding.
 
         Raises:
             ValueError: another number of sequences than before.
@@ -147,9 +147,9 @@ def make_cache(
         layers: its attention layers, first to last.
         batch: B, sequences.
         max_len: tokens to make room for.
-        kind: "growing", "preallocated", "sliding" or "quantized"; by default, and in a layer without a window
-            beside some with one for "sliding", each layer gets its own: sliding where its window is
-            shorter than ``max_len``, preallocated where ``max_len`` is given, else growing.
+        kind: "growing", "preallocated", "sliding" or "quantized". By default each layer gets its own: sliding
+            if it has a window, unless ``max_len`` fits into it; else preallocated if ``max_len`` is given,
+            else growing. With "sliding", layers without a window get the default if others have one.
         dtype: of keys and values.
         device: where they live.
 

@@ -82,6 +82,7 @@ class PagedCache:
         """
         check_pair(k.unsqueeze(0), v.unsqueeze(0))
         check_fits(k.unsqueeze(0), self.keys[None, :, 0])
+        check_fits(v.unsqueeze(0), self.values[None, :, 0])
         begin = self.lengths.get(sequence, 0)
         end, mine = begin + k.shape[1], self.blocks.get(sequence, [])
         new = -(-end // self.block_size) - len(mine)
@@ -97,7 +98,7 @@ class PagedCache:
         mine += [self._take() for _ in range(new)]
         self.blocks[sequence], self.lengths[sequence] = mine, end
         places = torch.arange(begin, end, device=k.device)  # (T,)
-        numbers = torch.tensor(mine, device=k.device)[places // self.block_size]
+        numbers = torch.tensor(mine, dtype=torch.long, device=k.device)[places // self.block_size]
         self.keys[:, numbers, places % self.block_size] = k
         self.values[:, numbers, places % self.block_size] = v
 

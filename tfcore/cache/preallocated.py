@@ -22,7 +22,7 @@ class KVCache:
         device: where they live.
         d_value: width of a value where it is not that of a key, as in latent attention.
 
-    From: Shazeer (2019), *Fast Transformer Decoding*; Pope et al. (2022), *Efficiently Scaling Transformer
+    From: Shazeer (2019), *Fast Transformer Decoding*; Pope et al. (2023), *Efficiently Scaling Transformer
     Inference*.
 
     >>> cache = KVCache(batch=2, num_kv_heads=3, max_len=8, d_head=4)

@@ -11,7 +11,7 @@ from tfcore.quantize import quantize_absmax
 
 
 class QuantizedCache:
-    r"""A cache in 8 bits: about a quarter of the memory of float32, with an error below half a step.
+    r"""A cache in 8 bits: about a quarter of the memory of float32, with an error of at most half a step.
 
     Tokens are rounded in groups, each channel of a group with a scale of its own. Tokens that do not fill a
     group yet are not rounded. Attention sees new tokens before they are rounded, so a text that is read in
@@ -49,6 +49,7 @@ class QuantizedCache:
             ValueError: keys and values of two shapes, or not of the batch, heads, width and type of the old.
         """
         check_pair(k, v)
+        check_fits(v, k)
         new = torch.cat([k, v], dim=1)  # (B, 2H, T, d)
         if self.recent is not None:
             check_fits(k, self.recent.chunk(2, dim=1)[0])

@@ -58,6 +58,7 @@ class SlidingWindowCache:
         """
         check_pair(k, v)
         check_fits(k, self.keys)
+        check_fits(v, self.values)
         num_new, begin = k.shape[2], self.end - self.visible(0)
         self.length += num_new
         if self.end + num_new > 2 * self.window:

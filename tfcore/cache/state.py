@@ -9,7 +9,7 @@ from tfcore.cache.protocol import KeysAndValues, check_truncation, count_bytes
 
 
 class StateLayer:
-    r"""Holds what a layer hands on from token to token.
+    r"""Keep the state of a layer from token to token.
 
     $(c_t, S_t)$: the last inputs of a convolution, and a memory.
 

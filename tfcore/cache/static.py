@@ -94,7 +94,7 @@ class StaticCache(nn.Module):
     def note_padding(
         self, padding: Bool[Tensor, "B 1"] | None, batch: int, num_new: int, device: torch.device
     ) -> Bool[Tensor, "B max_len"]:
-        """Say which tokens are real: none that is still to come."""
+        """Return which places hold real tokens; places that are not filled yet are False."""
         return self.real & (self.places(num_new, device)[1] <= self.place)
 
     def fits(self, cache: Cache) -> bool:

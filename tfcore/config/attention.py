@@ -54,13 +54,14 @@ class AttentionConfig:
         scale: multiplies the scores; $1 / \sqrt{d_{head}}$ when None.
         window: how many tokens a causal query sees, itself included; all when None.
         qk_norm: a norm of queries and keys.
-        softcap: bounds the scaled scores by $c \tanh(s / c)$, here c.
+        softcap: c; each scaled score s becomes $c \tanh(s / c)$.
         sinks: whether each head has a learned score that takes part in the softmax and has no value, so that
             a head can attend to nothing.
         gated: whether each channel of the heads' output is multiplied by a gate, $\sigma(W^G x)$.
 
     Raises:
-        ValueError: heads that do not divide the width, or groups that do not divide the heads.
+        ValueError: heads that do not divide the width, groups that do not divide the heads, or a number out
+            of range.
 
     From: Vaswani et al. (2017); Shazeer (2019), *Fast Transformer Decoding*; Ainslie et al. (2023), *GQA*;
     Gemma Team (2024), *Gemma 2* (soft caps); OpenAI (2025), *gpt-oss-120b & gpt-oss-20b Model Card* (sinks);

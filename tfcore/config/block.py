@@ -41,10 +41,10 @@ class BlockConfig:
         shared_d_ff: inner width of a network that every token is sent to besides; there is none when None.
         shared_gate: whether each token multiplies that network's output by a gate of its own.
         expert_limit: makes the experts those of gpt-oss, with biases and bounded gates.
-        dropout: probability of zeroing a sublayer's output in training.
+        dropout: probability of zeroing each entry of a sublayer's output in training.
 
     Raises:
-        ValueError: an unknown name, or a size below 1.
+        ValueError: an unknown name, a number out of range, or settings that are not built together.
 
     From: Vaswani et al. (2017); Xiong et al. (2020), *On Layer Normalization in the Transformer
     Architecture*; Shazeer (2020), *GLU Variants Improve Transformer*; Jiang et al. (2024), *Mixtral*; Wang
@@ -80,7 +80,7 @@ class BlockConfig:
         check_choice(self, "norm", NormKind)
         check_choice(self, "norm_place", NormPlace)
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"expected a dropout from 0 up to 1, got {self.dropout!r}; 0 switches it off")
+            raise ValueError(f"expected a dropout from 0 to below 1, got {self.dropout!r}; 0 switches it off")
         check_eps("norm_eps", self.norm_eps)
         if self.parallel is not None:
             check_choice(self, "parallel", Literal["two norms", "one norm"])

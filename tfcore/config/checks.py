@@ -1,4 +1,4 @@
-"""Errors for settings that cannot be: what was expected, what came, what to do."""
+"""Errors for settings that are not possible: what was expected, what was given, what to do."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tfcore.config.block import BlockConfig
 from tfcore.config.checks import check_sizes, check_softcap, check_type
+from tfcore.config.latent import LatentAttentionConfig
 from tfcore.config.positions import PositionConfig, check_distances
 
 
@@ -24,14 +25,14 @@ class ModelConfig:
         num_segments: kinds of segment with an embedding of their own (BERT has two); 0 for none.
         embedding_norm: whether the embeddings are normed before the first block.
         embedding_scale: multiplies the token embeddings.
-        final_norm: whether the output of the last block is normed; None means as pre-norm needs it.
+        final_norm: whether the output of the last block is normed; None: unless ``norm_place`` is "post".
         tied: whether the head uses the matrix of the token embedding.
         logit_scale: multiplies the last hidden state before the head.
         logit_bias: whether the head adds a bias.
-        logit_softcap: bounds the logits z by $c \tanh(z / c)$, here c.
+        logit_softcap: c; each logit z becomes $c \tanh(z / c)$.
 
     Raises:
-        ValueError: a size below 1, fewer segments than none, a part of another type, or blocks that do not
+        ValueError: a size below 1, ``num_segments`` below 0, a part of another type, or blocks that do not
             fit together.
 
     From: Vaswani et al. (2017); Press and Wolf (2017), *Using the Output Embedding to Improve Language
@@ -156,6 +157,11 @@ def _fit_together(config: ModelConfig) -> None:
         raise ValueError(
             f"expected one window for all blocks with {' and '.join(kinds)}, got {config.windows}; "
             "windows may differ where positions are rotated or added to the tokens"
+        )
+    latent = any(isinstance(block.attention, LatentAttentionConfig) for block in config.layers)
+    if latent and {"t5", "alibi", "shaw"} & set(kinds):
+        raise ValueError(
+            f"expected rotated or added positions with latent attention, got {' and '.join(kinds)}; use rope"
         )
     if config.window_positions is not None and set(kinds) != {"rope"}:
         raise ValueError(

@@ -25,7 +25,7 @@ class PositionConfig:
         d_rotary: how many channels of a head are rotated; all when None.
         rope_scaling: slows the rotations down for longer contexts: a rope_type and its numbers, as in
             ``config.json``; a dictionary is turned into sorted pairs. See ``tfcore.rope_scaling``.
-        num_buckets: T5's number of distances with an entry of their own.
+        num_buckets: how many buckets T5 sorts distances into.
         max_distance: distance beyond which all are alike, at the latest, for T5 and Shaw.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Published models: their sizes, how many parameters they are said to have, and where that is said."""
+"""Published models: their sizes, their published numbers of parameters, and the sources."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ def parameter_count(d_model: int, num_heads: int, num_kv_heads: int | None = Non
     r"""Count the parameters of one attention layer.
 
     $2 d^2 + 2 d \, d_{kv}$ for the matrices of q, o and k, v, with $d_{kv} = h_{kv} \, d / h$; and with
-    biases $2 d + 2 d_{kv}$ more. How many heads share the width makes no difference.
+    biases $2 d + 2 d_{kv}$ more. If $h_{kv} = h$, the number of heads makes no difference.
 
     Args:
         d_model: width of the residual stream, d.

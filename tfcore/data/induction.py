@@ -35,7 +35,7 @@ def induction_batch(
 ) -> Induction:
     r"""Draw a stretch of different symbols for each sequence and repeat it to the end.
 
-    $x_t = s_{t \bmod p}$; scored is $t > p$, where the token before $x_t$ has been seen once already.
+    $x_t = s_{t \bmod p}$; positions $t > p$ are scored: there the token before $x_t$ has occurred before.
 
     The period p is drawn for each sequence. With one period for all, a model would learn to look p
     tokens back, by position alone; now it must find the token's last occurrence and read what followed it,

@@ -71,7 +71,7 @@ TARGET_VOCABULARY = WordVocabulary(
 
 
 def translate(sentence: Sentence) -> str:
-    """Say a statement in the invented language.
+    """Translate a statement into the invented language.
 
     Args:
         sentence: a sentence of the grammar.

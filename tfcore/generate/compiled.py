@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tfcore.cache import Cache, StaticCache, preallocated_layers
+from tfcore.config import DeltaNetConfig
 from tfcore.inspection import check_tokens
 from tfcore.models.decoder import Decoder
 
@@ -76,6 +77,10 @@ class CompiledDecoder:
             raise ValueError(
                 f"expected a model that computes the same for every token, got one with {experts} experts; "
                 "generate with the model itself"
+            )
+        if any(isinstance(block.attention, DeltaNetConfig) for block in model.config.layers):
+            raise ValueError(
+                "expected attention in every layer, got gated delta rules; generate with the model itself"
             )
         self.model, self.static = model, static
         self._packed, self._recorded = PackedStep(model, backend), RecordedStep(model, backend)

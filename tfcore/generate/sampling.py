@@ -97,7 +97,7 @@ def token_probabilities(
         Probabilities, (..., V), float32 or wider.
 
     Raises:
-        ValueError: a negative temperature.
+        ValueError: a negative temperature, or a top_k or top_p that :func:`filter_logits` refuses.
 
     From: Ackley, Hinton and Sejnowski (1985), *A Learning Algorithm for Boltzmann Machines*.
 

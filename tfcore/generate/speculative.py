@@ -100,7 +100,7 @@ def speculative_generate(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> Int[Tensor, "1 T_total"]:
-    r"""Generate as ``target`` would, in as few of its calls as ``draft`` guesses well.
+    r"""Generate as ``target`` would, in fewer of its calls the better ``draft`` guesses.
 
     A round drafts k tokens, checks them in one call of the target and adds one more: if all guesses
     are accepted, n tokens take $\lceil n / (k + 1) \rceil$ calls. At temperature 0 the text is the greedy one

@@ -83,10 +83,10 @@ def ablate(
     head: tuple[int, int] | Sequence[tuple[int, int]],
     by: Literal["zero", "mean", "resample"] = "zero",
 ) -> Iterator[None]:
-    r"""Take what some heads say out of the stream while the context lasts.
+    r"""Remove the output of some heads from the stream while the context lasts.
 
     The three ask different things. ``zero`` also takes away what the head adds to every text: $o_h
-    \leftarrow 0$. ``mean`` takes away only its news about this text: $o_h \leftarrow$ its mean over the
+    \leftarrow 0$. ``mean`` removes only what differs from its mean: $o_h \leftarrow$ its mean over the
     sequences and places of the call. In a causal model this mean has read the later tokens too; for a loss
     take the mean over other texts with :func:`record` and :func:`patch`. ``resample`` may mislead: each
     sequence gets the $o_h$ of the one before it in the batch.
@@ -97,10 +97,10 @@ def ablate(
         by: the replacement.
 
     Raises:
-        ValueError: a head that the model does not have, another word, or one sequence to resample.
+        ValueError: a head that the model does not have, an unknown replacement, or one sequence to resample.
 
-    Michel, Levy and Neubig (2019), *Are Sixteen Heads Really Better than One?*; Chan et al. (2022), *Causal
-    Scrubbing*.
+    From: Michel, Levy and Neubig (2019), *Are Sixteen Heads Really Better than One?*; Chan et al. (2022),
+    *Causal Scrubbing*.
 
     >>> from tfcore.models import Decoder
     >>> from tfcore.models.presets import preset

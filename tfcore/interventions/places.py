@@ -38,6 +38,7 @@ from torch import Tensor, nn
 
 from tfcore.attention import attention
 from tfcore.attention.explicit import masked_scores
+from tfcore.attention.pattern import wide
 from tfcore.attention.sinks import kept_share
 from tfcore.layers import FeedForward, MultiHeadAttention
 from tfcore.layers.heads import merge_heads, split_heads
@@ -209,7 +210,8 @@ class _Watched:
         if not {"scores", "weights"} & {place for place, _ in self.changes}:
             output: Tensor = attention(q, k, v, **options)
             return output
-        groups = q.shape[1] // k.shape[1]
+        dtype, groups = q.dtype, q.shape[1] // k.shape[1]
+        q, k, v = (x.to(wide(dtype)) for x in (q, k, v))
         k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))  # (B, H, T_k, d_head)
         q_pos, k_pos = default_positions(q.shape[2], k.shape[2], q.device)
         allowed = position_mask(q_pos, k_pos, causal=options["causal"], window=options["window"])
@@ -222,4 +224,4 @@ class _Watched:
         if options["sinks"] is not None:
             weights = weights * kept_share(scores.logsumexp(dim=-1), options["sinks"]).unsqueeze(-1)
         weights = self.at("weights", weights)
-        return weights @ v  # (B, H, T_q, d_head)
+        return (weights @ v).to(dtype)  # (B, H, T_q, d_head)

@@ -56,7 +56,7 @@ def logit_lens(model: Decoder, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "sta
     Returns:
         Logits of each state, (L + 1, B, T, V); the last are the model's own.
 
-    nostalgebraist (2020), *Interpreting GPT: the logit lens*.
+    From: nostalgebraist (2020), *Interpreting GPT: the logit lens*.
 
     >>> from tfcore.models import Decoder
     >>> from tfcore.models.presets import preset
@@ -78,7 +78,7 @@ class DirectEffect:
         embedding: of the embeddings, (B,).
         heads: of each head, (L, B, H).
         ffn: of each feed-forward network, (L, B).
-        bias: of all biases, (B,).
+        bias: of the biases of $W^O$, the final norm and the head, (B,).
     """
 
     embedding: Float[Tensor, " B"]
@@ -108,7 +108,8 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
         The contributions; they add up to the logit.
 
     Raises:
-        ValueError: a model with norms after its sublayers, or with blocks without attention.
+        ValueError: a model with norms after its sublayers, without a final norm, with a cap on logits, or
+            with blocks without attention.
 
     From: Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits*.
 

@@ -61,7 +61,7 @@ class Family:
         prefix: an optional beginning of the names on disk.
         old_names: pieces of names in old files, and their names today.
         copies: names under which a file may hold a tensor again, and its proper name.
-        head: the copy that, where it differs, is a head that is not tied.
+        head: the copy that is the head; if it differs, the head is not tied.
         harmless: patterns of further names in a file that can be left out without loss.
         left_out: patterns of the names of weights that the model has no place for; loading warns of them.
         zero_if_missing: names that a file may lack.

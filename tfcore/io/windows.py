@@ -15,7 +15,7 @@ def windows_from(json: Json, usual: Sequence[str]) -> list[int | None]:
 
     Args:
         json: the fields, with ``sliding_window``; ``layer_types`` may be missing or null.
-        usual: the kind of each layer where it is.
+        usual: the kind of each layer, if ``layer_types`` is missing.
 
     Returns:
         The window of each layer, None where it sees all tokens.

@@ -59,7 +59,8 @@ class GatedDeltaNet(nn.Module):
 
         Args:
             x: the tokens, (B, T, d_model).
-            mask: True at real tokens, of all tokens so far; padding leaves no trace.
+            mask: True at real tokens, of all tokens so far; padding before the first real one leaves no
+                trace.
             causal: the layer cannot look ahead, and has no other way.
             order: of no use here.
             cache: the state after the tokens before ``x``; it is advanced.

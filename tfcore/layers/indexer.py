@@ -87,7 +87,7 @@ def top_keys_mask(
     $M_{ts} = [\, s \in \operatorname{top-}n \{ I_{ts'} : \text{mask}_{ts'} \} \,]$.
 
     Args:
-        scores: what to choose by, (..., T_q, T_k).
+        scores: what to choose by, above -inf, (..., T_q, T_k).
         count: how many keys, n. A query with fewer allowed keys gets all of these; of equal scores some win.
         mask: the keys that may be chosen, True = may, broadcastable to the scores; None for all.
 

@@ -24,7 +24,7 @@ def layer_norm(
         eps: added to the variance, under the root.
 
     Returns:
-        The normed vectors, (..., d).
+        The normed vectors, (..., d), in the type of ``x``: in float16, squares above 65,504 overflow.
 
     From: Ba, Kiros and Hinton (2016), *Layer Normalization*.
 
@@ -49,7 +49,7 @@ def rms_norm(
         eps: added to the mean square, under the root.
 
     Returns:
-        The normed vectors, (..., d).
+        The normed vectors, (..., d), in the type of ``x``: in float16, squares above 65,504 overflow.
 
     From: Zhang and Sennrich (2019), *Root Mean Square Layer Normalization*.
 

@@ -1,7 +1,7 @@
 """Published models by name: a function for each family, and a table of sizes.
 
 A function has the choices that all models of a family share; a line of the table has the sizes of one model.
-Each family has a ``-tiny`` one, which a laptop trains in seconds.
+Each family but Whisper has a ``-tiny`` one, which a laptop trains in seconds.
 """
 
 from __future__ import annotations

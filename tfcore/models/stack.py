@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tfcore.cache import Cache, KeysAndValues, StaticCache, check_cache, make_cache
-from tfcore.config import ModelConfig
+from tfcore.config import DeltaNetConfig, ModelConfig
 from tfcore.inspection import can_look, check_tokens
 from tfcore.layers import DecoderBlock, GatedDeltaNet, LatentAttention, TransformerBlock, make_norm
 from tfcore.positions import Positions
@@ -70,7 +70,7 @@ class Stack(nn.Module):
         Args:
             tokens: ids, (B, T).
             padding: True at real tokens; all are real when None. Padding between real tokens, cached ones
-                included, is refused where distances count (windows, ALiBi, T5, Shaw).
+                included, is refused where distances count (windows, ALiBi, T5, Shaw), and with delta rules.
             segments: the segment that each token belongs to; 0 when None.
             memory: for each block, the memory that its cross-attention reads, if it has one.
             memory_padding: True at the memory's real tokens.
@@ -121,9 +121,7 @@ class Stack(nn.Module):
         like = next(self.blocks.parameters())  # a norm's weight: the embedding's may be in 8 bits
         first = cast(TransformerBlock, self.blocks[0]).attention
         entry = {LatentAttention: "W_dkv", GatedDeltaNet: "W_qkvz"}.get(type(first), "W_qkv")
-        dtype = getattr(first, entry)(
-            like.new_empty(0, self.config.d_model)
-        ).dtype  # autocast has a say in it
+        dtype = getattr(first, entry)(like.new_empty(0, self.config.d_model)).dtype  # autocast may change it
         layers = [block.attention for block in self.config.layers]
         return make_cache(layers, batch, max_len, kind, dtype, like.device)
 
@@ -135,13 +133,16 @@ class Stack(nn.Module):
     def check_gaps(self, real: Tensor | None) -> None:
         """Refuse padding between real tokens where distances are counted, which would count it too."""
         kind, windows = self.config.positions.kind, set(self.config.windows)
-        if real is None or not can_look(real) or (windows == {None} and kind in GAPS_ALLOWED):
+        delta = any(isinstance(block.attention, DeltaNetConfig) for block in self.config.layers)
+        allowed = windows == {None} and kind in GAPS_ALLOWED and not delta
+        if real is None or not can_look(real) or allowed:
             return
         begins = real & ~F.pad(real, (1, 0))[:, :-1]
         if (begins.sum(dim=1) > 1).any():
             raise ValueError(
-                f"expected no padding between real tokens where distances count ({kind}, windows {windows}), "
-                "got some; pad on the left, so that a text that goes on has none inside"
+                "expected no padding between real tokens where distances count or a state is kept "
+                f"({kind}, windows {windows}), got some; pad on the left, so that a text that goes on has "
+                "none inside"
             )
 
     def _check_beside(
@@ -229,7 +230,7 @@ def _initialise(stack: Stack) -> None:
     std = initial_std(stack.config.d_model)
     into_stream = (2 * stack.config.num_layers) ** -0.5
     for name, parameter in stack.named_parameters():
-        if parameter.ndim > 1:
+        if parameter.ndim > 1 and ".b_" not in name:
             adds = name.endswith(("W_o.weight", "W_down.weight", "w_down"))
             nn.init.normal_(parameter, std=std * into_stream if adds else std)
         elif name.endswith("bias"):

@@ -31,7 +31,7 @@ def sinusoids(
         The encodings, (..., T, d_model), float32.
 
     Raises:
-        ValueError: an odd number of channels.
+        ValueError: a number of channels that is odd or below 2, or an unknown layout.
 
     From: Vaswani et al. (2017), *Attention Is All You Need*, section 3.5.
 

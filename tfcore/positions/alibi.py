@@ -23,6 +23,9 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
     Returns:
         The slopes, (num_heads,), float32.
 
+    Raises:
+        ValueError: fewer than one head.
+
     From: Press, Smith and Lewis (2022), *Train Short, Test Long*, section 3, and its published code for head
     counts that are not a power of two.
 

@@ -17,12 +17,12 @@ def t5_relative_bucket(
 ) -> Int[Tensor, "*shape"]:
     r"""Sort distances into buckets: one each while they are small, then wider and wider ones.
 
-    With $n = |r|$ and $e$ exact buckets: n if $n < e$, else
+    With $n = |r|$, b buckets on a side, e of them exact: n if $n < e$, else
     $e + \lfloor \ln(n/e) / \ln(n_{max}/e) \, (b - e) \rfloor$, at most $b - 1$.
 
     Args:
         relative_position: key position minus query position.
-        bidirectional: whether keys ahead have buckets too (half of all); else they share bucket 0.
+        bidirectional: whether keys ahead have buckets too (the second half); else they share bucket 0.
         num_buckets: how many buckets there are.
         max_distance: where the scale ends; the last bucket, which holds all beyond, begins earlier.
 
@@ -30,7 +30,7 @@ def t5_relative_bucket(
         The bucket of each, in the shape that came, from 0.
 
     Raises:
-        ValueError: too few buckets to tell distances apart, or a maximum that they reach exactly.
+        ValueError: too few buckets to tell distances apart, or a ``max_distance`` within the exact ones.
 
     From: Raffel et al. (2020), *Exploring the Limits of Transfer Learning*, section 2.1, and its code.
 

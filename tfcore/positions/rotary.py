@@ -43,7 +43,9 @@ def apply_rope(
     tensor([[1.0000, 0.0000],
             [0.5403, 0.8415]])
     """
-    if positions.ndim not in (1, x.ndim - 1) or positions.shape[-1] != x.shape[-2]:
+    leading = zip(positions.shape[:-1], x.shape[:-2], strict=False)
+    fits = positions.ndim in (1, x.ndim - 1) and all(p in (1, n) for p, n in leading)
+    if not fits or positions.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"expected positions (T,) or with all leading axes of x {tuple(x.shape)}, got "
             f"{tuple(positions.shape)}; give (B, T) for heads (B, H, T, d) as positions[:, None]"
@@ -54,7 +56,8 @@ def apply_rope(
 class Rotation:
     """The turn of each token's channel pairs, worked out once and applied to queries and keys of every layer.
 
-    A temperature multiplies the turned channels of queries and keys; scores grow by its square.
+    A temperature multiplies the turned channels of queries and keys; their part of the scores grows by its
+    square.
 
     >>> turn = Rotation(torch.tensor([0, 1]), inverse_frequencies(4))
     >>> print(turn(torch.ones(1, 3, 2, 4)).shape)
@@ -107,7 +110,7 @@ def inverse_frequencies(
     Args:
         d_rotary: channels that are turned, even.
         base: of the geometric series.
-        scaling: how to slow them down for a longer context, as ``config.json`` says it: a rope_type and its
+        scaling: how to slow them down for a longer context, as in ``config.json``: a rope_type and its
             numbers; see ``tfcore.rope_scaling``.
         length: tokens of the text, for the rope_types "dynamic" and "longrope"; at most as many as in
             training when None.

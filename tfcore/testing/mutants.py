@@ -99,7 +99,7 @@ def kill_table(
     broken = _first_failing(checks)
     if broken is not None:
         raise ValueError(
-            f"expected checks that pass on the unbroken code, got {broken!r} failing; mend it first"
+            f"expected checks that pass on the unbroken code, got {broken!r} failing; correct it first"
         )
     table = {}
     for mutant in mutants:

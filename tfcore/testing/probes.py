@@ -46,8 +46,8 @@ def find_leaks(
 
     $\{(i, j) : j > i, \; |f(x)_i - f(x')_i| > \text{atol}\}$, where x' is x with another token at j.
 
-    Each position is changed once, to the next token of the vocabulary. A model that draws at random (dropout
-    in training) seems to leak everywhere.
+    Each position but the first is changed once, to the next token of the vocabulary. A model that draws at
+    random (dropout in training) seems to leak everywhere.
 
     Args:
         model: maps token numbers (1, T) to logits (1, T, V).

@@ -49,7 +49,7 @@ def learn_merges(words: Mapping[str, int], most: int, min_frequency: int) -> lis
         count, _, _, best = heappop(heap)
         if -count != counts[best]:
             continue
-        if -count < min_frequency:
+        if -count < max(min_frequency, 1):
             break
         merges.append(best)
         ids.setdefault(b"".join(best), len(ids))

@@ -97,8 +97,8 @@ def panels(
     Args:
         count: how many panels.
         height: the height of a panel on a phone in inches, or one for each row.
-        columns: how many stand side by side on a phone.
-        options: ``wide_columns``, how many stand side by side on a wide page, all when it is left out;
+        columns: how many are side by side on a phone.
+        options: ``wide_columns``, how many are side by side on a wide page, all when it is left out;
             ``sharex`` and ``sharey``, whether the panels have one axis, whose label any of them may have.
 
     Returns:

@@ -60,7 +60,7 @@ def rotary_map(axes: Axes, angles: Any) -> Axes:
     Raises:
         ValueError: no matrix.
 
-    From: Su et al. (2024), *RoFormer: Enhanced Transformer with Rotary Position Embedding*.
+    From: Su et al. (2021), *RoFormer: Enhanced Transformer with Rotary Position Embedding*.
 
     >>> from matplotlib.figure import Figure
     >>> from tfcore.viz import alt_text

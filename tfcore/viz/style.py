@@ -3,7 +3,7 @@
 A figure has a transparent background and ink of a middle grey. Colour-blind readers can distinguish the
 line colours. Each of them may colour text: its contrast is at least 4.5 to 1 on a white page, and on the dark
 page, where the book brightens figures a little. A phone shows about 3.8 inches: at the default width of 4.6 a
-figure shrinks by a fifth there and stays legible.
+figure shrinks by a sixth there and stays legible.
 Every page begins with `use_style`.
 """
 
@@ -29,7 +29,7 @@ PALETTE = (BLUE, ORANGE, GREEN, PINK, OLIVE)
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#dbe6f6", "#4483d4"])
 """From pale to blue, for weights between 0 and 1: opaque, so that a number reads the same on any page.
 
-Its blue is lighter than `BLUE`, since black numbers stand on it.
+Its blue is lighter than `BLUE`, since black numbers are drawn on it.
 """
 
 SIGNED = LinearSegmentedColormap.from_list("signed", [ORANGE, "#eef0f3", BLUE])
