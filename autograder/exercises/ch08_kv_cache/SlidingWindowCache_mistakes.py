@@ -49,7 +49,7 @@ class one_token_more:
     "Once the window is full, the newest token comes before older ones, as in a ring that is returned in the "
     "order of its memory. Return the oldest token first, with torch.roll or two slices."
 )
-class ring_as_it_lies:
+class ring_in_memory_order:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.keys = torch.zeros(batch, num_kv_heads, window, d_head, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
@@ -227,7 +227,7 @@ class keeps_the_first:
     "When the window is full you empty it and begin again, but a query sees the last `window` tokens at any "
     "time. Drop the oldest tokens one by one."
 )
-class starts_anew:
+class emptied_when_full:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.keys = torch.zeros(batch, num_kv_heads, 0, d_head, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)

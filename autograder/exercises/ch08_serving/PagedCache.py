@@ -214,7 +214,7 @@ def which_tokens(trial: Trial) -> str | None:
     for place, ((name, sequence, *pair), got, expected) in enumerate(
         zip(trial.case.args[1], trial.value, trial.expected, strict=True), 1
     ):
-        if name == "append":
+        if name == "append" and expected != REFUSED:
             k, v = (numbers(x).astype(np.float64) for x in pair)
             begin = sum(label.startswith(sequence) for label, *_ in known)
             known += [(f"{sequence}{begin + t}", k[:, t], v[:, t]) for t in range(k.shape[1])]

@@ -38,7 +38,8 @@ class sines(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_model)
         angle = torch.arange(max_len)[:, None] / 10_000 ** (torch.arange(0, d_model, 2) / d_model)
-        waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
+        waves = torch.zeros(max_len, d_model)
+        waves[:, 0::2], waves[:, 1::2] = angle.sin(), angle.cos()
         self.register_buffer("waves", 0.02 * waves)
         self.blocks = nn.ModuleList(Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model)
@@ -138,3 +139,48 @@ class written_out(nn.Module):
             x = x + out(y.transpose(1, 2).reshape(B, T, -1))
             x = x + down(F.silu(up(F.layer_norm(x, x.shape[-1:]))))
         return F.layer_norm(x, x.shape[-1:]) @ self.E.T
+
+
+@EXERCISE.style("rotary positions: queries and keys are turned, nothing is added")
+class turned(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.num_heads = num_heads
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "first": nn.LayerNorm(d_model),
+                    "qkv": nn.Linear(d_model, 3 * d_model),
+                    "out": nn.Linear(d_model, d_model),
+                    "ffn": nn.Sequential(
+                        nn.LayerNorm(d_model),
+                        nn.Linear(d_model, 4 * d_model),
+                        nn.GELU(),
+                        nn.Linear(4 * d_model, d_model),
+                    ),
+                }
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        pairs = torch.arange(0, d_model // num_heads, 2) / (d_model // num_heads)
+        angle = torch.arange(max_len)[:, None] / 10_000**pairs
+        self.register_buffer("turns", torch.polar(torch.ones_like(angle), angle))
+
+    def forward(self, tokens):
+        B, T = tokens.shape
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            q, k, v = layer["qkv"](layer["first"](x)).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+            q, k = (
+                torch.view_as_real(
+                    torch.view_as_complex(y.unflatten(-1, (-1, 2)).contiguous()) * self.turns[:T]
+                ).flatten(-2)
+                for y in (q, k)
+            )
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + layer["out"](y.transpose(1, 2).reshape(B, T, -1))
+            x = x + layer["ffn"](x)
+        return self.norm(x) @ self.embedding.weight.T
