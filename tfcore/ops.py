@@ -202,7 +202,8 @@ def soft_lookup(
             "give each key its value"
         )
     scores = keys @ query
-    return softmax((scores - scores.max()) / temperature) @ values  # (n,) @ (n, d_v) = (d_v,)
+    with np.errstate(over="ignore"):  # a gap that is too large for a float is -inf, whose weight is 0
+        return softmax((scores - scores.max()) / temperature) @ values  # (n,) @ (n, d_v) = (d_v,)
 
 
 def _check_query_key(query: Array, key: Array) -> None:

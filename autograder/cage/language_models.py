@@ -19,13 +19,13 @@ ModelClass = Callable[..., Any]
 Init = dict[str, int]
 
 
-def first(model_class: ModelClass, init: Init) -> dict[str, Tensor]:
+def first_parameters(model_class: ModelClass, init: Init) -> dict[str, Tensor]:
     """Return the parameters of a new model, by their names."""
     return {name: p.detach() for name, p in _build(model_class, init).named_parameters()}
 
 
 @torch.no_grad()
-def said(
+def outputs(
     model_class: ModelClass, init: Init, parameters: dict[str, Tensor], texts: list[Tensor], in_use: bool
 ) -> list[Any]:
     """Return the outputs of a new model for each of the texts, called one after another.
@@ -42,7 +42,7 @@ def said(
     return [_copy(model(tokens)) for tokens in texts]
 
 
-def slopes(
+def gradients(
     model_class: ModelClass, init: Init, parameters: dict[str, Tensor], tokens: Tensor
 ) -> dict[str, Any]:
     """Return the gradient of the loss at each parameter, or `NONE` for a parameter without a gradient."""
@@ -72,7 +72,9 @@ def trained(
             tokens = examiner(model(tokens)[:, -1])
 
 
-ASKED: dict[str, Callable[..., Any]] = {question.__name__: question for question in (first, said, slopes)}
+ASKED: dict[str, Callable[..., Any]] = {
+    question.__name__: question for question in (first_parameters, outputs, gradients)
+}
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from nbgrader import api
 
 from autograder.course import student_ids
+from autograder.course.cells import marks_of
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import Course
@@ -174,7 +175,7 @@ def _take_students(book: api.Gradebook, other: OtherGradebook, done: Adopted) ->
 
 def _ids(notebook: bytes) -> dict[str, set[str]]:
     """Return the ids of the cells of a released notebook, by ``grade`` and ``solution``."""
-    marks = [cell["metadata"].get("nbgrader", {}) for cell in json.loads(notebook)["cells"]]
+    marks = [marks_of(cell) for cell in json.loads(notebook)["cells"]]
     return {kind: {m["grade_id"] for m in marks if m.get(kind)} for kind in ("grade", "solution")}
 
 

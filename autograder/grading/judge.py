@@ -31,6 +31,7 @@ from autograder.checking.candidate import UNJUDGED, local
 from autograder.checking.declaration import Exercise
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
+from autograder.course.cells import grade_id_of, marks_of
 from autograder.course.remark import Remark
 from autograder.grading import matching
 from autograder.grading.session import OVERHEAD_SECONDS, Limits, Session
@@ -238,7 +239,7 @@ def grade_notebook(
     errors: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:
-        marks, saved = cell["metadata"].get("nbgrader", {}), _take_pictures(cell)
+        marks, saved = marks_of(cell), _take_pictures(cell)
         if marks.get("grade") and not marks.get("solution"):
             if marks["grade_id"] in reusable:
                 verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
@@ -266,7 +267,7 @@ def grade_notebook(
     manual = [
         CellVerdict(marks["grade_id"], None, float(marks["points"]))
         for cell in matched.cells
-        if (marks := cell["metadata"].get("nbgrader", {})).get("grade") and marks.get("solution")
+        if (marks := marks_of(cell)).get("grade") and marks.get("solution")
     ]
     remarks = _remarks(matched, released["cells"], verdicts, session.dead)
     notebook = {
@@ -298,7 +299,7 @@ def _remarks(
     ]
     answers = {f"{name}_answer": name for name in verdicts}
     ran = [
-        tampering.Cell(cell["source"], number, answers.get(_grade_id(cell), ""))
+        tampering.Cell(cell["source"], number, answers.get(grade_id_of(cell), ""))
         for number, cell in enumerate(matched.cells, 1)
         if cell["cell_type"] == "code" and len(cell["source"]) <= LONGEST_CELL
     ]
@@ -404,17 +405,13 @@ def _examine_late_definitions(
 def _write_scores(cells: list[Cell], verdicts: dict[str, CellVerdict]) -> None:
     """Write into each test cell its one output, which nbgrader reads as the score."""
     for cell in cells:
-        verdict = verdicts.get(_grade_id(cell))
+        verdict = verdicts.get(grade_id_of(cell))
         if verdict and verdict.report and cell["cell_type"] == "code":
             data = {"text/plain": f"{verdict.report.score:g}", "text/html": verdict.report._repr_html_()}
             cell["execution_count"] = 1
             cell["outputs"] = [
                 {"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": {}}
             ]
-
-
-def _grade_id(cell: Cell) -> str:
-    return str(cell["metadata"].get("nbgrader", {}).get("grade_id", ""))
 
 
 def _error_output(name: str, message: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from autograder.cage.wire import json_from_bytes
+from autograder.course.cells import marks_of
 from autograder.grading import saved_pictures
 from autograder.reading import forbidden_calls
 
@@ -206,7 +207,7 @@ def _match_by_place(released: list[Cell], submitted: list[Cell], pairs: dict[int
     If several cells are between them, the longest cell of the right type is the answer.
     """
     for order, cell in enumerate(released):
-        is_answer = cell["metadata"].get("nbgrader", {}).get("solution") and not _is_matched(cell, pairs)
+        is_answer = marks_of(cell).get("solution") and not _is_matched(cell, pairs)
         if is_answer and (between := _between(order, released, submitted, pairs)):
             pairs[_most_likely(between, submitted, cell)] = cell
 
@@ -265,7 +266,7 @@ def _may_be(submitted: Cell, released: Cell) -> bool:
 
 
 def _is_written(released: Cell) -> bool:
-    marks = released["metadata"].get("nbgrader", {})
+    marks = marks_of(released)
     return released["cell_type"] == "markdown" and bool(marks.get("solution"))
 
 
@@ -299,9 +300,7 @@ def _remark_text_elsewhere(released: list[Cell], submitted: list[Cell], pairs: d
     empty = [
         c
         for c in released
-        if c["cell_type"] == "markdown"
-        and c["metadata"].get("nbgrader", {}).get("solution")
-        and written.get(id(c), "") in given
+        if c["cell_type"] == "markdown" and marks_of(c).get("solution") and written.get(id(c), "") in given
     ]
     cells = "a cell" if len(texts) == 1 else f"{len(texts)} cells"
     return [

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from autograder.course.cells import grade_id_of
 from autograder.course.files import read_if_there, write_if_changed
 from autograder.course.remark import Remark
 from autograder.grading.matching import joined
@@ -65,7 +66,7 @@ def cells_with_equal_answers(one: dict[str, Any], other: dict[str, Any]) -> set[
 
     The answer of a cell that a person grades is its own text; the answer of a test cell is all the code.
     """
-    first, second = ({_grade_id(c): c for c in nb.get("cells", [])} for nb in (one, other))
+    first, second = ({grade_id_of(c): c for c in nb.get("cells", [])} for nb in (one, other))
     code = [
         [joined(cell["source"]) for cell in nb.get("cells", []) if cell["cell_type"] == "code"]
         for nb in (one, other)
@@ -76,10 +77,6 @@ def cells_with_equal_answers(one: dict[str, Any], other: dict[str, Any]) -> set[
         if joined(first[name]["source"]) == joined(second[name]["source"])
         and (first[name]["cell_type"] == "markdown" or code[0] == code[1])
     }
-
-
-def _grade_id(cell: dict[str, Any]) -> str:
-    return str(cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", ""))
 
 
 def reports_in(notebook: dict[str, Any]) -> dict[str, Any]:

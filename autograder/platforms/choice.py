@@ -10,6 +10,7 @@ from functools import cached_property
 
 from rapidfuzz import fuzz
 
+from autograder.course.cells import marks_of
 from autograder.grading.matching import UnreadableError, read_notebook
 from autograder.platforms.archives import UNREADABLE, read
 from autograder.platforms.identification import HandedIn
@@ -26,7 +27,7 @@ class Release:
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name
         cells = json.loads(data)["cells"]
-        marks = [(cell, cell["metadata"].get("nbgrader", {})) for cell in cells]
+        marks = [(cell, marks_of(cell)) for cell in cells]
         self.sources = {cell["source"].strip() for cell in cells}
         self.given = [cell["source"].strip() for cell, mark in marks if not mark.get("solution")]
         self.ids = {mark["grade_id"] for _, mark in marks if "grade_id" in mark}

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from autograder.course.cells import marks_of
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_seed
 from autograder.course.layout import CONFIG, Course
@@ -191,7 +192,7 @@ class _Secrets:
 
 
 def _solutions(cell: dict[str, Any]) -> Iterable[str]:
-    if not cell.get("metadata", {}).get("nbgrader", {}).get("solution"):
+    if not marks_of(cell).get("solution"):
         return []
     text = source(cell)
     return [*(_SOLUTION.findall(text) or [text]), *_SCHEME.findall(text)]

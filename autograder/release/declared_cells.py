@@ -14,6 +14,7 @@ from typing import Any
 
 from autograder import exercises
 from autograder.checking.declaration import Exercise
+from autograder.course.cells import marks_of
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files
 from autograder.course.layout import Course
@@ -47,7 +48,7 @@ def solution_notebooks(course: Course, assignment: str) -> Files:
 def without_test_cell(files: Files, assignment: str) -> list[str]:
     """Return the exercises of an assignment for which none of its notebooks has a test cell."""
     cells = [cell for data in files.values() for cell in json.loads(data)["cells"]]
-    tested = {_marks(cell).get("grade_id") for cell in cells}
+    tested = {marks_of(cell).get("grade_id") for cell in cells}
     return [
         exercise.function_name for exercise in _declared(assignment) if exercise.function_name not in tested
     ]
@@ -69,10 +70,10 @@ def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
     cells = notebook["cells"]
     for exercise in declared.values():
         _write_test_cell(cells, exercise)
-    graded = [cell for cell in cells if _marks(cell).get("grade")]
+    graded = [cell for cell in cells if marks_of(cell).get("grade")]
     for number, cell in enumerate(graded, 1):
         about = cell["metadata"].setdefault("course", {})
-        name = _marks(cell)["grade_id"]
+        name = marks_of(cell)["grade_id"]
         if exercise_of := declared.get(name):
             about |= {"minutes": exercise_of.minutes, "difficulty": exercise_of.difficulty}
         title = name if exercise_of else _bare(about.get("title", name))
@@ -106,11 +107,6 @@ def _declared(assignment: str) -> list[Exercise]:
     return exercises.of_assignment(assignment) if assignment in exercises.assignments() else []
 
 
-def _marks(cell: Cell) -> dict[str, Any]:
-    marks: dict[str, Any] = cell.get("metadata", {}).get("nbgrader", {})
-    return marks
-
-
 def _bare(title: str) -> str:
     """Return a title without its number."""
     return re.sub(r"^\d+\. ", "", title)
@@ -120,7 +116,7 @@ def _write_test_cell(cells: list[Cell], exercise: Exercise) -> None:
     """Mark the answer cell of an exercise and write its test cell, which is added below if there is none."""
     name = exercise.function_name
     answer = _answer_cell(cells, name)
-    test = next((cell for cell in cells if _marks(cell).get("grade_id") == name), None)
+    test = next((cell for cell in cells if marks_of(cell).get("grade_id") == name), None)
     if test is None and answer is not None:
         test = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": []}
         test["id"] = f"{name.replace('_', '-')}-check"
@@ -136,11 +132,11 @@ def _answer_cell(cells: list[Cell], name: str) -> Cell | None:
     """Return the cell marked as the answer of an exercise, or mark the first cell that defines it."""
     marked = f"{name}_answer"
     for cell in cells:
-        if _marks(cell).get("grade_id") == marked:
+        if marks_of(cell).get("grade_id") == marked:
             return cell
     for cell in cells:
         defines = re.search(rf"^(?:def|class) {re.escape(name)}\b", source(cell), re.MULTILINE)
-        if cell["cell_type"] == "code" and defines and not _marks(cell):
+        if cell["cell_type"] == "code" and defines and not marks_of(cell):
             solves = {"grade_id": marked, "grade": False, "solution": True, "locked": False}
             cell["metadata"]["nbgrader"] = MARKS | solves
             return cell
@@ -152,11 +148,11 @@ def _number_headings(cells: list[Cell], graded: list[Cell]) -> None:
     heading: Cell | None = None
     number = {id(cell): place for place, cell in enumerate(graded, 1)}
     for cell in cells:
-        if cell["cell_type"] == "markdown" and HEADING.search(source(cell)) and not _marks(cell):
+        if cell["cell_type"] == "markdown" and HEADING.search(source(cell)) and not marks_of(cell):
             heading = cell
         if id(cell) in number and heading is not None:
             text = HEADING.sub(f"## {number[id(cell)]}. ", source(heading), count=1)
-            points = _marks(cell)["points"]
+            points = marks_of(cell)["points"]
             worth = f"({points:g} point{'s' * (points != 1)}, graded by a person)"
             _set_source(heading, BY_A_PERSON.sub(worth, text, count=1))
             heading = None
@@ -166,7 +162,7 @@ def _rows(graded: list[Cell], declared: dict[str, Exercise]) -> str:
     """Return the rows of the table of exercises."""
     rows = []
     for cell in graded:
-        about, marks = cell["metadata"]["course"], _marks(cell)
+        about, marks = cell["metadata"]["course"], marks_of(cell)
         number, title = about["title"].split(" ", 1)
         title = f"`{title}`" if marks["grade_id"] in declared else title
         minutes, difficulty = about.get("minutes", ""), about.get("difficulty", "")

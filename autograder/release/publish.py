@@ -24,6 +24,7 @@ from typing import Literal
 
 from autograder import exercises
 from autograder.course import variants
+from autograder.course.cells import marks_of
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import CONFIG, SETTINGS, Course
@@ -178,7 +179,7 @@ def make_answer_key(course: Course, assignment: str, variant: str | None = None)
     parts = [f"# {assignment}, variant {variant}" if variant else f"# {assignment}"]
     for path in sorted((course.solutions / assignment).glob("*.ipynb")):
         for cell in json.loads(path.read_bytes())["cells"]:
-            marks = cell.get("metadata", {}).get("nbgrader", {})
+            marks = marks_of(cell)
             if cell["cell_type"] == "markdown" and marks.get("solution"):
                 where = f"{assignment} {cell.get('id') or marks['grade_id']}"
                 parts += [f"## {marks['grade_id']}", variants.apply_variant(source(cell), where, variant)]
@@ -293,7 +294,7 @@ def _has_answers(data: bytes) -> bool:
 
     try:
         cells = nbformat.reads(data.decode(), as_version=4).cells
-        marked = [(cell, cell.metadata.get("nbgrader", {})) for cell in cells]
+        marked = [(cell, marks_of(cell)) for cell in cells]
         return any(cell.get("outputs") for cell in cells) or any(
             "checksum" in marks and marks["checksum"] != compute_checksum(cell) for cell, marks in marked
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbformat import NotebookNode
 
+from autograder.course.cells import grade_id_of
 from autograder.reports.tidy_html import tidy
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class CellLayouts:
             summary: the summary of the page, with the points and the comment of the cell.
             widgets: the state of the notebook's widgets; nbconvert shows a widget only with its state.
         """
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        name = grade_id_of(cell)
         on_it = summary.lines.get(name), summary.comments.get(name)
         source = json.dumps([cell, repr(on_it), widgets], sort_keys=True)
         key = sha256(source.encode(errors="surrogatepass")).hexdigest()

@@ -22,6 +22,7 @@ from pygments.formatters import HtmlFormatter
 from traitlets.config import Config
 
 from autograder.checking.report import Report, marked_up
+from autograder.course.cells import grade_id_of
 from autograder.grading.marks import Mark, NotebookMarks
 from autograder.grading.written import NOTE
 from autograder.reports.cell_layouts import CellLayouts
@@ -94,7 +95,7 @@ class Summary:
 
     def is_reported(self, cell: NotebookNode) -> bool:
         """Return whether this cell has a report, which the page shows in place of the test's source."""
-        line = self.lines.get(cell.metadata.get("nbgrader", {}).get("grade_id"))
+        line = self.lines.get(grade_id_of(cell))
         return line is not None and line.reported
 
 
@@ -118,7 +119,7 @@ def summarise(nb: NotebookNode, marks: NotebookMarks) -> Summary:
     reports = {
         name: Report.from_dict(data) for name, data in nb.metadata.get(NOTE, {}).get("reports", {}).items()
     }
-    order = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
+    order = [grade_id_of(cell) for cell in nb.cells]
     lines = {name: _line(grades[name], reports.get(name)) for name in order if name in grades}
     _shorten_equal_messages(reports, lines)
     for name, comment in marks.comments.items():

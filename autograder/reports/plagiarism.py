@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from autograder.course.cells import marks_of
+
 LENGTH = 8
 """The number of words of syntax in a fragment; ``y = x - x.max(axis=1)`` has ten."""
 LONGEST = 20_000
@@ -106,7 +108,7 @@ def answers_in(notebook: Mapping[str, Any]) -> dict[str, str]:
     """Return the code in the answer cells of a graded notebook, by exercise."""
     answers = {}
     for cell in notebook.get("cells", []):
-        marks = cell.get("metadata", {}).get("nbgrader", {})
+        marks = marks_of(cell)
         if cell.get("cell_type") == "code" and marks.get("solution"):
             source = cell.get("source", "")
             answers[str(marks.get("grade_id")).removesuffix("_answer")] = "".join(source)

@@ -250,10 +250,10 @@ def test_a_table_of_groups_of_words_has_the_points_of_an_embedding():
 
 
 FORGED = {
-    "gradients of zero": ("slopes", lambda p: torch.zeros_like(p), "gradient"),
-    "gradients out of the air": ("slopes", lambda p: torch.randn_like(p), "gradient"),
-    "logits of zero": ("said", lambda p: torch.zeros_like(p), "sees"),
-    "logits out of the air": ("said", lambda p: torch.randn_like(p), "repeats"),
+    "gradients of zero": ("gradients", lambda p: torch.zeros_like(p), "gradient"),
+    "gradients out of the air": ("gradients", lambda p: torch.randn_like(p), "gradient"),
+    "logits of zero": ("outputs", lambda p: torch.zeros_like(p), "sees"),
+    "logits out of the air": ("outputs", lambda p: torch.randn_like(p), "repeats"),
 }
 
 
@@ -276,7 +276,7 @@ def test_what_is_made_up_does_not_pass_for_a_fact(question, forged, fact):
 WRONG_GPT = {
     "values that are keys, in matrices of their own": (
         written(weighed=lambda self, weights, k, v: weights @ k),
-        "the loss reaches all but 2 of the parameters",
+        "the loss reaches all but 1 of the parameters",
     ),
     "values that are keys, in one matrix": (fused(1), "rows of `qkv.0.weight`"),
     "a hidden width of d_model": (written(wide=staticmethod(lambda d: d)), "not four times as wide"),

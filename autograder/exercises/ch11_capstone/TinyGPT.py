@@ -56,7 +56,8 @@ def two_models(rng: np.random.Generator) -> Iterator[Case]:
     Heads have an even width, which rotary positions and tables of sines and cosines need.
     """
     for layers in (1, 2):
-        h, d_head, B, T = sizes(rng, (2, 3), (4, 4), (2, 3), (4, 7))
+        h, d_head, B, T = sizes(rng, (2, 3), (4, 6), (2, 3), (4, 7))
+        d_head += d_head % 2
         d_model, vocab_size, max_len = h * d_head, int(rng.integers(17, 22)), int(rng.integers(11, 13))
         init = {
             "vocab_size": vocab_size + (vocab_size == d_model),

@@ -66,7 +66,7 @@ class Model:
     @cached_property
     def first(self) -> dict[str, Tensor]:
         """Return its parameters as they are made."""
-        return dict(self._asked("first"))
+        return dict(self._asked("first_parameters"))
 
     @cached_property
     def raised(self) -> dict[str, Tensor]:
@@ -82,14 +82,14 @@ class Model:
     ) -> list[Tensor]:
         """Return the logits of each text, with the raised parameters if no others are given."""
         given = self.raised if parameters is None else parameters
-        answers = list(self._asked("said", given, list(texts), in_use))
+        answers = list(self._asked("outputs", given, list(texts), in_use))
         if len(answers) != len(texts):
             raise ValueError(f"{len(texts)} texts were asked about, {len(answers)} answers came")
         return answers
 
     def slopes(self, tokens: Tensor) -> dict[str, Any]:
         """Return the gradients of the loss that it reports, at its raised parameters."""
-        return dict(self._asked("slopes", self.raised, tokens))
+        return dict(self._asked("gradients", self.raised, tokens))
 
     def loss(self, tokens: Tensor, parameters: dict[str, Tensor]) -> float:
         """Return the loss with some of its raised parameters replaced by these."""

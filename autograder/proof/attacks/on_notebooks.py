@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autograder.course.cells import marks_of
 from autograder.proof.attacks.attack import NONE, Attack
 from autograder.proof.attacks.on_points import BLANK
 
@@ -12,9 +13,7 @@ Notebook = dict[str, Any]
 
 def _test(notebook: Notebook) -> dict[str, Any]:
     """Return the test cell of the exercise."""
-    cell: dict[str, Any] = next(
-        c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "softmax"
-    )
+    cell: dict[str, Any] = next(c for c in notebook["cells"] if marks_of(c).get("grade_id") == "softmax")
     return cell
 
 

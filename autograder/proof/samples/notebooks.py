@@ -11,6 +11,7 @@ from autograder import exercises
 from autograder.checking.candidate import watched_at_first
 from autograder.checking.declaration import Answer, Exercise
 from autograder.checking.examination import Examination
+from autograder.course.cells import marks_of
 from autograder.student import PUBLIC_SEED
 
 Notebook = dict[str, Any]
@@ -90,5 +91,5 @@ def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
 
 def marks(cell: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of nbgrader in a cell."""
-    metadata: dict[str, Any] = cell["metadata"].get("nbgrader", {})
+    metadata: dict[str, Any] = marks_of(cell)
     return metadata
