@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import inspect
 import io
 import linecache
 import re
@@ -79,12 +80,26 @@ def call(
         except BaseException as error:
             outcome["error"] = "RuntimeError" if _raised_by_torch(error) else kind(error)
             outcome["message"] = str(error) if isinstance(error, Unfit) else describe_error(error)
+            outcome["message"] += _where_unwritten(error, function)
             if " (line " not in outcome["message"]:
                 again = partial(PROBES[probe], function, *args, **kwargs)
                 outcome["message"] += _missing_line(error, function, again)
     outcome["forbidden"] = seen[0] if seen else None
     outcome["arguments"] = tensors.arrays(args, kwargs)
     return outcome
+
+
+def _where_unwritten(error: BaseException, function: Any) -> str:
+    """Return in which other function of the student the line of a blank answer is, or an empty text."""
+    if type(error) is not NotImplementedError or type(function) is not types.FunctionType:
+        return ""
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    code = last.tb_frame.f_code if last else function.__code__
+    other = dict.get(function.__globals__, code.co_name)
+    is_another = type(other) is types.FunctionType and other.__code__ is code is not function.__code__
+    return f" in your `{code.co_name}`" if is_another else ""
 
 
 def _missing_line(error: BaseException, function: Any, run: partial[Any]) -> str:
@@ -168,6 +183,15 @@ def _operator(frame: types.FrameType, forbidden: Forbidden) -> str | None:
     return called if forbidden.have("torch", called) else None
 
 
+def _while_imported(frame: types.FrameType | None, package: str) -> bool:
+    """Return whether a library calls a function of its own while it is imported, as torch does."""
+    while frame and _module(frame).partition(".")[0] == package:
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextlib.contextmanager
 def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
     """Record calls of forbidden functions, under any name and through any object, as ``package.module.name``.
@@ -185,6 +209,8 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
     def see(frame: types.FrameType, event: str, arg: Any) -> None:  # runs at every call, so it returns early
         if event == "call":
             code, names = frame.f_code, frame.f_globals
+            if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a class or module, not a call
+                return
             if harmless_code.get(id(code)) is names:
                 return
             module, name = dict.get(names, "__name__", ""), code.co_name
@@ -211,7 +237,9 @@ def _watching(names: list[str], seen: list[str]) -> Iterator[None]:
                 return
         else:
             return
-        if type(module) is str and forbidden.have(module, name) and module != METERS:
+        if type(module) is not str or module == METERS or not forbidden.have(module, name):
+            return
+        if not _while_imported(frame, module.partition(".")[0]):
             seen.append(f"{module}.{plain(name)}")
 
     with _watching_torch(forbidden, seen), profiler_guard.watch_calls(see) as switched_off:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from autograder.checking.candidate import Candidate, run_case, watched_at_first
 from autograder.checking.declaration import SLIP, Answer, Exercise, Outcome, Trial
 from autograder.checking.diagnosis import Bank, Examined
@@ -113,6 +115,8 @@ class Examination:
                 in_part = written and outcome.error == "NotImplementedError"
                 if outcome.error in _NOT_EXAMINED and not in_part:
                     status, note = _NOT_EXAMINED[outcome.error]
+                    if other := re.search(r" in your `(\w+)`$", outcome.message):
+                        note = f"It calls your `{other[1]}`, which is not written yet: write that first."
                     return Report.without_points(exercise, status, note.format(case.says, outcome.message))
                 trials.append(Trial(case, outcome, self.oracle.expected(criterion, case), call))
             faults = [judge(exercise, criterion, trial) for trial in trials]

@@ -208,7 +208,7 @@ def _lines(failure: Failure, shown: set[str]) -> list[str]:
     """
     raised = failure.fault.startswith("your code raised")
     fault = without_numbers(failure.fault) if raised else failure.fault
-    broken, hint = without_numbers(failure.broken or ""), failure.hint or ""
+    broken, hint = failure.broken or "", failure.hint or ""
     before = shown.copy()
     shown |= {fault, broken, hint} - {""}
     if hint in before or (fault in before and not hint):

@@ -110,7 +110,7 @@ def _factor(name: str, got: Array, expected: Array) -> str | None:
     if not strong.any():
         return None
     ratio = float(np.median(got[strong] / expected[strong]))
-    if not near(got, ratio * expected) or abs(ratio) < 1e-9:
+    if not near(got, ratio * expected) or abs(ratio) < 1e-9 or abs(ratio - 1) < CLOSE:
         return None
     if abs(ratio + 1) < CLOSE:
         return f"{name} has the wrong sign"

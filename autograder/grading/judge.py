@@ -378,7 +378,9 @@ def _name_earlier_mistake(report: Report, sources: list[str], before: dict[str, 
     if not wrong or report.diagnosis not in (None, *(earlier.diagnosis for earlier in wrong.values())):
         return report
     names = " and ".join(f"`{name}`" for name in wrong)
-    return dataclasses.replace(report, note=f"{USES_YOUR} {names}, which is not right yet: correct it first.")
+    state, them = ("is", "it") if len(wrong) == 1 else ("are", "them")
+    note = f"{USES_YOUR} {names}, which {state} not right yet: correct {them} first."
+    return dataclasses.replace(report, note=note)
 
 
 def _lacks_a_name(report: Report) -> bool:

@@ -1,6 +1,8 @@
 """`check(softmax)`, as a student calls it in the notebook."""
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -206,3 +208,62 @@ def test_the_catalogue():
     with pytest.raises(UnknownExerciseError, match="ch99"):
         of_assignment("ch99")
     assert find("softmax") is find("ch02_qkv/softmax")
+
+
+BESIDE_TORCH = """
+import sys
+import numpy as np
+import autograder
+
+def softmax(x, axis=-1):
+    import torch
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+assert "torch" not in sys.modules
+assert autograder.check(softmax).passed
+
+def softmax(x, axis=-1):
+    import torch
+    return torch.nn.functional.softmax(torch.from_numpy(x), dim=axis).numpy()
+
+assert autograder.check(softmax).forbidden
+"""
+
+
+@pytest.mark.slow
+def test_what_a_library_calls_while_it_is_imported_is_no_call_of_the_student():
+    done = subprocess.run([sys.executable, "-c", BESIDE_TORCH], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def attention_scores(query, key):
+    raise NotImplementedError()
+
+
+def test_a_function_that_is_written_and_calls_one_that_is_not(capsys):
+    def soft_lookup(query, keys, values, temperature):
+        return attention_scores(query, keys) @ values
+
+    report = autograder.check(soft_lookup)
+    assert report.message == "It calls your `attention_scores`, which is not written yet: write that first."
+
+
+def test_whole_numbers_are_named_and_not_taken_for_a_broken_rule():
+    def softmax(x, axis=-1):
+        e = np.zeros_like(x)
+        e[...] = np.exp(x - x.max(axis=axis, keepdims=True))
+        return e / e.sum(axis=axis, keepdims=True)
+
+    report = str(autograder.check(softmax))
+    assert "Integer scores lose the fractions of exp" in report
+    assert "adding 1 to every score" not in report
+
+
+def test_a_result_of_the_wrong_type_alone_has_no_wrong_factor():
+    def shift_matrix(k, d_model):
+        from tfcore.sinusoids import shift_matrix as right
+
+        return torch.from_numpy(np.asarray(right(k, d_model))).float()
+
+    assert "1 times what it should be" not in str(student._examined(find("shift_matrix"), shift_matrix))

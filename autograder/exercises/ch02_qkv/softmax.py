@@ -120,7 +120,7 @@ def positive(trial: Trial) -> str | None:
 
 def shift_invariant(trial: Trial) -> str | None:
     (x,), kwargs = trial.case.args, trial.case.kwargs
-    moved = trial.call(Case("shifted", (x + 1.0,), kwargs)).value
+    moved = trial.call(Case("shifted", (x + np.ones_like(x),), kwargs)).value
     change = np.max(np.abs(np.asarray(moved) - trial.value))
     if change < 1e-3:
         return None

@@ -209,6 +209,17 @@ def room_of_whole_numbers(x, axis=-1):
 
 
 @EXERCISE.misconception(
+    "Integer scores lose the fractions of exp: the array for exp has the dtype of x. Make it with "
+    "np.zeros(x.shape), which holds fractions.",
+    gravity="slip",
+)
+def whole_numbers_from_exp(x, axis=-1):
+    e = np.zeros_like(x)
+    e[...] = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@EXERCISE.misconception(
     "You unpack x.shape into two sizes, so your code takes a matrix only. x has any number of axes: use "
     "`axis` with keepdims=True, and no sizes."
 )

@@ -152,7 +152,7 @@ def right_angles(trial: Trial) -> str | None:
     if not len(wrong):
         return None
     row, token, pair = min(wrong.tolist(), key=lambda place: abs(right[place[1], place[2]] - 1))
-    found = float(torch.angle(turned[row, token, pair] / x[row, token, pair]))
+    found = round(float(torch.angle(turned[row, token, pair] / x[row, token, pair])), 6)
     asked = float(right[token, pair])
     turns = (
         "" if asked < math.pi else f", which is {math.remainder(asked, 2 * math.pi):.3g} after whole turns"

@@ -226,11 +226,11 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("the frequencies are wide enough", wide_enough),
+        Property("the temperature is right", right_temperature),
         *FIRST,
         Property("fast pairs keep their frequency", fast_pairs_stay),
         Property("slow pairs are divided by the factor", slow_pairs_are_divided),
         Property("a linear ramp is between them", a_ramp_between),
-        Property("the temperature is right", right_temperature),
         *LAST,
     ),
     forbidden=("transformers.modeling_rope_utils._compute_yarn_parameters",),

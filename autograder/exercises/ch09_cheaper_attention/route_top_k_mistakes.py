@@ -112,6 +112,19 @@ def equal_weights(logits, k):
 
 
 @EXERCISE.misconception(
+    "You overwrite the logits while you choose, so that all weights are made of one number. Work on "
+    "logits.clone()."
+)
+def chosen_logits_overwritten(logits, k):
+    experts = []
+    for _ in range(k):
+        experts.append(logits.argmax(dim=-1, keepdim=True))
+        logits.scatter_(-1, experts[-1], -1e9)
+    experts = torch.cat(experts, dim=-1)
+    return torch.softmax(logits.gather(-1, experts), dim=-1), experts
+
+
+@EXERCISE.misconception(
     "You choose along axis 0: for each expert the k best tokens. Choose along the last axis, for topk "
     "and softmax: each *token* chooses its experts.",
     gravity="useless",
