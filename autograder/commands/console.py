@@ -23,9 +23,9 @@ def say(text: str) -> None:
     err.print(text, soft_wrap=True)
 
 
-def plural(number: int, thing: str) -> str:
+def plural(number: int, thing: str, things: str = "") -> str:
     """Return the number with its noun, in the plural unless the number is 1."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    return f"{number} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def as_json_text(data: Any, **options: Any) -> str:

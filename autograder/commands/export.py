@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autograder.commands.console import as_json_text, plural, say
+from autograder.commands.late import note_stale
 from autograder.commands.options import (
     Assignments,
     CourseFolder,
@@ -128,6 +129,7 @@ def export(
         exported.remember(here, hashes, given_arguments(context))
     for note in notes:
         say(f"[yellow]note:[/] {escape(note)}")
+    note_stale(here, chosen)
 
 
 def _require_format(format: str, fills_in: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autograder.commands.console import out, plural, print_json, progress, say
+from autograder.commands.late import note_stale
 from autograder.commands.options import (
     BAD_INPUT,
     Assignments,
@@ -81,6 +82,7 @@ def feedback(
         pages = [*done.written, *done.unchanged]
         returned = return_feedback.pack(here, platform, pages, output or here.reports, sender)
     _print_pages(here, done, returned, as_json)
+    note_stale(here, chosen)
     if returned:
         rows = [row for assignment in chosen for row in gradebook.read(here, assignment)]
         if waiting := sum(bool(row.needs_manual_grade) for row in rows):

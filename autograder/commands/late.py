@@ -16,6 +16,17 @@ from autograder.course.layout import SETTINGS, Course
 EPILOG = examples("autograder late", "autograder late --percent 10 --grace 1", "autograder late --percent 0")
 
 
+def note_stale(course: Course, assignments: list[str]) -> None:
+    """Print a note if late penalties are older than the marks, as after marking by hand."""
+    from autograder.grading import gradebook
+    from autograder.grading.late import count_stale
+
+    rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
+    if count := count_stale(course, rows):
+        penalties = plural(count, "late penalty", "late penalties")
+        say(f"[yellow]note:[/] {penalties} older than the marks. Run autograder grade again, then this.")
+
+
 def late(
     percent: Annotated[
         float | None,

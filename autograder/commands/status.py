@@ -73,6 +73,7 @@ def _parts(one: AssignmentStatus) -> list[str]:
         (one.not_gradable, f"{one.not_gradable} that cannot be graded"),
         (one.graded, f"{one.graded} graded"),
         (one.by_hand, f"{one.by_hand} to mark by hand"),
+        (one.stale_penalties, f"{one.stale_penalties} with a late penalty older than the marks"),
         (one.pages_expected, f"{one.pages} of {pages} of feedback up to date"),
         (one.graded, exported[one.exported]),
     )

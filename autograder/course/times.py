@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, tzinfo
 
 
@@ -19,7 +20,10 @@ def read_time(text: str) -> datetime:
     """
     import dateutil.parser
 
-    time = dateutil.parser.parse(text, tzinfos=_zone)
+    numbers = re.match(r"\s*(\d{1,2})([./-])(\d{1,2})\2\d{2,4}(?!\d)", text)
+    if numbers and numbers[2] != "." and max(int(numbers[1]), int(numbers[3])) <= 12:
+        raise ValueError(f"{text} does not say which number is the day")
+    time = dateutil.parser.parse(text, tzinfos=_zone, dayfirst=bool(numbers and numbers[2] == "."))
     return time.astimezone(UTC) if time.tzinfo else time
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from autograder.course.class_file import MOST_DAYS
 from autograder.course.errors import BadInputError
 from autograder.course.files import read_if_there, write_atomically
 from autograder.course.layout import CONFIG, SETTINGS, Course
+from autograder.grading.rows import Row
 
 DAY = 86400
 
@@ -87,6 +89,19 @@ def describe(course: Course, rule: LateRule) -> str:
     if not rule.percent and method != "none":
         return f"late work gets zero points (penalty_method {method!r} in {CONFIG})"
     return str(rule)
+
+
+def count_stale(course: Course, rows: Iterable[Row]) -> int:
+    """Count the late penalties that are not those of the points, as after marking by hand."""
+    if course.config.get("AssignLatePenalties", {}).get("plugin_class", PLUGIN) != PLUGIN:
+        return 0
+    rule, count = LatePenalty(config=course.config), 0
+    for row in rows:
+        score, due = sum(row.scores.values()), None
+        if row.late_seconds:
+            due = rule.late_submission_penalty(row.student, score, row.late_seconds)
+        count += abs((due or 0.0) - row.late_penalty) > 1e-6
+    return count
 
 
 def write_rule(course: Course, rule: LateRule) -> Course:

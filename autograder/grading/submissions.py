@@ -172,7 +172,7 @@ def _read_line(path: Path) -> str | None:
         return None
     try:
         with path.open("rb") as file:
-            return file.read(200).decode(errors="replace").strip()
+            return file.read(200).decode("utf-8-sig", errors="replace").strip()
     except OSError:
         return ""
 

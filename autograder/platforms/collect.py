@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from autograder.course.class_list import Roster
 from autograder.course.errors import BadInputError
 from autograder.course.files import require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
@@ -63,7 +65,9 @@ def collect(
         if not files:
             why = f" that can be read ({done.problems[0]})" if done.problems else ""
             raise BadInputError(f"{source} holds no notebook{why}. Name the archive from the platform.")
-        found = identification.group_by_student(files, wanted, assignment, platform, names, zone)
+        found = identification.group_by_student(
+            files, wanted, assignment, platform, names, zone, _is_same(people.read(course))
+        )
         done.platform = found.platform
         done.remarks += found.remarks
         _record_others(done, found)
@@ -112,7 +116,7 @@ def _by_ids_of_the_class_list(
         names[person.student if person else name].append(name)
         if known is None or not known.is_described:
             strangers.append(name)
-    if strangers and any(person.is_described for person in roster.known):
+    if strangers and any(person.name or person.email for person in roster.known):
         done.remarks.append(
             f"not in the class list, or with the name of two students in it: {', '.join(sorted(strangers))}. "
             "For a student of the list, run: autograder merge NAME ID"
@@ -129,6 +133,16 @@ def _by_ids_of_the_class_list(
             items = found.by_student[known_as[0]]
             by_student[student] = [replace(item, student=student) for item in items]
     return by_student
+
+
+def _is_same(roster: Roster) -> Callable[[str, str], bool]:
+    """Return whether a name of the platform may be the student whom the table names for its file."""
+
+    def is_same(name: str, student: str) -> bool:
+        known, named = roster.find(name), roster.find(student)
+        return known is None or named is None or not known.is_described or known.student == named.student
+
+    return is_same
 
 
 def _require_source(course: Course, source: Path, platform: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path, PurePosixPath
@@ -78,6 +78,7 @@ def group_by_student(
     platform: str | None = None,
     names: Path | None = None,
     zone: tzinfo | None = None,
+    is_same: Callable[[str, str], bool] = lambda name, student: name == student,
 ) -> Grouped:
     """Group the files of an archive by student.
 
@@ -101,13 +102,36 @@ def group_by_student(
     else:
         result.stamped_by_download = found[0].stamped_by_download
         _by_path(result, *found, wanted, zone)
-    for students in listed.values():
-        for student in students:
+    in_archive = _as_the_archive_has_them(files, wanted, assignment, platform, zone, listed)
+    for path, students in listed.items():
+        owner = in_archive[path].student if path in in_archive else ""
+        mine = [owner] if len(set(students)) == 1 and is_same(owner, students[0]) else []
+        for student in (*students, *mine):
             result.others += result.by_student.pop(student, [])
     for file in files:
         for student in listed.get(str(file.path), ()):
-            result.by_student[student].append(HandedIn(student, file, file.path.name))
+            item = in_archive.get(str(file.path), HandedIn(student, file, file.path.name))
+            result.by_student[student].append(replace(item, student=student, file=file))
     return result
+
+
+def _as_the_archive_has_them(
+    files: list[File],
+    wanted: list[str],
+    assignment: str,
+    platform: str | None,
+    zone: tzinfo | None,
+    listed: Names,
+) -> dict[str, HandedIn]:
+    """Return the listed files as their paths describe them: with time, order and mark of lateness."""
+    found = _recognise(files, wanted, assignment, platform, listed) if listed else None
+    if found is None or not found[0].specific:
+        return {}
+    described = Grouped(found[0].name)
+    _by_path(described, *found, wanted, zone)
+    items = [item for items in described.by_student.values() for item in items]
+    whole = {file.entry: str(file.path) for file in files}
+    return {whole[item.file.entry]: item for item in items if whole[item.file.entry] in listed}
 
 
 def read_names(table: Path, files: list[File]) -> Names:

@@ -171,7 +171,8 @@ def _members(
             for page in pages
         }
         if names.keys() & members.keys():
-            left_out[student] = f"another student's page has the same name in the archive, {min(names)}"
+            same = f"another student's page has the same name in the archive, {min(names)}"
+            left_out[student] = f"{same}; send it by mail: --for mail"
             continue
         members |= names
     return members, left_out

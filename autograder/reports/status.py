@@ -18,6 +18,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.batch import problems, tried
+from autograder.grading.late import count_stale
 from autograder.grading.rows import Row
 from autograder.grading.submissions import Found, Submission, scan
 from autograder.platforms import exported
@@ -42,6 +43,8 @@ class AssignmentStatus:
     graded: int
     by_hand: int
     """Those with an answer that a person has to mark."""
+    stale_penalties: int
+    """Those whose late penalty is older than their marks."""
     pages: int
     """The pages of feedback that are up to date."""
     pages_expected: int
@@ -106,6 +109,7 @@ def _status_of(
         not_gradable=len(((not_graded & handed_in) | not_found) - to_grade),
         graded=len(graded),
         by_hand=sum(bool(row.needs_manual_grade) for row in rows),
+        stale_penalties=count_stale(course, rows),
         pages=pages,
         pages_expected=sum(1 for folder in sources for _ in folder),
         exported=_compare(export, rows),
@@ -180,7 +184,7 @@ def next_command(
         words = ["release", name]
     elif not (status.handed_in or status.graded):
         words = ["collect", name, "ARCHIVE", *source]
-    elif status.to_grade or not status.graded:
+    elif status.to_grade or not status.graded or (status.stale_penalties and not status.by_hand):
         words = ["grade", name, *source, *address]
     elif status.by_hand:
         return f"cd {shlex.quote(folder)} && {MARKING}" if folder else MARKING

@@ -97,7 +97,8 @@ def read_list(path: Path, roster: Roster, columns: str | None = None) -> Importe
             person = replace(person, groups=tuple(dict.fromkeys((*before.groups, *person.groups))))
         lines[person.student] = person
     if not lines:
-        raise BadInputError(f"{path} names no student ({'; '.join(done.left_out[:3])}). Expected {EXPECTED}.")
+        why = f" ({'; '.join(done.left_out[:3])})" if done.left_out else ""
+        raise BadInputError(f"{path} names no student{why}. Expected {EXPECTED}.")
     _match(done, list(lines.values()), roster, path)
     return done
 
@@ -192,7 +193,10 @@ def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> 
     )
     if missing:
         count = f"{len(missing)} of {len(roster.known)}"
-        done.notes.append(f"in the gradebook and not in {path.name}: {count}: {', '.join(missing)}")
+        done.notes.append(
+            f"in the gradebook and not in {path.name}: {count}: {', '.join(missing)}. If a student has left, "
+            "`autograder forget ID` removes what is kept about them, their work too"
+        )
 
 
 def _is_same(described: Roster, known: Person, person: Person) -> bool:

@@ -197,13 +197,15 @@ def _move_entries(course: Course, plan: Move) -> None:
     """Move the rows of the gradebook in one transaction; the marks and comments stay with the submissions."""
     if plan.entered and plan.old not in people.read(course):
         return  # an interrupted run has moved them
-    if not plan.entered and not gradebook.exists(course):
-        return
     number = _number_of_platform(course, plan.old)
+    if not plan.entered and not number and not gradebook.exists(course):
+        return
     with gradebook.opened(course) as writer:
         book = writer.book
         _remove_contested(book, plan)
         if not plan.entered:
+            if number:
+                book.update_or_create_student(plan.new)
             _keep_number(book, plan.new, number)
             return
         old = book.find_student(plan.old)

@@ -86,8 +86,13 @@ class TestText:
             ),
             (
                 Failure("a", "f(1)", "expected 1, got 2", "row 1 sums to 2"),
-                Failure("b", "f(2)", "expected 3, got 4", "row 3 sums to 4.5"),
+                Failure("b", "f(2)", "expected 3, got 4", "row 1 sums to 2"),
                 ["b: expected 3, got 4", "the call was f(2)", "it breaks the same rule as above"],
+            ),
+            (  # other numbers may be of another rule
+                Failure("a", "f(1)", "expected 1, got 2", "pair 3 turns by 2"),
+                Failure("b", "f(2)", "expected 3, got 4", "pair 1 turns by 4.5"),
+                ["b: expected 3, got 4", "the call was f(2)", "pair 1 turns by 4.5"],
             ),
             (
                 Failure("a", "f(1)", "expected 1, got 2"),
