@@ -369,12 +369,18 @@ def _name_earlier_mistake(report: Report, sources: list[str], before: dict[str, 
 
     A mistake that the earlier answer does not make is not caused by it, so its report gets no note.
     """
-    if report.passed or report.status != "examined" or report.note:
+    if report.passed or report.status not in ("examined", "forbidden"):
         return report
     used = forbidden_calls.uses(sources, report.exercise.split("/")[-1])
     wrong = {
         name: v.report for name, v in before.items() if name in used and v.report and not v.report.passed
     }
+    for name, earlier in wrong.items():
+        if report.forbidden and earlier.forbidden == report.forbidden:
+            note = f"{USES_YOUR} `{name}`, which calls `{report.forbidden}`: write that yourself first."
+            return dataclasses.replace(report, note=note)
+    if report.note:
+        return report
     if not wrong or report.diagnosis not in (None, *(earlier.diagnosis for earlier in wrong.values())):
         return report
     names = " and ".join(f"`{name}`" for name in wrong)

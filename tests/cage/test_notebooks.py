@@ -178,8 +178,22 @@ def test_a_submission_has_a_limit_in_all(grade_notebook):
     assert verdict.seconds < 3
 
 
-def test_a_failure_that_comes_from_an_earlier_answer_says_so(grade_notebook):
-    notebook = submission(RIGHT.replace("e / e.sum(axis=axis, keepdims=True)", "e / 7"))
+FROM_A_LIBRARY = """import scipy.special
+def softmax(x, axis=-1):
+    return scipy.special.softmax(x, axis=axis)
+"""
+
+
+@pytest.mark.parametrize(
+    ("softmax", "told"),
+    [
+        (RIGHT.replace("e / e.sum(axis=axis, keepdims=True)", "e / 7"), "which is not right yet: correct it"),
+        (FROM_A_LIBRARY, "which calls `scipy.special.softmax`: write that yourself"),
+    ],
+    ids=["wrong", "from a library"],
+)
+def test_a_failure_that_comes_from_an_earlier_answer_says_so(grade_notebook, softmax, told):
+    notebook = submission(softmax)
     lookup = (
         "def soft_lookup(query, keys, values, temperature):\n"
         "    if temperature <= 0:\n        raise ValueError\n"
@@ -191,7 +205,7 @@ def test_a_failure_that_comes_from_an_earlier_answer_says_so(grade_notebook):
     notebook["cells"] += [cell("code", lookup), test]
     report = grade_notebook(notebook, release=release).cells[1].report
     assert report.exercise == "ch02_qkv/soft_lookup"
-    assert "uses your `softmax`" in report.message
+    assert f"uses your `softmax`, {told} first." in report.message
 
 
 def test_a_mistake_of_an_earlier_answer_is_not_told_as_anothers(grade_notebook):
