@@ -103,6 +103,9 @@ def _packages(course: Course | None) -> Iterator[Finding]:
 
 
 def _disk(root: Path) -> Finding:
+    if not os.access(root, os.W_OK):
+        why = f"{root.resolve()} cannot be written, so nothing can be graded. Give yourself permission"
+        return Finding("disk", "problem", why)
     free = shutil.disk_usage(root).free
     return Finding("disk", "ok" if free > NEEDED_BYTES else "problem", f"{free / 2**30:.1f} GiB free")
 

@@ -306,7 +306,7 @@ def test_doctor_says_plainly_that_there_are_no_walls_and_how_to_get_them(course,
     done = in_process("doctor", cwd=course)
     said = " ".join(done.stdout.split())
     assert done.exit_code == 1
-    assert "tier D: no walls: a submission can read and change every file that you can" in said
+    assert "tier D: no sandbox: a submission can read and change every file that you can" in said
     assert "apt install libseccomp2" in said
 
 
@@ -323,6 +323,14 @@ def test_doctor_tells_of_a_grader_that_does_not_start_behind_its_walls(course, m
 
 
 @pytest.mark.slow
+def test_doctor_tells_of_a_course_that_cannot_be_written(course, monkeypatch):
+    usual = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: (path, how) != (course, os.W_OK) and usual(path, how))
+    done = in_process("doctor", cwd=course)
+    assert done.exit_code == 1
+    assert "cannot be written, so nothing can be graded" in " ".join(done.stdout.split())
+
+
 def test_doctor_outside_a_course(tmp_path):
     done = in_process("doctor", cwd=tmp_path)
     assert done.exit_code == 1
