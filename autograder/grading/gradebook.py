@@ -59,7 +59,9 @@ def exists(course: Course) -> bool:
     path, name = course.db_file, databases.describe(course.db_url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         return False
-    remedy = "Move it away, or name another" if path and not course.db else "Name another"
+    remedy = "Name another" + (" file" if path else " database")
+    if path and not course.db:
+        remedy = "Move it away, or name another"
     engine = create_engine(databases.read_only(path) if path else course.db_url)
     try:
         with engine.connect() as connection:

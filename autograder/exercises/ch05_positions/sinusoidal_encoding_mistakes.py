@@ -223,9 +223,9 @@ def positions_in_half_precision(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Only position 0 is right, and all other numbers are 0. Either your table holds whole numbers only, "
-    "which drops every fraction: fill an array of floats, such as np.zeros((max_seq_len, d_model)). Or only "
-    "the first row is filled: is your `return` inside the loop?",
+    "Only position 0 is right, all else is 0. Either your table holds whole numbers, which drops every "
+    "fraction: fill an array of floats, such as np.zeros((max_seq_len, d_model)). Or only one row is filled: "
+    "take `return` out of the loop.",
     gravity="useless",
 )
 def table_of_integers(max_seq_len, d_model):
