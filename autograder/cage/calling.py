@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import importlib
 import inspect
 import io
 import linecache
@@ -183,11 +184,21 @@ def _operator(frame: types.FrameType, forbidden: Forbidden) -> str | None:
     return called if forbidden.have("torch", called) else None
 
 
+_IMPORTING = importlib._bootstrap._call_with_frames_removed.__code__  # type: ignore[attr-defined]
+"""The code of Python's own that executes a module when it is imported."""
+
+
 def _while_imported(frame: types.FrameType | None, package: str) -> bool:
-    """Return whether a library calls a function of its own while it is imported, as torch does."""
+    """Return whether a library calls a function of its own while Python imports it, as torch does.
+
+    Code that a student executes under the name of a library has another caller.
+    """
     while frame and _module(frame).partition(".")[0] == package:
         if frame.f_code.co_name == "<module>":
-            return True
+            imported = sys.modules.get(_module(frame))
+            is_begun = getattr(getattr(imported, "__spec__", None), "_initializing", False) is True
+            is_by_python = frame.f_back is not None and frame.f_back.f_code is _IMPORTING
+            return is_begun and is_by_python and vars(imported) is frame.f_globals
         frame = frame.f_back
     return False
 

@@ -126,7 +126,7 @@ def split_groups(text: str) -> tuple[str, ...]:
 
 
 def _heading(column: str) -> str:
-    """Return a heading as we write it: capitals do not count in those that we know."""
+    """Return a heading as we write it: capitals do not count in the headings that we know."""
     if column.casefold() == GROUPS:
         return GROUPS
     is_extension = column[: len(EXTENSION)].casefold() == EXTENSION

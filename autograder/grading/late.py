@@ -92,7 +92,7 @@ def describe(course: Course, rule: LateRule) -> str:
 
 
 def count_stale(course: Course, rows: Iterable[Row]) -> int:
-    """Count the late penalties that are not those of the points, as after marking by hand."""
+    """Count the late penalties that do not fit the points, as after marking by hand."""
     if course.config.get("AssignLatePenalties", {}).get("plugin_class", PLUGIN) != PLUGIN:
         return 0
     rule, count = LatePenalty(config=course.config), 0

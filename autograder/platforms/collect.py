@@ -136,7 +136,7 @@ def _by_ids_of_the_class_list(
 
 
 def _is_same(roster: Roster) -> Callable[[str, str], bool]:
-    """Return whether a name of the platform may be the student whom the table names for its file."""
+    """Return a function: whether a name of the platform may be the student in the table of names."""
 
     def is_same(name: str, student: str) -> bool:
         known, named = roster.find(name), roster.find(student)

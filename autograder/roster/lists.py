@@ -195,7 +195,7 @@ def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> 
         count = f"{len(missing)} of {len(roster.known)}"
         done.notes.append(
             f"in the gradebook and not in {path.name}: {count}: {', '.join(missing)}. If a student has left, "
-            "`autograder forget ID` removes what is kept about them, their work too"
+            "`autograder forget ID` removes all records of the student, the work too"
         )
 
 

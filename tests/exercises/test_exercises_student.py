@@ -228,6 +228,22 @@ def softmax(x, axis=-1):
     return torch.nn.functional.softmax(torch.from_numpy(x), dim=axis).numpy()
 
 assert autograder.check(softmax).forbidden
+
+def softmax(x, axis=-1):
+    import scipy.special
+    hidden = {"__name__": "scipy.hidden", "s": scipy.special, "x": x, "axis": axis}
+    exec("y = getattr(s, 'soft' + 'max')(x, axis=axis)", hidden)
+    return hidden["y"]
+
+assert autograder.check(softmax).forbidden
+
+def softmax(x, axis=-1):
+    import torch
+    vars(torch).update(x=x, axis=axis)
+    exec("y = nn.functional.softmax(from_numpy(x), dim=axis).numpy()", vars(torch))
+    return torch.y
+
+assert autograder.check(softmax).forbidden
 """
 
 

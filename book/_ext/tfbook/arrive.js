@@ -1,9 +1,9 @@
 // Keeps a section that a link has led to in its place while what is above it is laid out: a browser does so by itself,
-// but not before it has drawn what is read.
+// but only after it has drawn that section.
 (() => {
   "use strict";
 
-  const SECONDS = 3; // after that the page is the reader's, as it is once they act
+  const SECONDS = 3; // after that, and once the reader acts, the page stays where the reader puts it
   let target = null;
 
   const leave = () => (target = null);
