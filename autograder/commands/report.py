@@ -51,5 +51,5 @@ def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
     in_gradebook = gradebook.graded_assignments(course)
     graded = [name for name in chosen if name in in_gradebook]
     if not graded:
-        raise BadInputError("nothing is graded yet. Run: autograder grade --submissions DIR")
+        raise BadInputError("nothing is graded yet. Run: autograder grade")
     return graded

@@ -84,13 +84,24 @@ class Roster:
             "email": student.casefold(),
             "number": number_in(student),
             "email name": student.casefold(),
-            "name": squeeze(re.sub(r"_\d+$", "", student)),
+            "name": squeeze(self._without_group(re.sub(r"_\d+$", "", student))),
         }
         fitting = {kind: self._by_key.get((kind, value), []) for kind, value in keys.items() if value}
         found = {kind: people[0] for kind, people in fitting.items() if len(people) == 1}
         if found.get("number", found.get("name")) != found.get("name", found.get("number")):
             found = {}  # another platform has given this number to somebody else
         return next(iter(found.values()), exact[0] if len(exact) == 1 else None)
+
+    @cached_property
+    def _groups(self) -> set[str]:
+        return {squeeze(group) for person in self.known for group in person.groups}
+
+    def _without_group(self, name: str) -> str:
+        """Return a name without the group of the class that Moodle writes before it, with a hyphen."""
+        for hyphen in re.finditer("-", name):
+            if squeeze(name[: hyphen.start()]) in self._groups:
+                return name[hyphen.end() :]
+        return name
 
     def __contains__(self, student: str) -> bool:
         return any(person.student == student for person in self.known)

@@ -138,9 +138,7 @@ def require(course: Course) -> None:
         BadInputError: the course has no gradebook yet, or it cannot be used.
     """
     if not exists(course):
-        raise BadInputError(
-            "this course has no gradebook yet: nothing is graded. Run: autograder grade --submissions DIR"
-        )
+        raise BadInputError("this course has no gradebook yet: nothing is graded. Run: autograder grade")
 
 
 def require_usable(course: Course) -> None:

@@ -14,6 +14,8 @@ from autograder.course.times import read_time
 from autograder.course.visible import one_line
 from autograder.grading.matching import MAX_BYTES
 
+TIME = "timestamp.txt"
+"""The file beside the notebook that says when it was handed in."""
 SECRET = "submission_secret.txt"
 """The file beside the notebook in which nbgrader's exchange keeps a submission's secret."""
 
@@ -146,7 +148,7 @@ def _add_submissions(found: Found, student: str, assignment: str, names: list[st
         reason = f"the folder's name cannot be a student's id: {student_ids.RULE}. Rename it"
         found.problems.append(Problem(student, assignment, reason))
         return
-    timestamp, remark = _timestamp(folder / "timestamp.txt")
+    timestamp, remark = _timestamp(folder / TIME)
     secret = _read_line(folder / SECRET)
     if remark:
         found.remarks.append(f"{student}, {assignment}: {remark}")
@@ -183,11 +185,11 @@ def _timestamp(path: Path) -> tuple[str | None, str | None]:
     if text is None:
         return None, None
     if not text:
-        return None, "timestamp.txt is empty or unreadable, so it does not count as late"
+        return None, f"{TIME} is empty or unreadable, so it does not count as late"
     from nbgrader.utils import parse_utc
 
     try:
         time = read_time(text).replace(tzinfo=None)
         return (text if parse_utc(text) == time else f"{time:%Y-%m-%d %H:%M:%S} UTC"), None
     except (ValueError, OverflowError, TypeError):
-        return None, f"timestamp.txt holds {text!r}, which is not a time, so it does not count as late"
+        return None, f"{TIME} holds {text!r}, which is not a time, so it does not count as late"

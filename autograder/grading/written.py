@@ -11,7 +11,7 @@ from autograder.course.cells import grade_id_of
 from autograder.course.files import read_if_there, write_if_changed
 from autograder.course.remark import Remark
 from autograder.grading.matching import joined
-from autograder.grading.submissions import SECRET, Submission
+from autograder.grading.submissions import SECRET, TIME, Submission
 from autograder.grading.verdict import Verdict
 
 NOTE = "autograder"
@@ -37,19 +37,25 @@ def as_bytes(notebook: dict[str, Any]) -> bytes:
 def write(folder: Path, submission: Submission, notebook: dict[str, Any]) -> None:
     """Write ``<name>.ipynb`` and nbgrader's files for the time and the secret, if they have changed."""
     write_if_changed(folder / f"{submission.notebook}.ipynb", as_bytes(notebook))
-    stamp = f"{submission.timestamp}\n" if submission.timestamp else None
-    for file, text in (("timestamp.txt", stamp), (SECRET, submission.secret)):
+    for file, text in ((TIME, _stamp(submission.timestamp)), (SECRET, (submission.secret or "").encode())):
         if text:
-            write_if_changed(folder / file, text.encode())
+            write_if_changed(folder / file, text)
         else:
             (folder / file).unlink(missing_ok=True)
 
 
 def is_written(folder: Path, name: str, notebook: dict[str, Any], timestamp: str | None) -> bool:
     """Return whether `write` has already written this notebook with this time."""
-    stamp = f"{timestamp}\n".encode() if timestamp else None
-    on_disk = [read_if_there(folder / file) for file in (f"{name}.ipynb", "timestamp.txt")]
-    return on_disk == [as_bytes(notebook), stamp]
+    return read_if_there(folder / f"{name}.ipynb") == as_bytes(notebook) and has_time(folder, timestamp)
+
+
+def has_time(folder: Path, timestamp: str | None) -> bool:
+    """Return whether the graded work in a folder was handed in at this time."""
+    return read_if_there(folder / TIME) == _stamp(timestamp)
+
+
+def _stamp(timestamp: str | None) -> bytes | None:
+    return f"{timestamp}\n".encode() if timestamp else None
 
 
 def notebook(path: Path) -> dict[str, Any]:

@@ -117,9 +117,7 @@ def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[
 def _rows(course: Course, assignments: list[str]) -> list[Row]:
     rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
     if not rows:
-        raise BadInputError(
-            f"no work for {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
-        )
+        raise BadInputError(f"no work for {', '.join(assignments)} is graded yet. Run: autograder grade")
     return rows
 
 

@@ -156,7 +156,7 @@ def make_report(course: Course, assignment: str) -> ClassReport:
     """
     rows = gradebook.read(course, assignment)
     if not rows:
-        raise BadInputError(f"nothing of {assignment} is graded yet. Run: autograder grade --submissions DIR")
+        raise BadInputError(f"nothing of {assignment} is graded yet. Run: autograder grade")
     reports: dict[str, dict[str, Any]] = {}
     remarks: dict[str, dict[str, list[Remark]]] = {}
     answers: dict[str, dict[str, str]] = {}

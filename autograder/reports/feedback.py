@@ -32,11 +32,11 @@ from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.workers import Progress, cores, end_with_parent, processes_with, start_server
 from autograder.grading import gradebook
 from autograder.grading.marks import NotebookMarks, read_marks
-from autograder.grading.submissions import SECRET
+from autograder.grading.submissions import SECRET, TIME
 from autograder.release import versions
 from autograder.reports import feedback_page
 
-FILES_BESIDE = ("timestamp.txt", SECRET)
+FILES_BESIDE = (TIME, SECRET)
 """Files beside a page that nbgrader's `release_feedback` reads: the time of submission and the secret."""
 PAGES_OF_A_WORKER = 40
 """The fewest pages for which another process is started: that takes about as long as so many pages."""
@@ -106,9 +106,7 @@ def write_feedback(
         require_no_move(course)
         pages, missing = _pages(course, assignments)
         if not pages:
-            raise BadInputError(
-                f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade --submissions DIR"
-            )
+            raise BadInputError(f"nothing of {', '.join(assignments)} is graded yet. Run: autograder grade")
         record = course.state / RECORD
         known = read_record(record)
         stale = [page for page in pages if force or not _is_current(page, known)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.grading import gradebook
+from autograder.grading import gradebook, written
 from autograder.grading.batch import problems, tried
 from autograder.grading.late import count_stale
 from autograder.grading.rows import Row
@@ -38,7 +38,7 @@ class AssignmentStatus:
     handed_in: int
     late: int
     to_grade: int
-    """Those with a notebook that is new or was replaced since it was graded."""
+    """Those with a notebook or a time of submission that is new since it was graded."""
     not_gradable: int
     graded: int
     by_hand: int
@@ -98,7 +98,7 @@ def _status_of(
     handed_in = {submission.student for submission in work} | not_found
     graded = {row.student: row for row in rows}
     not_graded = problems(course, name).keys()
-    to_grade = _to_grade(work, tried(course, name), graded.keys() | not_graded)
+    to_grade = _to_grade(course, work, tried(course, name), graded.keys(), graded.keys() | not_graded)
     sources = [(course.autograded / student / name).glob("*.ipynb") for student in graded]
     return AssignmentStatus(
         assignment=name,
@@ -123,19 +123,27 @@ def _compare(export: dict[str, Any] | None, rows: list[Row]) -> str:
     return "yes" if export["grades"] == exported.hash_grades(rows) else "changed"
 
 
-def _to_grade(work: list[Submission], versions: dict[str, str], known: set[str]) -> set[str]:
-    """Return the students with a notebook that nobody has graded.
+def _to_grade(
+    course: Course, work: list[Submission], versions: dict[str, str], graded: Set[str], known: Set[str]
+) -> set[str]:
+    """Return the students with a notebook that nobody has graded, or whose time has changed since.
 
     Args:
+        course: the course.
         work: the submissions of an assignment.
         versions: the hash of each notebook that was tried last; stock nbgrader notes none.
+        graded: the students who are graded.
         known: the students who are graded or whose problem is known.
     """
     students = set()
     for submission in work:
-        tried_last = versions.get(f"{submission.student}/{submission.notebook}")
-        if submission.student not in known or (tried_last and tried_last != _hash(submission)):
-            students.add(submission.student)
+        student = submission.student
+        tried_last = versions.get(f"{student}/{submission.notebook}")
+        is_new = tried_last and tried_last != _hash(submission)
+        folder = course.autograded / student / submission.assignment
+        moved = tried_last and student in graded and not written.has_time(folder, submission.timestamp)
+        if student not in known or is_new or moved:
+            students.add(student)
     return students
 
 

@@ -146,6 +146,11 @@ def test_what_cannot_be_extended_is_refused(late_class):
     assert (late_class / "gradebook.db").read_bytes() == before
 
 
+def test_before_anybody_is_known_the_refusal_says_so(tmp_path):
+    done = in_process("extension", "ada", FIRST, 1, cwd=new_class(tmp_path / "course", {}))
+    assert (done.exit_code, "Run: autograder roster import FILE" in done.stderr) == (2, True)
+
+
 def test_an_assignment_without_a_due_date_is_never_late(late_class):
     with opened(late_class) as book:
         book.find_assignment(FIRST).duedate = None

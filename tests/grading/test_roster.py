@@ -136,6 +136,23 @@ def test_a_platforms_name_finds_its_person(folder, person):
     assert (found.student if found else None) == person
 
 
+@pytest.mark.parametrize(
+    ("folder", "person"),
+    [
+        ("Übung 1-Ada Lovelace_99", "ada01"),
+        ("Übung-1-Anna-Lena Noether_99", "anna"),  # the group has a hyphen too
+        ("Anna-Lena Noether_99", "anna"),
+        ("Gruppe 7-Ada Lovelace_99", None),  # a group that the class does not have
+        ("Übung 1-Lena Noether_99", "lena"),
+    ],
+)
+def test_moodle_writes_the_group_before_the_name(folder, person):
+    ada = Person(*ADA, groups=("Übung 1",))
+    anna = Person("anna", "Anna-Lena", "Noether", groups=("Übung-1",))
+    found = Roster((ada, anna, Person("lena", "Lena", "Noether"))).find(folder)
+    assert (found.student if found else None) == person
+
+
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory):
     """A class of four. Two have handed in, one of them under Canvas's name."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from nbgrader.api import Gradebook
-from scratch import ASSIGNMENT, FEW, hand_in, in_process, tree
+from scratch import AS_GRADED, ASSIGNMENT, FEW, hand_in, in_process, tree
 from sqlalchemy import Engine, event
 
 from autograder.course.layout import Course
@@ -87,6 +87,15 @@ def test_new_work_is_graded_first(few, students):
     assert next_command(few, handed_in=len(FEW) + 1, to_grade=2, graded=len(FEW)) == (
         f"autograder grade {ASSIGNMENT}"
     )
+
+
+@pytest.mark.parametrize("time", ["2026-02-28 12:00:00 UTC", None])
+def test_a_changed_time_is_graded_again(few, time):
+    stamp = few / "submitted" / "style-01" / ASSIGNMENT / "timestamp.txt"
+    stamp.write_text(f"{time}\n") if time else stamp.unlink()
+    assert next_command(few, to_grade=1) == f"autograder grade {ASSIGNMENT}"
+    assert in_process("grade", ASSIGNMENT, *AS_GRADED, cwd=few).exit_code == 0
+    assert status(few)["to_grade"] == 0
 
 
 def test_late_as_the_gradebook_counts(few):
