@@ -7,7 +7,9 @@
 "read" is a prompt of 512 tokens and one new token; "write" is 128 new tokens after a short prompt, without
 the time that reading it took. Each figure is the best of several rounds in which the contenders take turns;
 compare figures of one run. "bound" is the rate at which one sequence could be written if each token took no
-more than one read of the weights, at the fastest rate at which this run read them.
+more than one read of the weights, at the fastest rate at which this run read them. "products" is that rate if
+each token took no more than torch's products of one vector with the weights. Between the two lies how torch
+reads a matrix; between "products" and "write" lie the small operations around the products.
 
 bfloat16 and 8-bit weights are worth their name on a processor that has instructions for them (the first lines
 say). llama.cpp takes part where ``llama-cpp-python`` is installed, which compiles for minutes; its Q8_0 file
@@ -37,7 +39,7 @@ from torch import Tensor, nn
 from tfcore import zoo
 from tfcore.generate import CompiledDecoder, generate
 from tfcore.io import save_pretrained
-from tfcore.quantize import quantize_weights
+from tfcore.quantize import Int8Linear, quantize_weights
 
 NAME = "smollm2-135m"
 PROMPT, READ, NEW = 16, 512, 128
@@ -46,11 +48,12 @@ INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "am
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to go on with prompts (B, T), and the bytes of weights that a token reads."""
+    """A way to go on with prompts (B, T), the bytes of weights that a token reads, and the model in torch."""
 
     name: str
     generate: Callable[[Tensor, int], Tensor]
     num_bytes: int
+    model: nn.Module | None = None
 
 
 def weight_bytes(model: nn.Module) -> int:
@@ -63,7 +66,7 @@ def ours(model: nn.Module, compiled: bool) -> Iterator[Contender]:
     half = zoo.load(NAME)[0].bfloat16()
     kinds = {"float32": model, "bfloat16": half, "8-bit weights": quantize_weights(half)}
     for kind, one in kinds.items():
-        yield Contender(f"tfcore, {kind}", partial(generate, one), weight_bytes(one))
+        yield Contender(f"tfcore, {kind}", partial(generate, one), weight_bytes(one), one)
         if compiled:
             run = CompiledDecoder(one)
             yield Contender(f"tfcore compiled, {kind}", partial(generate, run), weight_bytes(one))
@@ -90,7 +93,7 @@ def transformers(model: nn.Module, folder: Path) -> Iterator[Contender]:
 
         for cache in ("dynamic", "static") if kind == "float32" else ("dynamic",):
             name = f"transformers, {kind}, {cache} cache"
-            yield Contender(name, partial(write, cache=cache), weight_bytes(theirs))
+            yield Contender(name, partial(write, cache=cache), weight_bytes(theirs), theirs)
 
 
 def read_rate(weights: list[Tensor]) -> float:
@@ -102,6 +105,16 @@ def read_rate(weights: list[Tensor]) -> float:
         "largest": lambda: [w.max() for w in weights],
     }
     return sum(w.nbytes for w in weights) / min(turns.best_times(works, 5).values())
+
+
+@torch.inference_mode()
+def product_rate(model: nn.Module) -> float:
+    """Measure how often a second each matrix of a model can be multiplied by one vector."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear | Int8Linear)]
+    dtype = next(model.parameters()).dtype  # a norm's weight where matrices are in 8 bits
+    vectors = [torch.randn(1, layer.in_features, dtype=dtype) for layer in layers]
+    work = {"products": lambda: [layer(x) for layer, x in zip(layers, vectors, strict=True)]}
+    return 1 / turns.best_times(work, 5)["products"]
 
 
 def rates(contenders: list[Contender], tokens: Tensor, new: int, rounds: int) -> dict[str, float]:
@@ -143,10 +156,12 @@ def run(threads: int, rounds: int, compiled: bool, only: str) -> None:
             print(f"{heading}: measured", file=sys.stderr, flush=True)
         for engine in engines.values():
             engine.close()
-    print(f"{'tokens a second':36}" + "".join(f"{heading:>16}" for heading in table) + f"{'bound':>16}")
+    headings = (*table, "products", "bound")
+    print(f"{'tokens a second':36}" + "".join(f"{heading:>16}" for heading in headings))
     for c in contenders:
         row = "".join(f"{rates_[c.name]:16.1f}" for rates_ in table.values())
-        print(f"{c.name:36}{row}{rate / c.num_bytes:16.1f}", flush=True)
+        products = f"{product_rate(c.model):16.1f}" if c.model else f"{'':16}"
+        print(f"{c.name:36}{row}{products}{rate / c.num_bytes:16.1f}", flush=True)
     peer = "transformers, float32, dynamic cache"
     if any(c.name == peer for c in contenders):
         print(f"x {peer}")
