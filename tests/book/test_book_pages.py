@@ -226,6 +226,19 @@ def test_the_first_button_can_be_read_without_a_script(html: Path, browser: Any)
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_code_has_colours_without_a_script(scheme: str, html: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False, color_scheme=scheme)
+    page = context.new_page()
+    page.goto((html / "book" / "02_qkv.html").as_uri())
+    inks = page.locator(".highlight span").evaluate_all(
+        "words => [...new Set(words.map(word => getComputedStyle(word).color))]"
+    )
+    context.close()
+    assert len(inks) > 4, inks
+
+
+@pytest.mark.browser
 def test_mathematics_needs_no_script(html: Path, browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

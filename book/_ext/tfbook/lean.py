@@ -27,6 +27,7 @@ NAME = "book.css"
 SOURCES = "book.css.txt"  # the files it was made of
 LINK = re.compile(r'\s*<link\b[^>]*\brel="stylesheet"[^>]*>')
 LINK_TO_ALL = re.compile(rf"_static/{re.escape(NAME)}(\?v=\w+)?(?=\")")
+WITHOUT_SCRIPT = 'data-theme="auto"', 'data-theme="light"'  # for "auto" code has no colours
 SCRIPT = re.compile(r"<script(?=[^>]* src=)(?![^>]* defer)")
 SETTING = re.compile(r"<script>(?=DOCUMENTATION_OPTIONS\.)")
 IMPORT = re.compile(r'@import\s+(?:url\()?"([^":]+)"\)?;')
@@ -99,7 +100,7 @@ def offer(app: Sphinx, page: str, template: str, context: dict[str, Any], doctre
 
 
 def write_stylesheet(app: Sphinx, error: Exception | None) -> None:
-    """Writes the stylesheet, and its version into the links of all pages."""
+    """Writes the stylesheet, and its version into the links of all pages; without a script they are light."""
     if error or app.builder.name != "html" or app.config.html_theme != THEME:
         return
     out = Path(app.outdir)
@@ -112,7 +113,8 @@ def write_stylesheet(app: Sphinx, error: Exception | None) -> None:
     versioned = f"_static/{NAME}?v={hashlib.sha256(css.encode()).hexdigest()[:8]}"
     for page in pages:
         text = page.read_text("utf8")
-        if (linked := LINK_TO_ALL.sub(versioned, text)) != text:
+        linked = LINK_TO_ALL.sub(versioned, text).replace(*WITHOUT_SCRIPT, 1)
+        if linked != text:
             page.write_text(linked, "utf8")
 
 
