@@ -57,9 +57,17 @@ options:
 Build = Callable[[str], tuple[int, str, str]]
 
 
+@pytest.fixture(scope="module")
+def cut_fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of cut fonts that all pages here share: to cut them takes longer than to build a page."""
+    return tmp_path_factory.mktemp("fonts")
+
+
 @pytest.fixture
-def build_page(tmp_path: Path, packages: None) -> Build:
+def build_page(tmp_path: Path, packages: None, cut_fonts: Path) -> Build:
     """Builds one page by the book's extensions, warnings as errors: exit code, warnings, HTML."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "fonts").symlink_to(cut_fonts)
     (tmp_path / "widgets").mkdir()
     (tmp_path / "widgets" / "dial.js").write_text(WIDGET_JS)
     (tmp_path / "widgets" / "dial.py").write_text(WIDGET_PY)
