@@ -37,6 +37,12 @@ def packages() -> None:
 
 
 @pytest.fixture(scope="session")
+def cut_fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of cut fonts that small books share: to cut them takes longer than to build a page."""
+    return tmp_path_factory.mktemp("fonts")
+
+
+@pytest.fixture(scope="session")
 def html() -> Path:
     """The folder of the built book, brought up to date."""
     run = subprocess.run([sys.executable, ROOT / "book" / "build.py"], capture_output=True, text=True)

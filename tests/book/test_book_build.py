@@ -28,8 +28,10 @@ CELL = f"```{{code-cell}} python\n{CODE}\n```\n"
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
+def scratch(tmp_path: Path, cut_fonts: Path) -> Path:
     """A book of one page that runs and one that does not, with the engine of ours."""
+    (tmp_path / "_build").mkdir()
+    (tmp_path / "_build" / "fonts").symlink_to(cut_fonts)
     config = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
     del config["bibtex_bibfiles"]
     settings = config["sphinx"]["config"]

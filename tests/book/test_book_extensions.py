@@ -57,12 +57,6 @@ options:
 Build = Callable[[str], tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def cut_fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of cut fonts that all pages here share: to cut them takes longer than to build a page."""
-    return tmp_path_factory.mktemp("fonts")
-
-
 @pytest.fixture
 def build_page(tmp_path: Path, packages: None, cut_fonts: Path) -> Build:
     """Builds one page by the book's extensions, warnings as errors: exit code, warnings, HTML."""

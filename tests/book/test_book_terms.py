@@ -139,8 +139,10 @@ def build(folder: Path, fresh: bool = True) -> None:
 
 
 @pytest.fixture
-def build_pages(tmp_path: Path, packages: None) -> Callable[[str], BeautifulSoup]:
+def build_pages(tmp_path: Path, packages: None, cut_fonts: Path) -> Callable[[str], BeautifulSoup]:
     """Builds a chapter beside a glossary, warnings as errors, and returns the chapter."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "fonts").symlink_to(cut_fonts)
 
     def run(declared: str) -> BeautifulSoup:
         (tmp_path / "index.md").write_text("# Index\n\n```{toctree}\nglossary\n01_page\n```\n")
