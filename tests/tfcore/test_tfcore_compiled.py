@@ -23,7 +23,7 @@ from tfcore.config import (
     QKNorm,
 )
 from tfcore.generate import CompiledDecoder, beam_search, generate
-from tfcore.generate.compiled import KEPT
+from tfcore.generate.compiled import KEPT, PACKED
 from tfcore.interventions import ablate, record
 from tfcore.models import Decoder
 from tfcore.testing import raise_weights
@@ -55,8 +55,8 @@ def traced(model, static):
     [*((position, True) for position in POSITIONS), ("rope", False), ("alibi", False)],
 )
 def test_each_step_gives_the_logits_of_the_model(position, padded, static):
-    """Without padding at two kinds of positions only, since most other tests here pad nothing."""
-    model, tokens = decoder(position), draw_tokens(B, T + N)
+    """Without padding at two kinds of positions only, with two layers; most other tests here pad nothing."""
+    model, tokens = decoder(position, layers=1 if padded else 2), draw_tokens(B, T + N)
     compiled = traced(model, static)
     padding = left_padding([T, 2, 4], T) if padded else None
     ours, theirs = compiled.new_cache(B, 13), model.new_cache(B, T + N)
@@ -83,7 +83,7 @@ NEWER = {
 @either_step
 @pytest.mark.parametrize("block", NEWER.values(), ids=NEWER)
 def test_newer_parts_are_compiled_too(block, static):
-    capped = ModelConfig(V, 2, block, PositionConfig("rope"), logit_softcap=4.0)
+    capped = ModelConfig(V, 1, block, PositionConfig("rope"), logit_softcap=4.0)
     model, tokens = raise_weights(Decoder(capped)).eval(), draw_tokens(B, T + N)
     compiled = traced(model, static)
     ours, theirs = compiled.new_cache(B, T + N), model.new_cache(B, T + N)
@@ -112,7 +112,7 @@ def counting():
 def programs_after(static, *texts):
     """Count the programs after each text, given by its number of sequences, its length and its padding."""
     backend, programs = counting()
-    compiled, counts = CompiledDecoder(decoder(), static, backend=backend), []
+    compiled, counts = CompiledDecoder(decoder(layers=1), static, backend=backend), []
     for seed, (batch, length, padding) in enumerate(texts):
         generate(compiled, draw_tokens(batch, T, seed), length - T, padding=padding)
         counts.append(len(programs))
@@ -135,7 +135,7 @@ def test_a_packed_step_is_one_program_for_all_lengths_and_soon_for_all_numbers_o
 
 def test_recorded_texts_of_two_shapes_take_turns_without_compiling_anew():
     backend, programs = counting()
-    model = decoder()
+    model = decoder(layers=1)
     compiled = CompiledDecoder(model, static=True, backend=backend)
     texts = [draw_tokens(batch, T + N) for batch in (1, B)]
     caches = [compiled.new_cache(len(text), T + N) for text in texts]
@@ -181,7 +181,7 @@ def test_a_compiler_is_given_one_query_as_a_formula(num_queries, kv_heads, kerne
 
 @either_step
 def test_generation_and_beams_write_what_they_write_with_the_model(static):
-    model, prompt = decoder("learned"), draw_tokens(B, T)
+    model, prompt = decoder("learned", layers=1), draw_tokens(B, T)
     compiled = traced(model, static)
     assert torch.equal(generate(compiled, prompt, N), generate(model, prompt, N))
     drawn = [
@@ -211,7 +211,7 @@ def test_texts_that_take_turns_keep_their_caches(static):
 
 @pytest.mark.parametrize(("static", "factor"), [(False, 1), (True, 2)], ids=["packed", "recorded"])
 def test_changed_weights_are_seen_by_the_next_text_and_recorded_ones_at_once(static, factor):
-    model, tokens = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
+    model, tokens = raise_weights(Decoder(config(layers=1))).eval(), draw_tokens(B, T)
     compiled = traced(model, static)
 
     caches = [compiled.new_cache(B, T) for _ in range(2)]
@@ -230,7 +230,7 @@ def test_changed_weights_are_seen_by_the_next_text_and_recorded_ones_at_once(sta
 
 @either_step
 def test_changed_weights_are_seen_where_the_model_itself_has_read_the_prompt(static):
-    model, tokens = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
+    model, tokens = raise_weights(Decoder(config(layers=1))).eval(), draw_tokens(B, T)
     compiled = traced(model, static)
     generate(compiled, tokens, N)
     raise_weights(model, seed=5)
@@ -249,7 +249,7 @@ def last_logits(compiled, tokens):
 
 @either_step
 def test_another_mode_is_seen(static):
-    model, tokens = raise_weights(Decoder(config(dropout=0.5))).eval(), draw_tokens(B, T)
+    model, tokens = raise_weights(Decoder(config(layers=1, dropout=0.5))).eval(), draw_tokens(B, T)
     compiled = traced(model, static)
     assert torch.equal(last_logits(compiled, tokens), last_logits(compiled, tokens))
     model.train()
@@ -276,7 +276,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @torch.inference_mode()
 def test_what_changes_beside_the_weights_is_seen_by_the_next_text(change, static):
-    model, tokens = raise_weights(Decoder(config())).eval(), draw_tokens(B, T)
+    model, tokens = raise_weights(Decoder(config(layers=1))).eval(), draw_tokens(B, T)
     compiled = traced(model, static)
     before = last_logits(compiled, tokens)
     CHANGES[change](model)
@@ -306,7 +306,7 @@ def test_a_model_that_is_looked_into_runs_as_it_is(compiled_before, static):
 
 @either_step
 def test_gaps_are_refused_as_by_the_model(static):
-    model, tokens = decoder("alibi"), draw_tokens(B, T)
+    model, tokens = decoder("alibi", layers=1), draw_tokens(B, T)
     compiled, gap = traced(model, static), torch.ones(B, T - 1, dtype=torch.bool)
     gap[1, -1] = False
     for run in (model, compiled):
@@ -379,7 +379,7 @@ def test_a_step_that_cannot_be_compiled_changes_nothing(static):
 
 @needs_compiler
 @either_step
-def test_compiled_for_a_cpu(static):
+def test_compiled_for_a_cpu(static, monkeypatch):
     model, prompt = raise_weights(Decoder(config(layers=1))).eval(), draw_tokens(B, T)
     padding = left_padding([T, 2, 4], T)
     compiled, before = CompiledDecoder(model, static), None
@@ -389,6 +389,7 @@ def test_compiled_for_a_cpu(static):
         assert before is None or not torch.equal(before, expected)
         before = expected
         raise_weights(model, seed=1)
+        monkeypatch.setitem(PACKED, "max_autotune", False)  # the products have been tried, for half a minute
 
 
 @pytest.mark.parametrize("position", ["rope", "alibi"])
