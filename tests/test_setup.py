@@ -22,6 +22,7 @@ from pathlib import Path
 import pip
 import pytest
 import yaml
+from uv import find_uv_bin
 
 from autograder.proof import doctor
 
@@ -212,6 +213,28 @@ def test_a_file_on_this_disk_needs_no_index(tmp_path: Path, hosts: tuple[str, li
     here, environment = course(tmp_path)
     environment |= {"PIP_INDEX_URL": f"{address}/pypi", "PIP_FIND_LINKS": str(tmp_path / "pytorch" / "torch")}
     assert set_up(here, environment, TORCH_INDEX="http://127.0.0.1:9") == (f"{TORCH}+cpu", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("uv_has_an_index", [True, False])
+def test_uv_installs_the_rest_and_pip_where_uv_cannot(
+    tmp_path: Path, hosts: tuple[str, list[str]], uv_has_an_index: bool
+) -> None:
+    """Here pip has no index, only the files on this disk; `other` is one of them where uv has none either."""
+    address, asked = hosts
+    here, environment = course(tmp_path)
+    (here / "requirements.txt").write_text(f"{PINS}uv==1.0 # via course\n")
+    (here / ".venv" / "bin" / "uv").symlink_to(find_uv_bin())
+    as_wheel(tmp_path / "disk", "uv", "1.0")
+    as_wheel(tmp_path / "disk", "torch", f"{TORCH}+cpu")
+    if uv_has_an_index:
+        as_wheel(tmp_path / "pypi" / "uv", "uv", "1.0")
+    else:
+        as_wheel(tmp_path / "disk", "other", "1.0")
+    index = f"{address}/pypi" if uv_has_an_index else "http://127.0.0.1:9"
+    environment |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "disk"), "UV_DEFAULT_INDEX": index}
+    assert set_up(here, environment) == (f"{TORCH}+cpu", "")
+    assert ("/pypi/other/" in asked) is uv_has_an_index
 
 
 @pytest.mark.slow
