@@ -417,7 +417,7 @@ def test_a_graded_notebook_that_cannot_be_written_stops_no_other(few, students):
 
 @pytest.mark.parametrize("args", [("feedback",), ("report",), ("export",)])
 def test_nothing_graded_yet(course, args):
-    refuses(course, *args, says=["autograder grade --submissions"])
+    refuses(course, *args, says=["Run: autograder grade"])
 
 
 def test_unknown_export_format(few):
