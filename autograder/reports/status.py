@@ -98,7 +98,7 @@ def _status_of(
     handed_in = {submission.student for submission in work} | not_found
     graded = {row.student: row for row in rows}
     not_graded = problems(course, name).keys()
-    to_grade = _to_grade(course, work, tried(course, name), graded.keys(), graded.keys() | not_graded)
+    to_grade = _to_grade(course, work, tried(course, name), graded.keys(), not_graded)
     sources = [(course.autograded / student / name).glob("*.ipynb") for student in graded]
     return AssignmentStatus(
         assignment=name,
@@ -124,7 +124,7 @@ def _compare(export: dict[str, Any] | None, rows: list[Row]) -> str:
 
 
 def _to_grade(
-    course: Course, work: list[Submission], versions: dict[str, str], graded: Set[str], known: Set[str]
+    course: Course, work: list[Submission], versions: dict[str, str], graded: Set[str], not_graded: Set[str]
 ) -> set[str]:
     """Return the students with a notebook that nobody has graded, or whose time has changed since.
 
@@ -133,7 +133,7 @@ def _to_grade(
         work: the submissions of an assignment.
         versions: the hash of each notebook that was tried last; stock nbgrader notes none.
         graded: the students who are graded.
-        known: the students who are graded or whose problem is known.
+        not_graded: the students whose last notebook could not be graded; an earlier one may be graded.
     """
     students = set()
     for submission in work:
@@ -141,8 +141,9 @@ def _to_grade(
         tried_last = versions.get(f"{student}/{submission.notebook}")
         is_new = tried_last and tried_last != _hash(submission)
         folder = course.autograded / student / submission.assignment
-        moved = tried_last and student in graded and not written.has_time(folder, submission.timestamp)
-        if student not in known or is_new or moved:
+        is_current = student in graded - not_graded
+        has_other_time = tried_last and is_current and not written.has_time(folder, submission.timestamp)
+        if student not in graded | not_graded or is_new or has_other_time:
             students.add(student)
     return students
 

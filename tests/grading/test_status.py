@@ -98,6 +98,14 @@ def test_a_changed_time_is_graded_again(few, time):
     assert status(few)["to_grade"] == 0
 
 
+def test_a_later_notebook_that_cannot_be_graded_is_not_tried_again(few):
+    hand_in(few, "style-01", b"no notebook", timestamp="2026-03-02 12:00:00 UTC")
+    assert status(few)["to_grade"] == 1
+    in_process("grade", ASSIGNMENT, *AS_GRADED, cwd=few)
+    told = status(few)
+    assert (told["to_grade"], told["not_gradable"], told["graded"]) == (0, 1, len(FEW))
+
+
 def test_late_as_the_gradebook_counts(few):
     """Everybody handed in on March 1 at 18:00; one has more time."""
     with book(few) as gradebook:
