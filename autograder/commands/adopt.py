@@ -24,8 +24,8 @@ def adopt(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="The gradebook of stock nbgrader; by default the course's own gradebook.db, which stock "
-            "nbgrader has made.",
+            help="The gradebook of stock nbgrader; by default the course's own gradebook.db, if stock "
+            "nbgrader made it.",
             show_default=False,
         ),
     ] = None,
@@ -35,9 +35,9 @@ def adopt(
 ) -> None:
     """Take over a gradebook of stock nbgrader: students, points, marks by hand, comments and extra credit.
 
-    A cell of our assignments is found by its grade_id. Marks that are in the gradebook already stay. Keep a
-    copy of each gradebook in .autograder/adopted/ first. Exit with status 2 if marks could not be taken over;
-    they are listed, and are in the copy.
+    Cells are matched by their grade_id. Marks that the gradebook already contains stay. The command first
+    keeps a copy of each gradebook in .autograder/adopted/. It exits with status 2 if marks could not be taken
+    over; they are listed, and are in the copy.
     """
     from autograder.grading.adopt import adopt as take_over
 

@@ -40,8 +40,9 @@ def bundle(
         str,
         typer.Option(
             "--extra-index-url",
-            help="pip's option of this name, written into each bundle but that for GitHub Classroom. With "
-            "the CPU index from PyTorch's page Get started, Linux downloads no gigabytes of CUDA libraries.",
+            help="pip's option of this name, written into each bundle except the one for GitHub Classroom. "
+            "With the CPU index from PyTorch's Get started page, Linux does not download gigabytes of CUDA "
+            "libraries.",
         ),
     ] = "",
     course: CourseFolder = Path(),
@@ -49,7 +50,7 @@ def bundle(
 ) -> None:
     """Make zip files for Gradescope, for GitHub Classroom, for students or for a colleague.
 
-    No bundle holds a seed, a grade or a student's data. The command overwrites no files but older bundles.
+    No bundle contains a seed, a grade or a student's data. The command overwrites only older bundles.
     """
     from autograder.platforms import bundles
 

@@ -26,13 +26,14 @@ EPILOG = examples(
 
 def check(
     exercise: Annotated[
-        str, typer.Argument(help="Such as ch02_qkv/softmax, or softmax.", show_default=False)
+        str, typer.Argument(help="The exercise, such as ch02_qkv/softmax or softmax.", show_default=False)
     ],
     files: Annotated[list[Path], typer.Argument(help="Python files or notebooks.", show_default=False)],
     seed: Annotated[
         int | None,
         typer.Option(
-            help="The seed of the hidden cases; by default the course's, or else random.",
+            help="The seed of the hidden cases; by default the course's secret seed, or a random one without "
+            "a course.",
             min=0,
         ),
     ] = None,
@@ -43,7 +44,7 @@ def check(
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Grade one function in plain files with hidden cases, without a course, a gradebook or nbgrader.
+    """Grade one function in Python files or notebooks. It needs no course, no gradebook and no nbgrader.
 
     With --json print a line for each file as soon as it is graded. Exit with status 1 if a file fails.
     """

@@ -49,7 +49,7 @@ def collect(
     timezone: Annotated[
         str | None,
         typer.Option(
-            help="The time zone for times in the archive without one, such as Europe/Berlin.",
+            help="The time zone of times that the archive gives without a time zone, such as Europe/Berlin.",
             show_default="this computer's",
         ),
     ] = None,
@@ -61,9 +61,9 @@ def collect(
 ) -> None:
     """Copy submissions from a platform's archive into the folder that `grade` reads.
 
-    Account for every file of the archive. Keep each notebook that a newer one replaces in
-    .autograder/replaced/. Exit with status 2 if a student handed in no usable notebook, or if it is not clear
-    which notebook counts.
+    The report accounts for every file of the archive. Notebooks that were replaced are kept in
+    .autograder/replaced/. The exit status is 2 if a student handed in no usable notebook, or if it is not
+    clear which notebook counts.
     """
     from autograder.platforms.account import OUTCOMES
     from autograder.platforms.collect import collect as collect_submissions

@@ -38,7 +38,7 @@ Format = Annotated[
         "--format",
         "-f",
         help="csv for a spreadsheet; canvas, moodle, blackboard, brightspace, ilias or table (any other "
-        "table) with --into; gradescope for one results.json for each student, in the folder of --output.",
+        "table) with --into; gradescope for a results.json per student, in the folder of --output.",
     ),
 ]
 Into = Annotated[
@@ -155,7 +155,7 @@ def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
     if output.is_dir():
         raise BadInputError(f"{output} is a folder. Name a file to write.")
     if not output.parent.exists():
-        raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
+        raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another folder.")
     require_writable(output.parent)
     write_atomically(output, data)
     say(f"{what} in {escape(str(output))}")

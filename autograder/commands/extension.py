@@ -25,7 +25,7 @@ def extension(
 ) -> None:
     """Give a student more time for an assignment, before or after the work is handed in.
 
-    The days count from the due date, also if the student had an extension before. They are kept in class.csv
+    The days count from the due date, even if the student had an extension before. They are kept in class.csv
     and entered into the gradebook with the submission.
     """
     from autograder.roster import extensions
@@ -42,4 +42,5 @@ def extension(
     for change in done.changes:
         say(f"the late penalty of {escape(change.student)} was {change.before:g} and is {change.after:g}")
     if not done.until:
-        say(f"{assignment} has no due date yet: nbgrader db assignment add {assignment} --duedate DATE")
+        command = f"nbgrader db assignment add {assignment} --duedate DATE"
+        say(f"{assignment} has no due date yet. To set one, run: {command}")

@@ -50,9 +50,7 @@ def feedback(
     ] = None,
     sender: Annotated[
         str,
-        typer.Option(
-            help="The address that mails are from.", show_default="the address in your mail program"
-        ),
+        typer.Option(help="The sender's address in mails.", show_default="the address in your mail program"),
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Write every page again.")] = False,
     workers: Workers = None,
@@ -62,7 +60,7 @@ def feedback(
 ) -> None:
     """Write a page of feedback for each graded notebook, unless its page is up to date.
 
-    With --for pack the pages of each assignment in one archive, as that platform takes them back. Exit with
+    With --for, also pack the pages of each assignment into one archive for that platform. Exit with
     status 2 if a student has no up-to-date page or no place in the archive.
     """
     from autograder.grading import gradebook
@@ -122,7 +120,7 @@ def _print_pages(here: Course, done: FeedbackRun, returned: Returned | None, as_
     for path in done.unwritten:
         say(f"[bold red]not written:[/] {escape(path)}")
     if done.unwritten:
-        say("The other pages are made. Give yourself permission to write there, then run this again.")
+        say("The other pages are written. Give yourself permission to write there, then run this again.")
 
 
 def _print_archives(returned: Returned, as_json: bool) -> None:
@@ -130,7 +128,8 @@ def _print_archives(returned: Returned, as_json: bool) -> None:
         for path, count in returned.archives.items():
             out.print(f"{plural(count, 'student')} in {escape(str(path))}", soft_wrap=True)
     for platform, count in returned.elsewhere.items():
-        say(f"[yellow]note:[/] {plural(count, 'student')} handed in through {platform}: --for {platform}")
+        who = f"{plural(count, 'student')} handed in through {platform}"
+        say(f"[yellow]note:[/] {who}. To pack their pages, run this command with --for {platform}")
     for remark in returned.left_out:
         say(f"[bold red]left out:[/] {escape(remark)}")
     if returned.left_out:

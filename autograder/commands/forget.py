@@ -23,7 +23,7 @@ def forget(
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Remove every trace of a student: work, points, marks, comments, feedback, verdicts, lines of lists.
+    """Remove a student from the course: work, points, marks, comments, feedback, verdicts, lines of lists.
 
     Exit with status 1 if a file that the grader did not write still names the student; the file is named.
     """

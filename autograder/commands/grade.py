@@ -60,8 +60,8 @@ def grade(
 ) -> None:
     """Grade submissions, enter the points into nbgrader's gradebook and write autograded/.
 
-    Skip submissions that have not changed since they were graded. List each submission that cannot be read,
-    grade the others, and exit with status 2.
+    Submissions that have not changed since they were graded are skipped. If a submission cannot be read, the
+    command lists it, grades the others, and exits with status 2.
     """
     from autograder.grading import batch
     from autograder.grading.session import Limits

@@ -26,22 +26,24 @@ def group(
         list[str] | None,
         typer.Argument(help="Groups, each with its variant, such as Monday=front.", show_default=False),
     ] = None,
-    everybody: Annotated[bool, typer.Option("--everybody", help="Give it to the whole class again.")] = False,
+    everybody: Annotated[
+        bool, typer.Option("--everybody", help="Give the assignment to the whole class again.")
+    ] = False,
     course: CourseFolder = Path(),
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Hand an assignment to some groups, in a variant for each or as it is; show who gets what.
+    """Give an assignment to some groups, in a variant for each group or as it is; show who gets what.
 
-    The named groups replace the groups of an earlier run; a note names each group that gets it no longer.
-    Students outside of the groups are not expected to hand it in. Without groups, only show.
+    The named groups replace the groups of an earlier run; a note names each group that no longer gets it.
+    Students outside of the groups are not expected to hand it in. Without groups, only show who gets what.
     """
     from autograder.roster import handouts
 
     here = Course.at(course, db)
     (assignment,) = here.chosen([assignment])
     if everybody and groups:
-        raise BadInputError("--everybody takes no groups. Name groups, or the whole class.")
+        raise BadInputError("--everybody takes no groups. Leave out --everybody, or the groups.")
     pairs = [(name, variant) for name, _, variant in (text.partition("=") for text in groups or ())]
     variants = dict(pairs)
     if len(variants) != len(pairs):
@@ -52,7 +54,7 @@ def group(
     for handout in before.handouts:
         if handout not in done.handouts:
             variant = f" in the variant {handout.variant}" if handout.variant else ""
-            say(f"[yellow]note:[/] {escape(f'{handout.group} gets {assignment}{variant} no longer')}")
+            say(f"[yellow]note:[/] {escape(f'{handout.group} no longer gets {assignment}{variant}')}")
     if as_json:
         print_json(done.as_dict())
         return

@@ -23,14 +23,14 @@ def note_stale(course: Course, assignments: list[str]) -> None:
 
     rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
     if count := count_stale(course, rows):
-        penalties = plural(count, "late penalty", "late penalties")
-        say(f"[yellow]note:[/] {penalties} older than the marks. Run autograder grade again, then this.")
+        penalties = plural(count, "late penalty is", "late penalties are")
+        say(f"[yellow]note:[/] {penalties} older than the marks. Run autograder grade, then this again.")
 
 
 def late(
     percent: Annotated[
         float | None,
-        typer.Option(help="Percentage of the points of the work that each day begun costs.", min=0, max=100),
+        typer.Option(help="Percentage of its points that work loses for each day begun.", min=0, max=100),
     ] = None,
     grace: Annotated[
         float | None, typer.Option(help="Days after the due date that cost nothing.", min=0)
@@ -39,7 +39,7 @@ def late(
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Show or set the price of late days, and update the penalties of all graded work.
+    """Show or set the penalty for late days, and update the penalties of all graded work.
 
     The rule is in nbgrader_config.json, so that nbgrader's own commands use it too.
     """
@@ -57,4 +57,4 @@ def late(
         return
     out.print(escape(describe(here, rule)), soft_wrap=True)
     if changes is not None:
-        say(f"written into {SETTINGS}; the penalty of {plural(len(changes), 'submission')} changed")
+        say(f"written into {SETTINGS}; {plural(len(changes), 'penalty', 'penalties')} changed")

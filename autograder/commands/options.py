@@ -52,9 +52,9 @@ def given_arguments(context: typer.Context) -> list[str]:
 
 Assignments = Annotated[
     list[str] | None,
-    typer.Argument(help="Such as ch02_qkv; all assignments by default.", show_default=False),
+    typer.Argument(help="Assignments, such as ch02_qkv; all by default.", show_default=False),
 ]
-Assignment = Annotated[str, typer.Argument(help="Such as ch02_qkv.", show_default=False)]
+Assignment = Annotated[str, typer.Argument(help="The assignment, such as ch02_qkv.", show_default=False)]
 Student = Annotated[str, typer.Argument(help="The id of the student.", show_default=False)]
 CourseFolder = Annotated[
     Path,

@@ -44,8 +44,8 @@ def release(
 ) -> None:
     """Make the students' notebooks from the solutions; write only the notebooks that changed.
 
-    First update the solutions: their test cells, points, table of exercises, time and heading numbers come
-    from the declarations of the exercises.
+    Before that, the command updates the solutions: test cells, points, table of exercises, time and heading
+    numbers come from the declarations of the exercises.
 
     Exit with status 2 if a notebook was kept because somebody worked in it.
 
@@ -80,7 +80,8 @@ def release(
             )
             for name in released.solutions:
                 path = escape(here.shown(here.solutions / released.assignment / name))
-                out.print(f"  {path}: test cells, table, time and numbers written", soft_wrap=True)
+                written = "test cells, points, table, time and heading numbers written"
+                out.print(f"  {path}: {written}", soft_wrap=True)
             for name in released.undefined:
                 out.print(
                     f"  [yellow]no cell defines `{escape(name)}`[/]. Add a code cell with its stub, or "

@@ -26,7 +26,7 @@ MOST_NOTES = 10
 roster = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Keep the list of the class: who is in it, and in which groups.",
+    help="Manage the class list: the students and their groups.",
 )
 
 
@@ -36,8 +36,8 @@ def import_list(
     columns: Annotated[
         str | None,
         typer.Option(
-            help="Headings or positions where the headings are not recognised: id, first, last, name, email, "
-            "number, groups and role, such as id=Kennung,last=2.",
+            help="Columns by heading or position, if their headings are not recognised: id, first, last, "
+            "name, email, number, groups and role, such as id=Kennung,last=2.",
         ),
     ] = None,
     course: CourseFolder = Path(),
@@ -47,7 +47,7 @@ def import_list(
     """Enter the students of a platform's list into the gradebook, and their groups into class.csv.
 
     Nobody is removed. A student whose work the gradebook has under a platform's name keeps that id. Lines
-    without a student are named.
+    that name no student are reported.
     """
     from autograder.roster import lists, people
 
@@ -94,16 +94,17 @@ def list_people(course: CourseFolder = Path(), db: Gradebook = None, as_json: Js
         table.add_row(*map(escape, texts))
     out.print(table)
     for other, student in known.other_ids.items():
-        say(f"[yellow]note:[/] {escape(f'{other} is {student}')}: autograder roster unite")
+        same = escape(f"{other} is {student}")
+        say(f"[yellow]note:[/] {same}. To unite the two ids, run: autograder roster unite")
     if not known.people:
         say("Nobody is in the gradebook yet. Run: autograder roster import FILE")
 
 
 @roster.command("unite", epilog=EPILOG)
 def unite(course: CourseFolder = Path(), db: Gradebook = None, as_json: Json = False) -> None:
-    """Merge each id that a platform has made, such as lovelaceada_4711, into the person of the class list.
+    """Merge each id that a platform has made, such as lovelaceada_4711, into the id in the class list.
 
-    Exit with status 2 if two ids have work for one assignment; `autograder merge` decides whose counts.
+    Exit with status 2 if two ids have work for one assignment; `autograder merge` decides whose work counts.
     """
     from autograder.reports import class_page
     from autograder.roster import move

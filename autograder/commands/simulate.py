@@ -49,7 +49,6 @@ def simulate(
         return
     for assignment, about in truth["assignments"].items():
         kinds = ", ".join(f"{count} {kind}" for kind, count in about["kinds"].items())
-        out.print(f"{assignment}: {kinds}; {about['late']} after {about['due']}", soft_wrap=True)
-    out.print(
-        f"The submissions are in {escape(str(output))}/, the truth in truth.json there.", soft_wrap=True
-    )
+        out.print(f"{assignment}: {kinds}; {about['late']} handed in after {about['due']}", soft_wrap=True)
+    about_all = "truth.json there lists the kind and the mistakes of each."
+    out.print(f"The submissions are in {escape(str(output))}/; {about_all}", soft_wrap=True)

@@ -39,8 +39,8 @@ def status(
 ) -> None:
     """Show for each assignment the steps that are done and the next command. Change nothing.
 
-    Released, handed in, late, to grade, graded, to be marked by hand, pages of feedback that are up to date,
-    exported. Numbers count students.
+    The steps are: released, handed in, late, to grade, graded, to be marked by hand, pages of feedback up to
+    date, exported. Numbers count students.
     """
     from autograder.course.lock import interrupted_move
     from autograder.reports.status import next_command, read_status

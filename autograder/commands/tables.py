@@ -56,11 +56,13 @@ def batch(done: Batch, out: Console, err: Console) -> None:
     for mark, text in marked:
         err.print(f"{mark}: {escape(text)}", soft_wrap=True)
     if any(p.kept is None for p in done.problems):
-        err.print("Students without a grade have no points yet, which is not zero.", soft_wrap=True)
+        err.print(
+            "Students without a grade have no points yet; they do not have zero points.", soft_wrap=True
+        )
     if done.unwritten:
         err.print("The points are in the gradebook. Give yourself permission to write there.", soft_wrap=True)
     if done.problems or done.unwritten:
-        err.print("Put this right and run it again.", soft_wrap=True)
+        err.print("Put these problems right, then run the same command again.", soft_wrap=True)
 
 
 SHOWN = 5
@@ -79,7 +81,8 @@ def _changes(changes: list[Change]) -> Iterator[str]:
             for change in group[:SHOWN]
         )
         more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
-        yield f"{assignment}, {exercise}: {direction} for {len(group)} with the same notebook ({names}{more})"
+        count = f"{len(group)} of the unchanged notebooks"
+        yield f"{assignment}, {exercise}: {direction} for {count} ({names}{more})"
 
 
 def overview(report: ClassReport, out: Console) -> None:
@@ -117,7 +120,7 @@ def overview(report: ClassReport, out: Console) -> None:
     if len(report.misconceptions) > MOST_MISTAKES:
         tell(f"and {len(report.misconceptions) - MOST_MISTAKES} more mistakes on the page")
     for exercise, count in report.unrecognised.items():
-        tell(f"{escape(exercise)}: {count} with a mistake that was not recognised")
+        tell(f"{escape(exercise)}: answers with a mistake that was not recognised: {count}")
     for why, names in report.absent_by_reason().items():
         tell(f"[yellow]{escape(why)}:[/] {len(names)}: {escape(', '.join(names))}")
     for look in report.review_queue:
@@ -133,7 +136,7 @@ def overview(report: ClassReport, out: Console) -> None:
 
 def proof(proof: Proof, out: Console) -> None:
     """Print the kill matrix and the points of the solution notebooks and the blank notebooks."""
-    table = Table(title="each mistake is rejected and named, each right style is accepted")
+    table = Table(title="known mistakes and known right answers")
     for name in ("exercise", "rejected", "named", "accepted", "not as expected"):
         table.add_column(name, justify="right" if name in ("rejected", "named", "accepted") else "left")
     for exercise in dict.fromkeys(entry.exercise for entry in proof.entries):
@@ -145,7 +148,7 @@ def proof(proof: Proof, out: Console) -> None:
         wrong = [
             *(f"{e.name} passes" for e in mistakes if not e.as_expected),
             *(
-                f"{e.name} named {e.named[0] or 'none'}"
+                f"{e.name} gets the hint of {e.named[0] or 'no mistake'}"
                 for e in mistakes
                 if e.as_expected and not e.diagnosed
             ),
@@ -169,8 +172,7 @@ def proof(proof: Proof, out: Console) -> None:
             soft_wrap=True,
         )
     figures = proof.as_dict()
-    share = figures["diagnosed"] / max(1, figures["misconceptions"])
-    out.print(f"{share:.0%} of the mistakes are named.")
+    out.print(f"{figures['diagnosed']} of {figures['misconceptions']} mistakes are named.")
     out.print(
         "[green]Everything is as expected.[/]"
         if proof.holds

@@ -32,7 +32,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             help="Assignments, such as ch02_qkv, or exercises, such as ch02_qkv/softmax; all by default. The "
-            "notebooks of an assignment are tried if you name the assignment.",
+            "notebooks of an assignment are graded too, unless you name single exercises.",
             show_default=False,
         ),
     ] = None,
@@ -72,11 +72,11 @@ def verify(
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Prove that the grader is right: it rejects and names each mistake and accepts each right style.
+    """Check that the grader rejects and names each known mistake and accepts each known right answer.
 
-    Exit with status 1 unless every misconception is rejected, and named in the cases that students have too,
-    every style is accepted, every solution notebook gets full marks and every blank notebook gets none. With
-    --mutants exit with status 1 if the grader accepts a mutant that the reviewed list does not explain.
+    Exit with status 1 unless every mistake is rejected and named by both the grader and `check`, every right
+    answer is accepted, every solution notebook gets full marks and every blank notebook none. With --mutants
+    exit with status 1 if the grader accepts a mutant that the reviewed list does not explain.
     """
     if mutants is not None:
         if caged is not None:

@@ -126,7 +126,7 @@ def require(tier: str, facts: dict[str, Any]) -> None:
         opened += ["it can write to the root folder"] * facts["root_writable"]
         opened += ["it sees the grader's files"] * facts["sees_target"]
     if opened:
-        raise CageError(f"the walls do not hold: {', '.join(opened)}")
+        raise CageError(f"the sandbox has gaps: {', '.join(opened)}")
 
 
 def _space(name: str) -> str:

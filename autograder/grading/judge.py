@@ -254,7 +254,7 @@ def grade_notebook(
                 f"a cell of {len(cell['source']):,} characters was not run; the limit is {LONGEST_CELL:,}"
             )
             matched.notes.append(too_long)
-            errors.append(f"Among your cells, {too_long}")
+            errors.append(f"One of your cells is too long: {too_long}")
         elif cell["cell_type"] == "code" and cell["source"].strip():
             ran = session.run(cell["source"], saved)
             sources.append(cell["source"])
@@ -377,7 +377,8 @@ def _name_earlier_mistake(report: Report, sources: list[str], before: dict[str, 
     }
     for name, earlier in wrong.items():
         if report.forbidden and earlier.forbidden == report.forbidden:
-            note = f"{USES_YOUR} `{name}`, which calls `{report.forbidden}`: write that yourself first."
+            why = f"which calls `{report.forbidden}`: write `{name}` without this call first."
+            note = f"{USES_YOUR} `{name}`, {why}"
             return dataclasses.replace(report, note=note)
     if report.note:
         return report

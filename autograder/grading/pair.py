@@ -193,7 +193,7 @@ class Pair:
             except cages.CageError as error:
                 self._end()
                 raise PairError(
-                    f"this machine should hold tier {self.tier}, and does not: {error}"
+                    f"this machine should support tier {self.tier}, and does not: {error}"
                 ) from error
         return zygote, judge
 

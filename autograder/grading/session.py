@@ -20,7 +20,8 @@ from autograder.grading import saved_pictures
 
 OUTPUTS = 16 << 20
 """The most characters of output that are kept of one notebook."""
-LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": "more output than is kept of one notebook\n"}
+TOO_LONG = "the rest of the output was left out: it is too long\n"
+LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": TOO_LONG}
 GRACE_SECONDS = 3.0
 """The seconds after the limit in which a child may still answer."""
 OVERHEAD_SECONDS = 60
@@ -92,7 +93,7 @@ class Session:
             arguments, cost = reply.get("arguments"), reply.get("cost")
             error, message = _text(reply.get("error")), _text(reply.get("message")) or ""
             if case.metered and not error and (why := impossible(cost)):
-                error, message = "Unfit", f"the count of your code's operations cannot be true: {why}"
+                error, message = "Unfit", f"the count of your code's operations is impossible: {why}"
             return Outcome(
                 value=reply.get("value"),
                 error=error,

@@ -185,11 +185,11 @@ def _timestamp(path: Path) -> tuple[str | None, str | None]:
     if text is None:
         return None, None
     if not text:
-        return None, f"{TIME} is empty or unreadable, so it does not count as late"
+        return None, f"{TIME} is empty or unreadable, so the submission does not count as late"
     from nbgrader.utils import parse_utc
 
     try:
         time = read_time(text).replace(tzinfo=None)
         return (text if parse_utc(text) == time else f"{time:%Y-%m-%d %H:%M:%S} UTC"), None
     except (ValueError, OverflowError, TypeError):
-        return None, f"{TIME} holds {text!r}, which is not a time, so it does not count as late"
+        return None, f"{TIME} holds {text!r}, which is not a time, so the submission does not count as late"

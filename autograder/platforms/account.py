@@ -11,7 +11,7 @@ OUTCOMES = {
     "unchanged": "unchanged",
     "older": "older or without work",
     "no_notebook": "not a notebook",
-    "own": "of the platform or of a program",
+    "own": "made by the platform or by a program",
     "undecided": "not decided",
 }
 """What may become of an entry, with the words for a person."""

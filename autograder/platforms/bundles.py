@@ -123,8 +123,8 @@ def of_classroom(course: Course, assignment: str) -> Bundle:
     published = colab.repository(course)
     if published is None or not published[0].startswith(GITHUB) or NOBODY in published[0]:
         raise BadInputError(
-            f"GitHub takes the grader from {GITHUB}OWNER/REPOSITORY, but {colab.SETTINGS} names no such "
-            "address. Publish the course on GitHub, and write its address under `repository: url:`."
+            f"The workflow installs the grader from {GITHUB}OWNER/REPOSITORY, but {colab.SETTINGS} names no "
+            "such address. Publish the course on GitHub, and write its address under `repository: url:`."
         )
     names = {
         "COURSE": published[0].removeprefix(GITHUB).removesuffix(".git"),
@@ -170,7 +170,7 @@ def write(course: Course, bundles: list[Bundle], output: Path | None = None) -> 
             f"--output names one file, but there are {len(bundles)} bundles. Leave --output out."
         )
     if output and not output.parent.is_dir():
-        raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another.")
+        raise BadInputError(f"there is no folder {output.parent}. Make it, or name a file in another folder.")
     archives = {output or course.root / FOLDER / f"{b.name}.zip": pack_zip(b.files, COMMENT) for b in bundles}
     for path, data in archives.items():
         _require_bundle(path)

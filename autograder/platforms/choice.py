@@ -169,7 +169,8 @@ def _latest(release: Release, rivals: list[Candidate], readable: list[Candidate]
         different = sound
     if len(different) > 1 and with_work:
         paths = ", ".join(sorted(item.file.file.entry for item in latest))
-        which = f"several notebooks for {release.name}.ipynb, and nothing says which is the latest: {paths}"
+        several = f"several notebooks for {release.name}.ipynb"
+        which = f"{several}, and the archive does not show which is the latest: {paths}"
         problem = f"{which}; name the right one, and its student, with --names"
         return Choice(problem=problem, different=different)
     chosen = min(

@@ -96,7 +96,8 @@ def collect(
             if history.known:
                 history.save()
         if done.blank:
-            done.remarks.append(f"handed in the released notebook without any work: {', '.join(done.blank)}")
+            who = "students who handed in the released notebook without any work"
+            done.remarks.append(f"{who}: {', '.join(done.blank)}")
     return done
 
 
@@ -118,8 +119,8 @@ def _by_ids_of_the_class_list(
             strangers.append(name)
     if strangers and any(person.name or person.email for person in roster.known):
         done.remarks.append(
-            f"not in the class list, or with the name of two students in it: {', '.join(sorted(strangers))}. "
-            "For a student of the list, run: autograder merge NAME ID"
+            f"names that fit no student of the class list, or two: {', '.join(sorted(strangers))}. "
+            "To assign the work to a student of the list, run: autograder merge NAME ID"
         )
     by_student: dict[str, list[HandedIn]] = {}
     for student, known_as in names.items():
@@ -332,7 +333,7 @@ def _write_time(done: Collected, student: str, stamp: Path, before: str, time: d
     elif stamp.is_file():
         done.remarks.append(
             f"{student}: the new version has no time, and the time of the replaced version "
-            f"({before}) was removed; if the new version was late, write timestamp.txt"
+            f"({before}) was removed; if the new version was late, write its time into timestamp.txt"
         )
         stamp.unlink()
 

@@ -118,7 +118,7 @@ def entry(name: str, most: float, score: float | None, report: Report | None, co
         parts.append(f"<p>{html.escape(comment)}</p>")
     if score is None:
         del test["max_score"]  # else Gradescope would show the points as lost
-        parts.append(f"<p>A person reads this answer, which may give {most:g} points.</p>")
+        parts.append(f"<p>Your teacher marks this answer; it is worth up to {most:g} points.</p>")
     else:
         test |= {"score": score, "status": "passed" if score >= most else "failed"}
     return test | {"output": "".join(parts)}
@@ -190,7 +190,7 @@ def _describe_sandbox(cage: Any, user: str | None) -> str:
     protection = (
         f"It ran as the user {user!r}, who can neither read the grader's files nor write results.json."
         if user
-        else "It could read the grader's files and write results.json: check whether it tried."
+        else "The code could read the grader's files and write results.json: check whether it tried."
     )
     return (
         f"No sandbox works in this container (tier {cage.tier}; {missing}). The submission was graded as "
@@ -211,7 +211,7 @@ def _find_notebook(folder: Path, name: str) -> Path:
     if len(notebooks) > 1 and len(named) != 1:
         some = ", ".join(path.relative_to(folder).as_posix() for path in notebooks[:5])
         raise NotGradableError(
-            f"{len(notebooks)} notebooks were handed in, but only one can be graded: {some}. "
+            f"{len(notebooks)} notebooks were handed in ({some}), but only one can be graded. "
             f"Hand in only {name}."
         )
     return notebooks[0] if len(notebooks) == 1 else named[0]

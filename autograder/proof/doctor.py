@@ -23,7 +23,8 @@ Level = Literal["ok", "note", "problem"]
 NEEDED_BYTES = 2 << 30
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 TIER_WORDS = {
-    "A": "a submission sees no network, no process and no file but the libraries, and its own empty home",
+    "A": "a submission sees no network, no other process, and no files except the libraries and its own "
+    "empty home",
     "B": "a submission opens no socket, reaches no process, and reads no file but the libraries and its "
     "home; it can see that other files and processes exist",
     "C": "only the container protects this machine: a submission can read and change every file in the "

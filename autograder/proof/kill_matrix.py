@@ -13,7 +13,7 @@ from autograder.proof.verify import Entry, Proof
 HEAD = """---
 myst:
   html_meta:
-    description: Every mistake that the grader knows, what stops it, and the sentence that its author reads.
+    description: Every mistake that the grader knows, the criteria that reject it, and its hint.
 ---
 <!-- Written by `autograder verify --page book/kill_matrix.md`; a test compares this page with its output. -->
 
@@ -21,9 +21,9 @@ myst:
 
 A check is only worth its points if it rejects wrong answers and accepts right ones. So every exercise of
 this course has a bank of wrong answers that students may give, each with a hint for its author, and a bank of
-right answers that look unlike ours. `autograder verify` gives each of them to `check`, as a student would,
-and to the grader, which draws other numbers. This page has the results; [the next one](mutants.md) has those
-of mistakes that are in no bank.
+right answers that look different from ours. `autograder verify` gives each of them to `check`, as a student
+would, and to the grader, which draws other numbers. This page has the results; [the next page](mutants.md)
+has the results for mistakes that are in no bank.
 
 In the tables a row is a wrong answer, and a column is one of the numbered criteria that earn points; such a
 table is called a *kill matrix*. {FAILS} means that the answer fails the criterion in the cases that students

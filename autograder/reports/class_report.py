@@ -90,14 +90,17 @@ class ClassReport:
     def summary(self) -> str:
         """Return a sentence on the number of students, their points and the cells to grade by hand."""
         count = len(self.rows)
-        students = "1 student" if count == 1 else f"{count} students"
+        students = _students(count)
         shares = self.shares
         if shares:
             text = f"{students}; of the points that are graded, the median is {median(shares):.0%}"
             text += f" and the mean {mean(shares):.0%}"
         else:
             text = f"{students}; nothing is graded yet"
-        waiting = [f"{item.exercise} of {item.waiting} ({item.max_score:g} points)" for item in self.waiting]
+        waiting = [
+            f"{item.exercise} of {_students(item.waiting)} ({item.max_score:g} points)"
+            for item in self.waiting
+        ]
         return f"{text}. To be graded by hand: {', '.join(waiting)}." if waiting else f"{text}."
 
     def as_dict(self) -> dict[str, Any]:

@@ -38,8 +38,8 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "none": ("✗", "no points"),
     "waits": ("…", "waits for your teacher"),
 }
-READ_LATER = "A person reads this answer; until then it has no points."
-READ_AGAIN = "These points were given by hand for an earlier version; a person looks at it again."
+READ_LATER = "This answer has no points until your teacher marks it."
+READ_AGAIN = "Your teacher gave these points for an earlier version, and will check them again."
 BY_HAND = "Your teacher gave these points."
 NO_ANSWER = "This answer is empty."
 
@@ -130,11 +130,11 @@ def summarise(nb: NotebookNode, marks: NotebookMarks) -> Summary:
     penalty = marks.late_penalty
     remarks = []
     if waiting:
-        count = "1 more point waits" if waiting == 1 else f"{waiting:g} more points wait"
-        remarks.append(f"{count} for your teacher.")
+        count = "1 more point is" if waiting == 1 else f"{waiting:g} more points are"
+        remarks.append(f"{count} possible: your teacher still marks these answers.")
     if penalty:
         lost = "1 point is" if penalty == 1 else f"{penalty:g} points are"
-        remarks.append(f"{lost} taken off because this was handed in late.")
+        remarks.append(f"{lost} taken off because the notebook was handed in late.")
     return Summary(
         title=marks.notebook,
         student=marks.student,

@@ -66,8 +66,8 @@ def require_trace(course: Course, student: str) -> Person:
     others = sorted(other for other, known in roster.other_ids.items() if known == student)
     if others:
         raise BadInputError(
-            f"{', '.join(others)} in the gradebook is {student} too. Unite the two first, with: autograder "
-            f"merge {others[0]} {student}"
+            f"{student} is also in the gradebook as {', '.join(others)}. Unite the ids first, with: "
+            f"autograder merge {others[0]} {student}"
         )
     for person in roster.known:
         if person.student == student:

@@ -90,7 +90,7 @@ def read_list(path: Path, roster: Roster, columns: str | None = None) -> Importe
         if before:
             if replace(before, groups=()) != replace(person, groups=()):
                 raise BadInputError(
-                    f"line {number} of {path} gives the id {person.student} to another person than an "
+                    f"line {number} of {path} gives the id {person.student} to a different person than an "
                     "earlier line. Name a column in which each student has another id, such as: "
                     "--columns id=HEADING"
                 )
@@ -194,8 +194,8 @@ def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> 
     if missing:
         count = f"{len(missing)} of {len(roster.known)}"
         done.notes.append(
-            f"in the gradebook and not in {path.name}: {count}: {', '.join(missing)}. If a student has left, "
-            "`autograder forget ID` removes all records of the student, the work too"
+            f"{path.name} lacks {count} students of the gradebook: {', '.join(missing)}. If a student has "
+            "left, `autograder forget ID` removes all records of the student, including the work"
         )
 
 

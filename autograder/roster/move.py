@@ -186,8 +186,8 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if contested and not wins:
         choice = " or ".join(shlex.join(["--wins", name]) for name in (old, new))
         raise BadInputError(
-            f"{old} and {new} both have work for {', '.join(contested)}. Say whose counts, with {choice}; "
-            "the other's notebooks are kept in .autograder/replaced/."
+            f"{old} and {new} both have work for {', '.join(contested)}. Choose whose work counts, with "
+            f"{choice}; the other's notebooks are kept in .autograder/replaced/."
         )
     assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
     return Move(old, new, wins, contested, old in roster, tuple(sorted(assignments)))

@@ -37,8 +37,8 @@ def require_known(course: Course, student: str) -> Person:
         return person
     if not roster.known:
         raise BadInputError(
-            f"nobody in this course is known yet, so {student!r} may be a slip: nothing is graded and no "
-            "class list is imported. Run: autograder roster import FILE, or autograder grade"
+            f"nobody in this course is known yet, so {student!r} may be a typing error: nothing is graded "
+            "and no class list is imported. Run: autograder roster import FILE, or autograder grade"
         )
     raise BadInputError(
         f"no student of this course is called {student!r}.{similar(roster, student)} "

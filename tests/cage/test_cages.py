@@ -57,7 +57,7 @@ def test_without_walls_the_same_attempts_succeed():
 def test_one_open_thing_is_enough(change):
     facts = probed("A")
     cages.require("A", facts)
-    with pytest.raises(cages.CageError, match="the walls do not hold"):
+    with pytest.raises(cages.CageError, match="the sandbox has gaps"):
         cages.require("A", facts | change)
 
 
@@ -69,7 +69,7 @@ def test_a_promised_tier_that_does_not_hold_grades_nothing(tmp_path, monkeypatch
     fake.write_text(f'#!/bin/sh\nwhile [ "$1" != {sys.executable} ]; do shift; done\nexec "$@"\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with Pair("A") as pair, pytest.raises(PairError, match=r"should hold tier A.*shares the user"):
+    with Pair("A") as pair, pytest.raises(PairError, match=r"should support tier A.*shares the user"):
         pair.grade(file_task("ch02_qkv/softmax", RIGHT.encode(), False, SEED, LIMITS))
 
 

@@ -61,7 +61,7 @@ def test_the_released_notebook_never_wins_over_work(course, tmp_path, released, 
         f"ada/{name}": "taken",
         f"bob/{name}": "taken",
     }
-    assert done.remarks[-1] == "handed in the released notebook without any work: bob"
+    assert done.remarks[-1] == "students who handed in the released notebook without any work: bob"
 
 
 def test_a_blank_notebook_that_is_handed_in_later_does_not_replace_work(course, tmp_path, released):
@@ -86,7 +86,7 @@ def test_two_notebooks_with_different_work_are_named(course, tmp_path, released)
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     assert collected(tmp_path / "s") == {"bob": worked(released, "3")}
     assert done.problems == [
-        f"ada: several notebooks for {NAME}, and nothing says which is the latest: "
+        f"ada: several notebooks for {NAME}, and the archive does not show which is the latest: "
         f"ada/{ASSIGNMENT}-Copy1.ipynb, ada/{NAME}; name the right one, and its student, with --names"
     ]
     table = tmp_path / "names.csv"

@@ -95,7 +95,10 @@ def test_release_writes_it_again(course, solution, spoil):
     change(solution, spoil)
     assert solution.read_bytes() != right
     done = in_process("release", ASSIGNMENT, cwd=course)
-    assert f"solutions/{ASSIGNMENT}/{ASSIGNMENT}.ipynb: test cells, table, time and numbers" in done.stdout
+    assert (
+        f"solutions/{ASSIGNMENT}/{ASSIGNMENT}.ipynb: test cells, points, table, time and heading numbers"
+        in done.stdout
+    )
     assert solution.read_bytes() == right
     assert released.read_bytes() == as_released
     again = in_process("release", ASSIGNMENT, cwd=course)

@@ -35,7 +35,7 @@ def given(few_template, tmp_path_factory):
     return course
 
 
-OVERFLOWS = "exp overflows for large scores, and is 0 for all of a very negative row."
+OVERFLOWS = "exp overflows for large scores, and is 0 for every score of a very negative row."
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_each_line_leads_to_its_place(given):
 def test_a_written_answer_nobody_has_read_is_no_zero(given):
     heading, lines = top(given, "style-01")
     assert heading == f"{FULL} of {FULL} points so far"
-    assert "3 more points wait for your teacher." in told(given, "style-01")
-    assert "waits for your teacher A person reads this answer" in lines["explain the picture"]
+    assert "3 more points are possible: your teacher still marks these answers." in told(given, "style-01")
+    assert "waits for your teacher This answer has no points until" in lines["explain the picture"]
     heading, lines = top(given, "blank")
     assert heading == "0 of 20 points"
     assert "This answer is empty." in lines["explain the picture"]
@@ -372,14 +372,14 @@ def test_a_hand_given_grade_and_comment_show(given, tmp_path):
     assert heading == "19 of 20 points"
     assert "part of the points Your teacher: Say why, too . 2 / 3" in lines["explain the picture"]
     assert text.count("Say why,") == 2
-    assert "A person reads this answer" not in text
+    assert "has no points until your teacher" not in text
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:  # handed in again, as `grade` leaves it
         book.find_grade(name, ASSIGNMENT, ASSIGNMENT, "style-02").needs_manual_grade = True
         book.db.commit()
     assert in_process("feedback", cwd=course).exit_code == 0
     text = told(course, "style-02")
     assert "Say why," in text
-    assert "given by hand for an earlier version" in text
+    assert "gave these points for an earlier version" in text
 
 
 @pytest.mark.slow
@@ -393,7 +393,7 @@ def test_points_lost_for_being_late_are_said(given, tmp_path):
         book.db.commit()
     assert in_process("feedback", cwd=course).exit_code == 0
     assert top(course, "style-01")[0] == f"{FULL - 1.5} of {FULL} points so far"
-    assert "1.5 points are taken off because this was handed in late." in told(course, "style-01")
+    assert "1.5 points are taken off because the notebook was handed in late." in told(course, "style-01")
 
 
 @pytest.mark.browser

@@ -146,7 +146,7 @@ def test_points_comment_and_extra_credit_given_in_the_browser(course, students, 
     hand_in(course, "ada", notebook)
     graded(course)
     text = shows(course, points, to_be_read="yes")
-    assert "given by hand for an earlier version" in text
+    assert "gave these points for an earlier version" in text
 
 
 def test_a_written_answer_in_a_code_cell_is_read_and_marked(course, students, page, tmp_path):

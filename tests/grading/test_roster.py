@@ -92,7 +92,7 @@ def test_other_headings_are_named(tmp_path, columns):
         ("", "no line of headings"),
         ("id,id\nada,1\n", "column 'id' twice"),
         ("id,name\n", "names no student"),
-        ("id,first name\nada,Ada\nada,Bob\n", "to another person"),
+        ("id,first name\nada,Ada\nada,Bob\n", "to a different person"),
         ("PK\3\4", "or save it as CSV"),
     ],
 )

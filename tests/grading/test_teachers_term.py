@@ -103,7 +103,7 @@ def test_a_penalty_that_is_older_than_the_marks_is_told_and_graded_first(folder)
     assert "1 with a late penalty older than the marks" in told
     assert f"next: autograder grade {FIRST}" in told
     exported = in_process("export", FIRST, cwd=folder)
-    assert "1 late penalty older than the marks" in exported.stderr
+    assert "1 late penalty is older than the marks" in exported.stderr
     in_process("late", "--percent", 10, cwd=folder)  # computes it again, as grade does
     assert "late penalty" not in in_process("status", FIRST, cwd=folder).stdout
     assert rows(folder)["ada"].late_penalty == pytest.approx(0.7)

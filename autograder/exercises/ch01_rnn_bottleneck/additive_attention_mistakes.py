@@ -283,8 +283,8 @@ edited(
 
 
 @EXERCISE.misconception(
-    "exp overflows for scores beyond 700 (88 in float32), and large entries of v make them. Subtract each "
-    "sequence's largest score first: the weights stay the same."
+    "exp overflows for scores beyond 700 (88 in float32), and large entries of v make such scores. Subtract "
+    "each sequence's largest score first: the weights stay the same."
 )
 def no_maximum(query, keys, values, W_q, W_k, v, mask=None):
     hidden = np.tanh((query @ W_q)[:, None] + keys @ W_k)
@@ -397,9 +397,9 @@ def empty_rows_opened_in_place(query, keys, values, W_q, W_k, v, mask=None):
 
 
 @EXERCISE.misconception(
-    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
-    "the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden weights to "
-    "0 afterwards."
+    "You add 1e-8 to the sum, so the weights sum to 1 to about eight digits only. With the maximum "
+    "subtracted the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden "
+    "weights to 0 afterwards."
 )
 def epsilon_in_the_sum(query, keys, values, W_q, W_k, v, mask=None):
     scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v

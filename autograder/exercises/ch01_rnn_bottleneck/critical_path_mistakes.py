@@ -18,7 +18,7 @@ def every_step(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You leave out the layers: T is the path through one. After the last token's step in layer 1, each "
+    "You leave out the layers: T is the path through one layer. After the last token's step in layer 1, each "
     "layer above has one more step: T + L - 1."
 )
 def layers_left_out(seq_len, num_layers, kind):
@@ -30,7 +30,8 @@ def layers_left_out(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "One too many: T + L counts the corner twice. With one token and one layer there is one step: T + L - 1.",
+    "One step too many: T + L counts the step at the turn from tokens to layers twice. With one token and "
+    "one layer there is one step.",
     gravity="slip",
 )
 def corner_counted_twice(seq_len, num_layers, kind):
@@ -42,8 +43,8 @@ def corner_counted_twice(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "One too few: T + L - 2 counts the arrows between the steps. Count the steps themselves; with one "
-    "token and one layer there is one: T + L - 1.",
+    "One too few: T + L - 2 counts the arrows between the steps. Count the steps themselves: with one "
+    "token and one layer there is one step.",
     gravity="slip",
 )
 def arrows_counted(seq_len, num_layers, kind):

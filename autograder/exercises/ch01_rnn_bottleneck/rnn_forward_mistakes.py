@@ -54,7 +54,7 @@ def h0_among_the_states(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You use the transpose of W_hh. It is square, so nothing complains. A state is a row here: write h @ "
+    "You use the transpose of W_hh. It is square, so no error is raised. A state is a row here: write h @ "
     "W_hh."
 )
 def W_hh_transposed(x, h0, W_xh, W_hh, b_h):

@@ -109,7 +109,7 @@ def _or_none(x: np.ndarray, W: np.ndarray) -> np.ndarray | None:
 EXERCISE = Exercise(
     name="ch02_qkv/project_qkv",
     signature="project_qkv(x, W_q, W_k, W_v)",
-    goal="Ask every token of x for its query, its key and its value: three matrix products.",
+    goal="Project every token of x to its query, its key and its value by three matrix products.",
     section="The mathematics",
     minutes=10,
     difficulty="easy",

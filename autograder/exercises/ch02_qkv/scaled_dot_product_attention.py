@@ -1,4 +1,4 @@
-"""ch02_qkv/scaled_dot_product_attention: the whole of it, with a mask."""
+"""ch02_qkv/scaled_dot_product_attention: attention as a whole, with a mask."""
 
 from __future__ import annotations
 

@@ -292,9 +292,9 @@ edited(
 
 edited(
     "epsilon_in_the_sum",
-    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
-    "the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden weights to "
-    "0 afterwards.",
+    "You add 1e-8 to the sum, so the weights sum to 1 to about eight digits only. With the maximum "
+    "subtracted the sum is at least 1 and needs no protection: divide by the sum alone, and set forbidden "
+    "weights to 0 afterwards.",
     {
         **NAN_ROWS,
         "-np.inf": "-1e30",

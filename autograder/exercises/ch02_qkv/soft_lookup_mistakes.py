@@ -8,8 +8,8 @@ from autograder.exercises.ch02_qkv.soft_lookup import EXERCISE
 
 
 @EXERCISE.misconception(
-    "You multiply by the temperature, so a high temperature makes the choice sharp. It should blur it: "
-    "divide the scores by the temperature.",
+    "You multiply by the temperature, so a high temperature makes the choice sharp. A high temperature "
+    "should blur it: divide the scores by the temperature.",
     gravity="slip",
 )
 def multiplied(query, keys, values, temperature):
@@ -182,8 +182,8 @@ def bare_exponentials(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
-    "the sum is at least 1 and needs no protection: divide by the sum alone."
+    "You add 1e-8 to the sum, so the weights sum to 1 to about eight digits only. With the maximum "
+    "subtracted the sum is at least 1 and needs no protection: divide by the sum alone."
 )
 def epsilon_in_the_sum(query, keys, values, temperature):
     if temperature <= 0:

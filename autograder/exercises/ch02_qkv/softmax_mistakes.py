@@ -8,8 +8,8 @@ from autograder.exercises.ch02_qkv.softmax import EXERCISE
 
 
 @EXERCISE.misconception(
-    "exp overflows for large scores, and is 0 for all of a very negative row. Subtract each row's maximum "
-    "first: the weights do not change, since the factor exp(-max) cancels."
+    "exp overflows for large scores, and is 0 for every score of a very negative row. Subtract each row's "
+    "maximum first: the weights do not change, since the factor exp(-max) cancels."
 )
 def no_maximum(x, axis=-1):
     e = np.exp(x)
@@ -67,8 +67,8 @@ def not_normalised(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You add 1e-8 to the sum, so the weights sum to 1 in seven digits only. With the maximum subtracted "
-    "the sum is at least 1 and needs no protection: divide by the sum alone."
+    "You add 1e-8 to the sum, so the weights sum to 1 to about eight digits only. With the maximum "
+    "subtracted the sum is at least 1 and needs no protection: divide by the sum alone."
 )
 def epsilon_in_the_sum(x, axis=-1):
     e = np.exp(x - x.max(axis=axis, keepdims=True))

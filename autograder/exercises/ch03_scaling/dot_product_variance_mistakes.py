@@ -62,8 +62,8 @@ def second_moment(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You multiply only the first term by d_k. The squared mean is subtracted for every component too: put "
-    "the whole difference into brackets, times d_k."
+    "You multiply only the first term by d_k. The squared mean is subtracted for every component too: "
+    "multiply the whole difference by d_k."
 )
 def squared_mean_taken_off_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * (var_q + mean_q**2) * (var_k + mean_k**2) - mean_q**2 * mean_k**2
@@ -94,16 +94,16 @@ def means_multiplied(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You multiply only the variance term by d_k. The terms with the means belong to every component too: put "
-    "the whole bracket times d_k."
+    "You multiply only the variance term by d_k. The terms with the means belong to every component too: "
+    "multiply the whole bracket by d_k."
 )
 def means_counted_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2
 
 
 @EXERCISE.misconception(
-    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. (The scale of "
-    "attention comes later.)"
+    "You divide by d_k. Each of the d_k products adds its variance: multiply by d_k. The scale of "
+    "attention comes later."
 )
 def divided_by_d_k(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return (var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2) / d_k
@@ -119,7 +119,7 @@ def deviations_for_variances(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You cut off the fraction, as int() does. A variance is a real number: return it whole.",
+    "You cut off the fraction, as int() does. A variance is a real number: return it with its fraction.",
     gravity="slip",
 )
 def truncated(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):

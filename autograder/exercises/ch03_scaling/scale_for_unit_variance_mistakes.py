@@ -64,8 +64,8 @@ def query_variance_only(d_k, var_q=1.0, var_k=1.0):
 
 
 @EXERCISE.misconception(
-    "You return the factor for q and for k each. Return the factor for their dot product, its square: the "
-    "root, not the fourth root."
+    "You return the factor that q and k would each need. Return its square, the factor of their dot product: "
+    "the square root, not the fourth root."
 )
 def fourth_root(d_k, var_q=1.0, var_k=1.0):
     return (d_k * var_q * var_k) ** -0.25

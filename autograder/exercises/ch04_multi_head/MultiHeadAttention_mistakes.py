@@ -157,7 +157,7 @@ edited_kernel(
 
 edited_kernel(
     "key_is_query",
-    "You make the keys with W_q, so that each token looks for what it is, and W_k is never used. Use "
+    "You make the keys with W_q, so that key and query of a token are equal, and W_k is never used. Use "
     "self.W_k(memory).",
     {"W_k(": "W_q("},
 )
@@ -411,7 +411,7 @@ edited_fill(
 
 edited_kernel(
     "zero_after_W_o",
-    "You set the output of an empty row to zero, after W_o. Set the zeros in front of W_o, whose bias is "
+    "You set the output of an empty row to zero, after W_o. Set the zeros before W_o, whose bias is "
     "added to every token.",
     {
         "return self.W_o(heads.transpose(1, 2).flatten(2)": (

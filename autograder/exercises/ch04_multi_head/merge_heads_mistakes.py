@@ -8,8 +8,8 @@ from autograder.exercises.ch04_multi_head.merge_heads import EXERCISE
 
 
 @EXERCISE.misconception(
-    "Your tokens mix: a reshape straight to (B, T, d) joins what lies side by side in memory, which are "
-    "tokens of one head. Exchange axes 1 and 2 first, then join the last two."
+    "Your tokens mix: a reshape straight to (B, T, d) joins numbers that are neighbours in memory, and "
+    "these belong to tokens of one head. Exchange axes 1 and 2 first, then join the last two."
 )
 def reshape_without_transpose(x):
     B, h, T, d_head = x.shape
@@ -27,8 +27,8 @@ def view_after_transpose(x):
 
 
 @EXERCISE.misconception(
-    "You weave the heads together: channel 0 of every head, then channel 1 of every head. Keep a head's "
-    "channels neighbours: bring the axes into the order (B, T, h, d/h)."
+    "You weave the heads together: channel 0 of every head, then channel 1 of every head. Keep the "
+    "channels of a head next to each other: bring the axes into the order (B, T, h, d/h)."
 )
 def heads_interleaved(x):
     B, h, T, d_head = x.shape

@@ -115,7 +115,7 @@ def made_float32(x, num_groups):
 
 
 @EXERCISE.misconception(
-    "Only the first copy is tied to x, the others are cut off. Let the gradient of every copy flow back: "
+    "Only the first copy is tied to x, and the others are cut off. Let the gradient of every copy flow back: "
     "the gradients of the query heads of a group add up in their shared head."
 )
 def copies_cut_off(x, num_groups):

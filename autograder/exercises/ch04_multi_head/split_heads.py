@@ -1,4 +1,4 @@
-"""ch04_multi_head/split_heads: from one wide row a token to h narrow ones."""
+"""ch04_multi_head/split_heads: each token's wide row cut into h narrow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ch05_positions/apply_rope: queries and keys are turned, so that their scores see the distance."""
+"""ch05_positions/apply_rope: queries and keys are turned, so that their scores depend on the distance."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def without_gradients(x, positions, base=10000.0):
 
 edited(
     "device_forgotten",
-    "A tensor that you make is on the cpu, where it cannot meet positions on a graphics card. Pass "
+    "A tensor that you make is on the cpu, and cannot be combined with positions on a graphics card. Pass "
     "device=x.device, to torch.arange too.",
     {", device=x.device": ""},
 )

@@ -190,7 +190,7 @@ def far_ones_by_the_logarithm(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch05_positions/t5_relative_bucket",
     signature="t5_relative_bucket(relative_position, bidirectional=True, num_buckets=32, max_distance=128)",
-    goal="Sort relative positions into buckets as T5 does: one each while near, wider and wider when far.",
+    goal="Sort relative positions into buckets like T5: one for each near distance, wider ones farther off.",
     section="What a sum does to a score",
     minutes=20,
     difficulty="medium",

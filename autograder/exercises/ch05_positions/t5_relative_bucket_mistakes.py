@@ -221,7 +221,7 @@ def logarithm_of_n(relative_position, bidirectional=True, num_buckets=32, max_di
 
 
 @EXERCISE.misconception(
-    "Below the fraction a division by exact is missing. Write ln(n / exact) / ln(max_distance / exact): "
+    "In the denominator a division by exact is missing. Write ln(n / exact) / ln(max_distance / exact): "
     "then n = max_distance gives 1."
 )
 def not_all_divided_by_exact(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -239,7 +239,7 @@ def not_all_divided_by_exact(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "Your logarithms have two bases, log2 above the fraction and ln below. Use one base for both: "
+    "Your logarithms have two bases, log2 in the numerator and ln in the denominator. Use one base for both: "
     "torch.log with math.log.",
     gravity="slip",
 )
@@ -417,7 +417,7 @@ def changed_in_place_one_way(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "A tensor that you make is on the cpu, where it cannot meet the others on a graphics card. Use "
+    "A tensor that you make is on the cpu, and cannot be combined with the others on a graphics card. Use "
     "torch.full_like or pass device=; clamp(max=...) needs no tensor."
 )
 def device_forgotten(relative_position, bidirectional=True, num_buckets=32, max_distance=128):

@@ -216,8 +216,8 @@ wrong(
     EXERCISE,
     step_by_step,
     "ends_in_channels",
-    "The ends of your ramp are twice too far on: you number channels. Number pairs: a and b are "
-    "d ln(...) / (2 ln(base)).",
+    "The ends of your ramp are twice as far on as they should be: you number channels. Number pairs: a and "
+    "b are d ln(...) / (2 ln(base)).",
     {"(2 * math.log(base))": "math.log(base)"},
     gravity="slip",
 )

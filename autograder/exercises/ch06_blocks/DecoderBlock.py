@@ -107,7 +107,7 @@ def one_of_each(rng: np.random.Generator) -> Iterator[Case]:
 EXERCISE = Exercise(
     name="ch06_blocks/DecoderBlock",
     signature="DecoderBlock(d_model, num_heads, d_ff)",
-    goal="Put attention to a memory between attention to itself and the feed-forward network, pre-norm.",
+    goal="Put cross-attention to a memory between self-attention and the feed-forward network, all pre-norm.",
     section="The code",
     minutes=15,
     difficulty="medium",
@@ -121,7 +121,7 @@ EXERCISE = Exercise(
         Criterion(
             "gradients reach x, memory and parameters", 0.25, differentiated(one_of_each), tolerance=2e-2
         ),
-        Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.2),
+        Criterion("float64 and bfloat16 come back as they went in", 0.25, other_types, tolerance=0.2),
         Criterion("works on any device", 0.25, elsewhere(one_of_each), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, one_of_each, observes="arguments"),
     ),

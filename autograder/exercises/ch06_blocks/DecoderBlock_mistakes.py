@@ -26,8 +26,8 @@ edited(
 
 edited(
     "memory_normed",
-    "You norm the memory with norm_cross too. Pass the memory as it is: it comes normed from the encoder's "
-    "end, and norm_cross is for the queries.",
+    "You norm the memory with norm_cross too. Pass the memory as it is: the encoder has normed it "
+    "already, and norm_cross is for the queries.",
     {", memory, memory_mask": ", self.norm_cross(memory), memory_mask"},
     gravity="slip",
 )
@@ -392,7 +392,7 @@ edited(
 
 edited(
     "attention_not_normed",
-    "Attention to itself reads x as it is. Let it read self.norm_attention(x).",
+    "Self-attention reads x as it is. Let it read self.norm_attention(x).",
     {"self.norm_attention(x)": "x"},
 )
 

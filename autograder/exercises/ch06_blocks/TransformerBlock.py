@@ -105,7 +105,7 @@ EXERCISE = Exercise(
         Criterion("the mask is kept: True means may attend", 1.5, masked, tolerance=5e-3),
         Criterion("gradients reach x and all parameters", 0.25, differentiated(one_of_each), tolerance=2e-2),
         Criterion("the exact GELU", 0.25, exact, tolerance=1e-4),
-        Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.2),
+        Criterion("float64 and bfloat16 come back as they went in", 0.25, other_types, tolerance=0.2),
         Criterion("works on any device", 0.25, elsewhere(one_of_each), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, one_of_each, observes="arguments"),
     ),

@@ -158,8 +158,8 @@ edited(
 
 edited(
     "only_queries_normed",
-    "Queries come from the normed x, keys and values from x itself. Pass the normed x alone; for attention "
-    "to itself it is the memory as well.",
+    "Queries come from the normed x, keys and values from x itself. Pass the normed x alone; in "
+    "self-attention it is the memory as well.",
     {"), mask=mask": "), x, mask=mask"},
 )
 

@@ -144,7 +144,7 @@ EXERCISE = Exercise(
         Criterion("each token by itself: mean 0, variance 1, weight, bias", 1, ordinary, tolerance=1e-3),
         Criterion("eps is added to the variance, under the root", 0.5, faint),
         Criterion("a mean as large as 3,000 costs no digits", 0.25, far_off, tolerance=2e-2),
-        Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.1),
+        Criterion("float64 and bfloat16 come back as they went in", 0.25, other_types, tolerance=0.1),
         Criterion("gradients reach x, weight and bias", 0.5, differentiated(everything), tolerance=1e-3),
         Criterion("works on any device", 0.25, elsewhere(ordinary), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, everything, observes="arguments"),

@@ -83,8 +83,8 @@ def over_the_sequence(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "The mean, or the variance, has lost its last axis: (B, T) cannot meet x, (B, T, d), or meets the wrong "
-    "axis. Write keepdim=True for both."
+    "The mean, or the variance, has lost its last axis: (B, T) does not broadcast with x, (B, T, d), or "
+    "pairs with the wrong axis. Write keepdim=True for both."
 )
 def keepdim_forgotten(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1)

@@ -113,7 +113,7 @@ EXERCISE = Exercise(
             "each token by itself: root mean square 1, then the weight", 0.75, ordinary, tolerance=1e-3
         ),
         Criterion("eps is added to the mean square, under the root", 0.25, faint),
-        Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.1),
+        Criterion("float64 and bfloat16 come back as they went in", 0.25, other_types, tolerance=0.1),
         Criterion("gradients reach x and weight", 0.25, differentiated(everything), tolerance=1e-3),
         Criterion("works on any device", 0.25, elsewhere(ordinary), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, everything, observes="arguments"),

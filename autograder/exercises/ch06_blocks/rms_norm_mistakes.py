@@ -94,8 +94,8 @@ def over_everything(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "The mean square has lost its last axis: (B, T) cannot meet x, (B, T, d), or meets the wrong axis of "
-    "it. Write keepdim=True."
+    "The mean square has lost its last axis: (B, T) does not broadcast with x, (B, T, d), or pairs with the "
+    "wrong axis of it. Write keepdim=True."
 )
 def keepdim_forgotten(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1) + eps) * weight

@@ -182,7 +182,7 @@ EXERCISE = Exercise(
         Criterion("(SiLU(x W_g) * (x W_u)) W_d", 0.5, ordinary),
         Criterion("any number of leading axes", 0.25, leading_axes),
         Criterion("gates of a hundred and of ten thousand", 0.25, large, tolerance=1e-2),
-        Criterion("float64 and bfloat16 come back as they came", 0.25, other_types, tolerance=0.2),
+        Criterion("float64 and bfloat16 come back as they went in", 0.25, other_types, tolerance=0.2),
         Criterion("gradients reach x and all weights", 0.25, differentiated(everything), tolerance=1e-2),
         Criterion("works on any device", 0.25, elsewhere(ordinary), test=on_any_device),
         Criterion("the inputs are left as they were", 0.25, everything, observes="arguments"),

@@ -16,8 +16,8 @@ def four_times(d_model, multiple_of=1):
 
 
 @EXERCISE.misconception(
-    "You take 2 d_model, as if the gate doubled the weights. There were two matrices and now are three: "
-    "take 2/3 of 4 d_model."
+    "You take 2 d_model, as if the gate doubled the weights. There were two matrices, and now there are "
+    "three: take 2/3 of 4 d_model."
 )
 def twice(d_model, multiple_of=1):
     return math.ceil(2 * d_model / multiple_of) * multiple_of

@@ -72,7 +72,7 @@ def sees_all_before(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch07_causal_masking/causal_mask",
     signature="causal_mask(q_len, k_len=None)",
-    goal="Say for each query which keys it may see: its own and the earlier ones, never a later one.",
+    goal="Mark the keys that each query may see: its own and the earlier ones, never a later one.",
     section="Who can know what",
     minutes=5,
     difficulty="easy",

@@ -281,7 +281,7 @@ def as_many_as_make_up_p(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch07_causal_masking/filter_logits",
     signature="filter_logits(logits, top_k=None, top_p=None)",
-    goal="Remove unlikely tokens: all but the k likeliest, then all beyond the share p of what is left.",
+    goal="Remove unlikely tokens: keep the k likeliest, then the likeliest of these up to the share p.",
     section="Drawing a token",
     minutes=20,
     difficulty="hard",

@@ -275,7 +275,7 @@ def first_leak_only(model, tokens, vocab_size):
 
 @EXERCISE.misconception(
     "All tokens after i are changed together, and each of them is blamed. Change one token at a time: only "
-    "then you know which of them the output depends on."
+    "then do you know which of them the output depends on."
 )
 def all_later_tokens_at_once(model, tokens, vocab_size):
     before, leaks, T = model(tokens[None])[0], set(), len(tokens)

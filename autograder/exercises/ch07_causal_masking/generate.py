@@ -321,7 +321,7 @@ def the_same_tokens(got: Any, expected: Any, case: Case) -> bool:
 EXERCISE = Exercise(
     name="ch07_causal_masking/generate",
     signature="generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None)",
-    goal="Go on with a text: choose the next token, append it, read the longer text, and again.",
+    goal="Continue a text: choose the next token, append it, read the longer text, and repeat.",
     section="Drawing a token",
     minutes=20,
     difficulty="medium",

@@ -8,8 +8,8 @@ from autograder.exercises.ch07_causal_masking.generate import EXERCISE
 
 
 @EXERCISE.misconception(
-    "At temperature 0 a token is drawn, as if the temperature were 1. As the temperature falls to 0 the "
-    "likeliest token takes all: there, take the argmax."
+    "At temperature 0 a token is drawn, as if the temperature were 1. At 0 take the "
+    "argmax: as the temperature falls to 0, the likeliest token gets all the probability."
 )
 def samples_at_0(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt

@@ -51,7 +51,8 @@ def base_two(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "You remove likely tokens and keep unlikely ones. Tokens below the threshold are removed.",
+    "You remove likely tokens and keep unlikely ones. Remove the tokens below the threshold and keep the "
+    "others.",
     gravity="useless",
 )
 def inverted(logits, min_p):

@@ -253,7 +253,7 @@ EXERCISE = Exercise(
     domain=tokens_in_the_vocabulary,
     criteria=(
         Criterion("the mean loss of each token given those before", 1.25, ordinary),
-        Criterion("ignored tokens count neither above nor below the line", 0.5, ignored),
+        Criterion("ignored tokens count neither in the sum nor in N", 0.5, ignored),
         Criterion("0 where there is nothing to predict", 0.25, nothing),
         Criterion(
             "gradients flow through that 0 as well",
@@ -262,7 +262,7 @@ EXERCISE = Exercise(
             measure=what_comes_back,
             test=zeros_come_back,
         ),
-        Criterion("as exact as the logits, be they as large as 10,000", 0.5, large),
+        Criterion("exact for logits as large as 10,000", 0.5, large),
         Criterion("gradients reach the logits, and none is NaN", 0.75, differentiated(everything)),
         Criterion("works on any device", 0.25, elsewhere(soft), test=on_any_device),
         Criterion("logits and tokens are left as they were", 0.25, everything, observes="arguments"),

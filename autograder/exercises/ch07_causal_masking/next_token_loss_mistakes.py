@@ -229,7 +229,7 @@ def cut_off_from_the_logits(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "If nothing is predicted, the 0 is not made of the logits, and a training step fails there. Divide "
+    "If nothing is predicted, the 0 is not computed from the logits, and a training step fails there. Divide "
     "the sum, which is 0, by at least 1, or return logits.sum() * 0."
 )
 def fresh_zero(logits, tokens, ignore_index=-100):

@@ -210,7 +210,7 @@ class silent_overflow:
 
 @EXERCISE.misconception(
     "When the room is full you drop the oldest tokens, but this cache keeps every token. Raise a ValueError "
-    "where there is no room. (Exercise 4 is about dropping.)"
+    "where there is no room. Exercise 4 is about dropping."
 )
 class drops_the_oldest:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
@@ -369,8 +369,8 @@ class returns_a_copy:
 
 
 @EXERCISE.misconception(
-    "Your room is always float32, and queries of another dtype cannot meet keys in float32. Pass `dtype` on "
-    "to the call that makes the room."
+    "Your room is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
+    "Pass `dtype` on to the call that makes the room."
 )
 class dtype_ignored:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
@@ -389,8 +389,8 @@ class dtype_ignored:
 
 
 @EXERCISE.misconception(
-    "Your room is always on the cpu, where queries on a graphics card cannot meet it. Pass `device` on to "
-    "the call that makes the room."
+    "Your room is always on the cpu, where queries on a graphics card cannot be multiplied with it. Pass "
+    "`device` on to the call that makes the room."
 )
 class device_ignored:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):

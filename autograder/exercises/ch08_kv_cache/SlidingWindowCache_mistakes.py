@@ -318,8 +318,8 @@ class writes_into_the_callers_tensor:
 
 
 @EXERCISE.misconception(
-    "Your room is always float32, and queries of another dtype cannot meet keys in float32. Pass `dtype` on "
-    "to the call that makes the room."
+    "Your room is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
+    "Pass `dtype` on to the call that makes the room."
 )
 class dtype_ignored:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -339,8 +339,8 @@ class dtype_ignored:
 
 
 @EXERCISE.misconception(
-    "Your room is always on the cpu, where queries on a graphics card cannot meet it. Pass `device` on to "
-    "the call that makes the room."
+    "Your room is always on the cpu, where queries on a graphics card cannot be multiplied with it. Pass "
+    "`device` on to the call that makes the room."
 )
 class device_ignored:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):

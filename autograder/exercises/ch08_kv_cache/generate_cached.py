@@ -211,7 +211,7 @@ def first_wrong_token(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch08_kv_cache/generate_cached",
     signature="generate_cached(model, prompt, max_new_tokens)",
-    goal="Go on with a text greedily, so that the model reads every token once.",
+    goal="Continue a text greedily, so that the model reads every token once.",
     section="Nothing old changes",
     minutes=20,
     difficulty="medium",

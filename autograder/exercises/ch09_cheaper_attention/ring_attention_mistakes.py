@@ -229,7 +229,7 @@ def own_shard_open(q_shards, k_shards, v_shards, causal=False):
 
 
 @EXERCISE.misconception(
-    "You mask the rank's own shard, but shards of later ranks still count. When it is causal, leave out "
+    "You mask the rank's own shard, but shards of later ranks still count. When causal is True, leave out "
     "every shard s > r for rank r: its tokens come later.",
     gravity="useless",
 )

@@ -59,7 +59,7 @@ def soft(rng: np.random.Generator) -> Iterator[Case]:
 EXERCISE = Exercise(
     name="ch10_beyond_attention/delta_rule",
     signature="delta_rule(query, key, value, beta)",
-    goal="Replace the old value of each key in the memory by the new one, a share beta of it, then read.",
+    goal="Replace a share beta of each key's old value in the memory by the new value, then read.",
     section="Replacing instead of adding",
     minutes=15,
     difficulty="medium",

@@ -1,4 +1,4 @@
-"""ch10_beyond_attention/linear_attention: the softmax gone, the past fits into one matrix."""
+"""ch10_beyond_attention/linear_attention: without the softmax, the past fits into one matrix."""
 
 from __future__ import annotations
 

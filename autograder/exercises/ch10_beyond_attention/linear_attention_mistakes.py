@@ -15,8 +15,8 @@ edited = partial(wrong, EXERCISE, cumulative_sums)
 
 
 @EXERCISE.misconception(
-    "Your weights phi(q) . phi(k) are not normalised: they sum to anything. Divide by their sum, which "
-    "is phi(q) . z with z the sum of the phi(k).",
+    "Your weights phi(q) . phi(k) are not normalised: their sum can be any number. Divide by their sum, "
+    "which is phi(q) . z with z the sum of the phi(k).",
     gravity="useless",
 )
 def no_normaliser(q, k, v, causal=True):

@@ -225,7 +225,7 @@ def bonus_times_key(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your maximum does not know the bonus: u + k_t can be far above it, and exp overflows. For the "
+    "Your maximum leaves out the bonus: u + k_t can be far above it, and exp overflows. For the "
     "answer take the larger of the state's maximum and u + k_t."
 )
 def maximum_without_the_bonus(w, u, k, v):

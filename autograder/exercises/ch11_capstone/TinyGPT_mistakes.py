@@ -28,8 +28,8 @@ edited(
 
 edited(
     "mask_without_itself",
-    "The logits are NaN. The first token may attend to nothing, or is divided by 0: the softmax of a row in "
-    "which all is hidden is 0/0. Let a token see itself: tril(), with the diagonal.",
+    "The logits are NaN. The first token may attend to nothing, and the softmax of a row in which all is "
+    "hidden is 0/0. Let a token see itself: tril(), with the diagonal.",
     {"tril()": "tril(-1)"},
     gravity="useless",
 )
@@ -125,7 +125,7 @@ edited(
 
 edited(
     "head_cut_off",
-    "The embedding learns nothing from the logits, though it writes them. Multiply by self.embedding.weight "
+    "The embedding learns nothing from the logits, though it makes them. Multiply by self.embedding.weight "
     "itself, without `.detach()` or `.data`.",
     {".T": ".detach().T"},
 )

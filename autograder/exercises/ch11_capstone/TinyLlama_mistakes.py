@@ -261,8 +261,8 @@ slip(
 
 edited(
     "as_many_groups_as_heads",
-    "You repeat keys and values by another number than num_heads // num_kv_heads, the query heads that share "
-    "one head of keys.",
+    "You repeat keys and values a wrong number of times. Copy each head num_heads // num_kv_heads times: "
+    "that many query heads share it.",
     {"num_groups = self.num_heads // self.num_kv_heads": "num_groups = self.num_kv_heads"},
 )
 
@@ -464,8 +464,7 @@ slip(
 
 edited(
     "last_place_alone",
-    "You return the logits of the last place alone. Return them for each token that was handed in, (B, T, "
-    "vocab_size).",
+    "You return the logits of the last place alone. Return them for each input token, (B, T, vocab_size).",
     {"return rms_norm(x, ": "return rms_norm(x[:, -1:], "},
 )
 

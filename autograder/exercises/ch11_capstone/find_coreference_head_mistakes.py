@@ -57,8 +57,8 @@ def rows_of_wrong_length(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You return the head whose silence helps most. The cost is the log-probability with all heads minus the "
-    "one without this head: take the largest cost."
+    "You return the head whose silence helps most. The cost is the log-probability with all heads minus that "
+    "without this head: take the largest cost."
 )
 def the_one_that_helps(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -101,8 +101,8 @@ def raw_logits(model, sentences):
 
 
 @EXERCISE.misconception(
-    "Probabilities are compared. From 0.05 to 0.001 hardly counts there, and is a factor of fifty: take the "
-    "log-probability, log_softmax."
+    "Probabilities are compared. A fall from 0.05 to 0.001 hardly counts there, and yet it is a factor of "
+    "fifty: take the log-probability, log_softmax."
 )
 def probabilities(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)

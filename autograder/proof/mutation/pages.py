@@ -8,26 +8,26 @@ from autograder.proof.mutation.trials import Tried, by_assignment
 PAGE = """---
 myst:
   html_meta:
-    description: Right answers with one fault each, and what the grader says of them.
+    description: Right answers with one fault each, and what the grader reports about them.
 ---
 <!-- Written by `autograder verify --mutants {number} --seed {seed} --page book/mutants.md`. -->
 
-# What the checks say of other mistakes
+# What the checks report about other mistakes
 
-The page before this one has the mistakes that the grader knows. Students also make others. So the right
-answers of the bank are changed by a program, one fault at a time: an operator exchanged, an index off by one,
-a line, a cast or a `keepdims` dropped, one name written for another. Each such *mutant* is graded, {number:,}
-in all.
+The page before this one lists the mistakes that the grader knows. Students also make others. So a program
+changes the right answers of the bank by one fault at a time: it exchanges an operator, shifts an index by
+one, drops a line, a cast or a `keepdims`, or writes one name for another. Each such *mutant* is graded,
+{number:,} in all.
 
 {graded}
 
-A mutant that is accepted is still right, and a reviewed list says why; the run fails if one is not in the
-list. Accepted mutants that are not in the list: {not_listed}.
+Every accepted mutant is still right, and a reviewed list gives the reason; the run fails if an accepted
+mutant is not in the list. Accepted mutants that are not in the list: {not_listed}.
 
-A mutant that is rejected is of one of three kinds. It is *named* if the report names a mistake of
-the bank; the name is *true* if that mistake gives the mutant's own results in every case that the mutant
-fails. It has a *cause* if the report says which rule is broken or which error was raised, or names a wrong
-shape, a wrong dtype or a changed input. The rest are *bare*: the report only shows two numbers that differ.
+There are three kinds of rejected mutants. A mutant is *named* if the report names a mistake of the bank; the
+name is *true* if that mistake gives the mutant's own results in every case that the mutant fails. It has a
+*cause* if the report names the broken rule, the raised error, a wrong shape, a wrong dtype or a changed
+input. The rest are *bare*: the report only shows two numbers that differ.
 
 {explained}
 """
