@@ -5,24 +5,14 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 aten = torch.ops.aten
-
-
-def _cpu_attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    return sdpa_flop_count(q.shape, k.shape, v.shape)
-
-
-def _cpu_attention_backward(
-    d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any, out_val: Any, **__: Any
-) -> int:
-    return sdpa_backward_flop_count(d_out.shape, q.shape, k.shape, v.shape)
 
 
 def _two_per_entry(matrix: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
@@ -33,15 +23,32 @@ def _linear(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
     return 2 * x.numel() * weight.shape[0]
 
 
-# Operators made of products and sums. Torch knows those below flop_registry, which leaves these out.
-PRODUCTS: dict[Any, Callable[..., int]] = {
-    **flop_registry,
-    aten._scaled_dot_product_flash_attention_for_cpu: _cpu_attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: _cpu_attention_backward,
-    aten._weight_int8pack_mm: _linear,
-    aten.mv: _two_per_entry,
-    aten.dot: _two_per_entry,
-}
+@cache
+def products() -> dict[Any, Callable[..., int]]:
+    """Return the operators made of products and sums, with a count for each.
+
+    Torch knows those of ``flop_registry``, which leaves the others out. It is imported only here, since it
+    imports triton where there is one.
+    """
+    from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
+        return sdpa_flop_count(q.shape, k.shape, v.shape)
+
+    def attention_backward(
+        d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any, out_val: Any, **__: Any
+    ) -> int:
+        return sdpa_backward_flop_count(d_out.shape, q.shape, k.shape, v.shape)
+
+    return {
+        **flop_registry,
+        aten._scaled_dot_product_flash_attention_for_cpu: attention,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward,
+        aten._weight_int8pack_mm: _linear,
+        aten.mv: _two_per_entry,
+        aten.dot: _two_per_entry,
+    }
+
 
 # One kernel for what would be several steps: operations per element of the first argument.
 FUSED = {
@@ -106,15 +113,15 @@ class OperationCounter(_Meter):
     ) -> Any:
         kwargs = kwargs or {}
         packet = func.overloadpacket
-        if packet not in PRODUCTS:
+        if packet not in products():
             with self:  # without autograd, torch hands over operators such as linear whole
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
         self.calls[packet.__name__] += 1
-        if packet in PRODUCTS:
-            operations = PRODUCTS[packet](*args, **kwargs, out_val=result)
+        if packet in products():
+            operations = products()[packet](*args, **kwargs, out_val=result)
             self.products += operations
         else:
             operations = _steps(func, args, result)
