@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -34,6 +36,11 @@ def count(run):
     with OperationCounter() as counter:
         run()
     return counter
+
+
+def test_nothing_of_triton_is_imported_before_something_is_counted():
+    look = "import sys, tfcore.testing; sys.exit('torch.utils.flop_counter' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
 # --- operations: products
