@@ -187,7 +187,9 @@ def chromium() -> str:
     """The browser that prints."""
     path = find_chromium()
     if path is None:
-        raise PdfError("no Chromium: install Debian's package `chromium`, or set CHROMIUM to a Chrome's path")
+        raise PdfError(
+            "no Chromium: install Debian's package `chromium-headless-shell`, or set CHROMIUM to its path"
+        )
     return path
 
 

@@ -80,6 +80,17 @@ def do_without() -> Callable[[str, str], None]:
 
 
 @pytest.fixture(scope="session")
+def chromium(do_without: Callable[[str, str], None]) -> str:
+    """The path of Chromium. Without Chromium its tests are skipped, or fail under REQUIRE=browser."""
+    from autograder.proof.doctor import find_chromium
+
+    path = find_chromium()
+    if path is None:
+        do_without("browser", "no Chromium here: `apt-get install chromium-headless-shell`")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
 def launch() -> Iterator[Callable[[str, list[str]], Any]]:
     """Starts Chromium, from a path and with flags. A process can have one Playwright: all tests share it."""
     from playwright.sync_api import sync_playwright

@@ -21,7 +21,15 @@ from autograder.course.layout import CONFIG, Course
 
 Level = Literal["ok", "note", "problem"]
 NEEDED_BYTES = 2 << 30
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+CHROMIUMS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+    "chrome",
+)
+"""The usual names. The first is Chromium without windows, which opens a page in half of the time."""
 TIER_WORDS = {
     "A": "a submission sees no network, no other process, and no files except the libraries and its own "
     "empty home",
@@ -142,7 +150,8 @@ def find_chromium() -> str | None:
 def _chromium() -> Finding:
     if path := find_chromium():
         return Finding("browser", "ok", f"{path} for the tests of the book")
-    return Finding("browser", "note", "no Chromium; browser tests are skipped (Debian: apt install chromium)")
+    install = "Debian: apt install chromium-headless-shell"
+    return Finding("browser", "note", f"no Chromium; browser tests are skipped ({install})")
 
 
 def _isolation() -> Iterator[Finding]:

@@ -151,6 +151,10 @@ class ClassReport:
         }
 
 
+def _students(count: int) -> str:
+    return "1 student" if count == 1 else f"{count} students"
+
+
 def make_report(course: Course, assignment: str) -> ClassReport:
     """Return the report on an assignment, from the gradebook and the graded notebooks.
 

@@ -52,17 +52,11 @@ def html() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser(do_without: Callable[[str, str], None], request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Chromium without a window. Without Chromium its tests are skipped, or fail under REQUIRE=browser."""
-    import pdf
-
-    try:
-        path = pdf.chromium()
-    except pdf.PdfError as why:
-        do_without("browser", str(why))
-    chromium = request.getfixturevalue("launch")(str(path), OFFLINE)
-    yield chromium
-    chromium.close()
+def browser(chromium: str, launch: Callable[[str, list[str]], Any]) -> Iterator[Any]:
+    """Chromium without a window."""
+    browser = launch(chromium, OFFLINE)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -155,11 +155,8 @@ def test_a_students_script_is_shown_as_text(given):
 
 
 @pytest.mark.browser
-def test_nothing_runs_in_a_browser(given, tmp_path, do_without):
+def test_nothing_runs_in_a_browser(given, tmp_path, chromium):
     """The page's own title stays, although the answer holds a script that would change it."""
-    chromium = shutil.which("chromium")
-    if not chromium:
-        do_without("browser", "no Chromium here")
     html = page(given, "script-in-the-answer").read_text()
     bare = tmp_path / "bare.html"
     without_policy = BeautifulSoup(html, "html.parser")
@@ -397,11 +394,8 @@ def test_points_lost_for_being_late_are_said(given, tmp_path):
 
 
 @pytest.mark.browser
-def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path, do_without, request):
+def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path, chromium, launch):
     """Long lines of code and output, and wide tables and formulas, scroll in themselves."""
-    chromium = shutil.which("chromium")
-    if not chromium:
-        do_without("browser", "no Chromium here")
     course = tmp_path / "course"
     shutil.copytree(given, course)
     path = course / "autograded" / "style-01" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
@@ -430,7 +424,7 @@ def test_a_page_fits_a_phone_and_loads_nothing(given, tmp_path, do_without, requ
     assert in_process("feedback", cwd=course).exit_code == 0
     assert "<iframe" not in page(course, "style-01").read_text()
     asked = []
-    browser = request.getfixturevalue("launch")(chromium, ["--no-sandbox", "--disable-gpu"])
+    browser = launch(chromium, ["--no-sandbox", "--disable-gpu"])
     for scheme in ("light", "dark"):
         shown = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
         shown.on("request", lambda request: asked.append(request.url))
