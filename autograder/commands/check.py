@@ -44,7 +44,7 @@ def check(
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Grade one function in Python files or notebooks. It needs no course, no gradebook and no nbgrader.
+    """Grade one function in Python files or notebooks, without a course, a gradebook or nbgrader.
 
     With --json print a line for each file as soon as it is graded. Exit with status 1 if a file fails.
     """

@@ -24,13 +24,13 @@ def note_stale(course: Course, assignments: list[str]) -> None:
     rows = [row for assignment in assignments for row in gradebook.read(course, assignment)]
     if count := count_stale(course, rows):
         penalties = plural(count, "late penalty is", "late penalties are")
-        say(f"[yellow]note:[/] {penalties} older than the marks. Run autograder grade, then this again.")
+        say(f"[yellow]note:[/] {penalties} older than the marks. Run autograder grade, then this command.")
 
 
 def late(
     percent: Annotated[
         float | None,
-        typer.Option(help="Percentage of its points that work loses for each day begun.", min=0, max=100),
+        typer.Option(help="Percentage of points that late work loses for each day begun.", min=0, max=100),
     ] = None,
     grace: Annotated[
         float | None, typer.Option(help="Days after the due date that cost nothing.", min=0)

@@ -39,7 +39,7 @@ def status(
 ) -> None:
     """Show for each assignment the steps that are done and the next command. Change nothing.
 
-    The steps are: released, handed in, late, to grade, graded, to be marked by hand, pages of feedback up to
+    Each line has: released, handed in, late, to grade, graded, to be marked by hand, pages of feedback up to
     date, exported. Numbers count students.
     """
     from autograder.course.lock import interrupted_move

@@ -74,7 +74,7 @@ def verify(
 ) -> None:
     """Check that the grader rejects and names each known mistake and accepts each known right answer.
 
-    Exit with status 1 unless every mistake is rejected and named by both the grader and `check`, every right
+    Exit with status 1 unless the grader and `check` reject every mistake and `check` names it, every right
     answer is accepted, every solution notebook gets full marks and every blank notebook none. With --mutants
     exit with status 1 if the grader accepts a mutant that the reviewed list does not explain.
     """

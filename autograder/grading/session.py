@@ -20,7 +20,7 @@ from autograder.grading import saved_pictures
 
 OUTPUTS = 16 << 20
 """The most characters of output that are kept of one notebook."""
-TOO_LONG = "the rest of the output was left out: it is too long\n"
+TOO_LONG = "from here on output is left out: the notebook has too much of it\n"
 LEFT_OUT = {"output_type": "stream", "name": "stderr", "text": TOO_LONG}
 GRACE_SECONDS = 3.0
 """The seconds after the limit in which a child may still answer."""

@@ -141,7 +141,7 @@ def _not_graded(
         without += [f"{p.student}, {assignment}" for p in absent if p.student not in names]
         if names:
             have = "1 student has" if len(names) == 1 else f"{len(names)} students have"
-            notes.append(f"{have} not handed in {assignment}, and no points: {'; '.join(names)}")
+            notes.append(f"{have} not handed in {assignment} and got no points: {'; '.join(names)}")
     if without:
         are = "1 submission is" if len(without) == 1 else f"{len(without)} submissions are"
         notes.append(f"{are} not graded: {'; '.join(sorted(without))}")

@@ -131,7 +131,7 @@ def summarise(nb: NotebookNode, marks: NotebookMarks) -> Summary:
     remarks = []
     if waiting:
         count = "1 more point is" if waiting == 1 else f"{waiting:g} more points are"
-        remarks.append(f"{count} possible: your teacher still marks these answers.")
+        remarks.append(f"{count} possible: your teacher will mark the rest.")
     if penalty:
         lost = "1 point is" if penalty == 1 else f"{penalty:g} points are"
         remarks.append(f"{lost} taken off because the notebook was handed in late.")

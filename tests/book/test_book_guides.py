@@ -159,7 +159,7 @@ def test_the_limits_are_those_of_the_grader() -> None:
     assert f"the whole notebook {limits.total_seconds:g} seconds" in text
     assert f"may use {limits.memory_bytes >> 30} GiB of memory" in text
     assert f"more than {CALL_SECONDS:g} seconds of computing" in text
-    assert f"up to {MAX_BYTES >> 20} MiB" in text
+    assert f"must not exceed {MAX_BYTES >> 20} MiB" in text
     assert f"up to {IN_A_NOTEBOOK} characters" in text
     assert f"broken at {WIDTH}," in text
     assert set(LONGER.values()) == {6}, "the page says six times"
@@ -258,7 +258,7 @@ def test_the_page_tells_of_the_class_as_it_is_simulated(tmp_path: Path) -> None:
     text = " ".join(INSTRUCTOR.read_text().split())
     (truth,) = simulate(Course.at(ROOT), ["ch02_qkv"], tmp_path / "class", 200, 1)["assignments"].values()
     kinds = ", ".join(f"{count} {kind}" for kind, count in truth["kinds"].items())
-    assert f"ch02_qkv: {kinds}; {truth['late']} after {truth['due']}" in text
+    assert f"ch02_qkv: {kinds}; {truth['late']} handed in after {truth['due']}" in text
     assert f'--duedate "{truth["due"]}"' in text
     for counts in truth["misconceptions"].values():
         assert "in {}, {} and {} of the 200".format(*sorted(counts.values(), reverse=True)) in text

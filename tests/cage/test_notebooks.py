@@ -188,7 +188,7 @@ def softmax(x, axis=-1):
     ("softmax", "told"),
     [
         (RIGHT.replace("e / e.sum(axis=axis, keepdims=True)", "e / 7"), "which is not right yet: correct it"),
-        (FROM_A_LIBRARY, "which calls `scipy.special.softmax`: write `"),
+        (FROM_A_LIBRARY, "which calls `scipy.special.softmax`: write `softmax` without this call"),
     ],
     ids=["wrong", "from a library"],
 )

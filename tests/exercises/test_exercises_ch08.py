@@ -308,7 +308,7 @@ WRONG = {
     "quantize_kv: the spread": (
         "quantize_kv",
         lambda x: rounded(x, x.std(dim=2, keepdim=True) / 127),
-        "the largest without its sign is",
+        "the largest absolute value is",
     ),
     "dequantize_kv: an offset": ("dequantize_kv", lambda q, scale: (q + 1) * scale, "has steps of"),
     "speculative_accept: the other end of u": (

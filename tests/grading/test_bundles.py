@@ -171,7 +171,7 @@ def test_gradescope_grades_in_a_clean_folder(container, students):
     assert results["score"] == sum(expected.values())
     assert {name: t["score"] for name, t in tests.items() if "score" in t} == expected
     assert {t["status"] for t in tests.values() if "score" in t} == {"passed"}
-    assert "person reads" in tests["explain_the_picture"]["output"]
+    assert "Your teacher marks this answer" in tests["explain_the_picture"]["output"]
     assert f"tier {cages.strongest().tier}" in hidden(results)
 
 

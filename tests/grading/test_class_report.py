@@ -93,7 +93,7 @@ def test_what_waits_for_a_person_counts_nowhere():
 
     assert overview(rows).shares == overview(graded).shares
     assert overview(rows).shares[0] == pytest.approx(sum(rows[0].scores.values()) / 10)
-    assert "To be graded by hand: written of 20 (4 points)." in overview(rows).summary()
+    assert "To be graded by hand: written of 20 students (4 points)." in overview(rows).summary()
     marked = [replace(row, needs_manual_grade=()) for row in graded]
     assert overview(marked).shares[0] == pytest.approx((sum(rows[0].scores.values()) + 4) / 14)
     assert "by hand" not in overview(marked).summary()

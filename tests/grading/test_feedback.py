@@ -121,7 +121,7 @@ def test_each_line_leads_to_its_place(given):
 def test_a_written_answer_nobody_has_read_is_no_zero(given):
     heading, lines = top(given, "style-01")
     assert heading == f"{FULL} of {FULL} points so far"
-    assert "3 more points are possible: your teacher still marks these answers." in told(given, "style-01")
+    assert "3 more points are possible: your teacher will mark the rest." in told(given, "style-01")
     assert "waits for your teacher This answer has no points until" in lines["explain the picture"]
     heading, lines = top(given, "blank")
     assert heading == "0 of 20 points"

@@ -201,7 +201,7 @@ def test_who_has_not_handed_in_is_in_the_table_without_points(listed):
     assert lines["zoe02"]["total"] == lines["zoe02"][f"{FIRST}/softmax"] == ""
     assert lines["zoe02"]["remark"] == "not handed in; due 2026-03-08 23:59 UTC"
     assert lines["bob"]["total"] == "4"
-    assert f"1 student has not handed in {FIRST}" in done.stderr
+    assert f"1 student has not handed in {FIRST} and got no points: zoe02" in done.stderr
     data = {line["student"]: line for line in json.loads(in_process("export", "--json", cwd=listed).stdout)}
     assert data["zoe02"]["total"] is None
     assert data["bob"]["total"] == 4

@@ -89,7 +89,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(template, tmp_path, mon
 def test_the_command_says_what_it_made(course):
     told = in_process("simulate", ASSIGNMENT, "--students", 20, "--output", course / "class", cwd=course)
     assert told.exit_code == 0
-    assert "9 honest, 5 mistaken, 3 partial, 2 broken, 1 hostile; 2 after 2026-03-08" in told.stdout
+    assert "9 honest, 5 mistaken, 3 partial, 2 broken, 1 hostile; 2 handed in after 2026-03-08" in told.stdout
     again = in_process("simulate", ASSIGNMENT, "--output", course / "class", cwd=course)
     assert again.exit_code == 2
     assert "is there already" in " ".join(again.stderr.split())

@@ -30,8 +30,8 @@ def layers_left_out(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "One step too many: T + L counts the step at the turn from tokens to layers twice. With one token and "
-    "one layer there is one step.",
+    "One step too many: T + L counts the step at the turn from tokens to layers twice. Count it once: with "
+    "one token and one layer there is one step.",
     gravity="slip",
 )
 def corner_counted_twice(seq_len, num_layers, kind):

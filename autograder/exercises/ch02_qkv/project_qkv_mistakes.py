@@ -25,7 +25,7 @@ def value_before_key(x, W_q, W_k, W_v):
 
 @EXERCISE.misconception(
     "You transpose the weights. They are (d_model, d): a row vector of width d_model times W is already a "
-    "row vector of width d, so write x @ W. Only torch's nn.Linear stores its weight the other way round."
+    "row vector of width d, so write x @ W. In torch, nn.Linear stores its weight the other way round."
 )
 def weights_transposed(x, W_q, W_k, W_v):
     return x @ W_q.T, x @ W_k.T, x @ W_v.T

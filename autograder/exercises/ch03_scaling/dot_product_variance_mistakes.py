@@ -95,7 +95,7 @@ def means_multiplied(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 @EXERCISE.misconception(
     "You multiply only the variance term by d_k. The terms with the means belong to every component too: "
-    "multiply the whole bracket by d_k."
+    "multiply the whole sum by d_k."
 )
 def means_counted_once(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
     return d_k * var_q * var_k + var_q * mean_k**2 + var_k * mean_q**2

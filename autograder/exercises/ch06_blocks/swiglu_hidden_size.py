@@ -63,7 +63,7 @@ def three_matrices_weigh_as_two(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch06_blocks/swiglu_hidden_size",
     signature="swiglu_hidden_size(d_model, multiple_of=1)",
-    goal="Choose d_ff, a multiple, so that three matrices have as many weights as two with d_ff = 4 d_model.",
+    goal="Choose d_ff so that three matrices have as many weights as two with the inner width 4 d_model.",
     section="The feed-forward network, and where 8/3 comes from",
     minutes=5,
     difficulty="easy",

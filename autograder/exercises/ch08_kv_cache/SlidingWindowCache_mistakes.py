@@ -339,7 +339,7 @@ class dtype_ignored:
 
 
 @EXERCISE.misconception(
-    "Your room is always on the cpu, where queries on a graphics card cannot be multiplied with it. Pass "
+    "Your room is always on the cpu, and queries on a graphics card cannot be multiplied with it. Pass "
     "`device` on to the call that makes the room."
 )
 class device_ignored:

@@ -168,7 +168,7 @@ def right_scale(trial: Trial) -> str | None:
     column = np.round(x[b, h, :5, c], 3).tolist()
     more = ", ..." if x.shape[2] > 5 else ""
     return (
-        f"channel {c} of head {h} holds {str(column)[1:-1]}{more}: the largest without its sign is "
+        f"channel {c} of head {h} holds {str(column)[1:-1]}{more}: the largest absolute value is "
         f"{largest[b, h, 0, c]:.4g}, so the scale is {largest[b, h, 0, c] / WIDEST:.4g}; yours is "
         f"{got[b, h, 0, c]:.4g}"
     )
