@@ -32,6 +32,7 @@ MODULES = (
     "plain_tokens",
     "table_names",
     "scrollers",
+    "follow",
     "lean",
     "icons",
     "missing",

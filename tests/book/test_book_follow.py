@@ -1,0 +1,52 @@
+"""The contents of a page mark the section that is being read, however the reader has come to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARKED = """() => [...document.querySelectorAll("#pst-page-toc-nav a.active[aria-current]")]
+  .map((link) => decodeURIComponent(link.hash.slice(1)))"""
+
+# The section that has what is at a third of the window's height. Between two sections there is neither: look up.
+READ = """() => {
+  const links = [...document.querySelectorAll("#pst-page-toc-nav a")].map((link) => link.hash);
+  const middle = document.querySelector(".bd-article").getBoundingClientRect();
+  for (let y = innerHeight / 3 - 1; y > 0; y -= 8) {
+    for (const node of document.elementsFromPoint(middle.left + 20, y)) {
+      const section = node.closest("section[id]");
+      if (section && links.includes(`#${CSS.escape(section.id)}`)) return section.id;
+    }
+  }
+}"""
+
+
+@pytest.fixture
+def page(html: Path, browser: Any) -> Any:
+    context = browser.new_context(viewport={"width": 1400, "height": 800})
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.browser
+def test_the_mark_follows_who_scrolls_far_at_once_and_back(page: Any, html: Path) -> None:
+    page.goto((html / "book" / "02_qkv.html").as_uri())
+    seen = []
+    for step in [900] * 12 + [-700] * 8:
+        page.evaluate("(step) => scrollBy(0, step)", step)
+        page.wait_for_timeout(300)
+        read = page.evaluate(READ)
+        assert page.evaluate(MARKED) == [read]
+        seen.append(read)
+    assert len(set(seen)) > 4
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("figure", ["fig-readers", "fig-cuts"])
+def test_a_link_to_a_figure_marks_its_section(figure: str, page: Any, html: Path) -> None:
+    page.goto((html / "book" / "02_qkv.html").as_uri() + f"#{figure}")
+    page.wait_for_timeout(600)
+    (marked,) = page.evaluate(MARKED)
+    assert page.locator(f"section[id='{marked}'] #{figure}").count() == 1
