@@ -2,7 +2,7 @@
 // `tfwidgets.module` puts this text in the place of that line. Tests in Node load the files as they are.
 
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = ["svg", "g", "line", "circle", "path", "text", "tspan", "rect", "polygon", "clipPath"];
+const SVG_TAGS = ["svg", "g", "line", "circle", "path", "text", "tspan", "rect", "polygon", "clipPath", "title"];
 
 // The line colours of tfcore.viz. A dark page makes them brighter, as it does those of the figures; a canvas cannot.
 export const PLAIN = { BLUE: "#3b77c3", ORANGE: "#b75e0e", GREEN: "#118667", PINK: "#ba4e96", OLIVE: "#787840" };
@@ -16,6 +16,13 @@ export function make(tag, attributes = {}, children = []) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...[children].flat());
   return node;
+}
+
+// Make a cell of an attention map, darker for more weight. Who rests the pointer on it reads the weight.
+export function mapCell(column, row, left, size, names, weight) {
+  const says = `from ${names[row]} to ${names[column]}: ${weight.toFixed(2)}`;
+  const place = { x: left + column * size, y: row * size, width: size - 0.7, height: size - 0.7 };
+  return make("rect", { ...place, fill: BLUE, "fill-opacity": 0.08 + 0.92 * weight }, [make("title", {}, [says])]);
 }
 
 // Make entries of a <dl>, one for each title. `value` is the <dd> that a widget writes its number into.

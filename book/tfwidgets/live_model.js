@@ -1,7 +1,7 @@
 // The capstone's model, live: a text, what the model expects after each token, and what its heads attend to.
 // State: text, place, layer, head, silenced, temperature, model. See live_model.py for what every number must be.
 
-import { BLUE, ORANGE, PLAIN, chooseWord, make, softmax } from "./common.js";
+import { BLUE, ORANGE, PLAIN, chooseWord, make, mapCell, softmax } from "./common.js";
 
 const BOS = 1;
 const EOS = 2;
@@ -63,6 +63,7 @@ const STYLE = `
 .tfw-live .heads button[aria-pressed="true"] { border-color: ${BLUE}; }
 .tfw-live .heads canvas { display: block; width: 100%; aspect-ratio: 1; image-rendering: pixelated; border-radius: 2px; }
 .tfw-live .heads label { display: flex; gap: 0.35rem; align-items: center; font-size: 0.82rem; min-height: 1.9rem; padding-left: 3px; }
+html[data-theme="dark"] .tfw-live .heads canvas { filter: brightness(1.4); }
 .tfw-live .heads .cut canvas { opacity: 0.25; }
 .tfw-live .says { margin: 0.7rem 0 0; color: var(--faint); font-size: 0.9rem; }
 .tfw-live details { margin-top: 0.5rem; font-size: 0.9rem; }
@@ -260,12 +261,7 @@ function render({ model, el }) {
     svg.setAttribute("viewBox", `0 0 ${left + 255} 304`);
     svg.replaceChildren(
       ...map.flatMap((weights, i) =>
-        weights.slice(0, i + 1).map((weight, j) =>
-          make("rect", {
-            x: left + j * size, y: i * size, width: size - 0.7, height: size - 0.7, fill: BLUE,
-            "fill-opacity": 0.08 + 0.92 * weight,
-          }),
-        ),
+        weights.slice(0, i + 1).map((weight, j) => mapCell(j, i, left, size, names, weight)),
       ),
       make("rect", {
         x: left - 1, y: place * size - 1, width: (place + 1) * size + 1, height: size + 1, fill: "none", stroke: ORANGE,

@@ -2,7 +2,7 @@
 // the maps of all heads; a head can be cut. State: text, other, place, layer, head, silenced, jobs, name, source.
 // See real_heads.py for what every number must be. The page gives the model's file in data-file and data-bytes.
 
-import { BLUE, ORANGE, PLAIN, chooseWord, make, numberEntries } from "./common.js";
+import { BLUE, ORANGE, PLAIN, chooseWord, make, mapCell, numberEntries } from "./common.js";
 import { workerScript } from "./encoder.js";
 
 const SHOWN = 6; // bars
@@ -61,6 +61,7 @@ const STYLE = `
 }
 .tfw-real .heads canvas { display: block; width: 100%; max-width: 4rem; margin: 0 auto; aspect-ratio: 1;
   image-rendering: pixelated; border-radius: 2px; }
+html[data-theme="dark"] .tfw-real .heads canvas { filter: brightness(1.4); }
 .tfw-real .heads button.cut canvas { opacity: 0.2; }
 .tfw-real .heads button.cut { outline: 1.5px dashed ${ORANGE}; outline-offset: -2px; }
 .tfw-real details { font-size: 0.9rem; margin-bottom: 0.5rem; }
@@ -234,14 +235,7 @@ function drawMap(svg, map, names, place) {
   const text = (i, more) => make("text", { class: i === place ? "here" : "", "text-anchor": "end", ...more }, [names[i]]);
   svg.setAttribute("viewBox", `0 0 ${left + 264} 312`);
   svg.replaceChildren(
-    ...map.flatMap((weights, i) =>
-      weights.map((weight, j) =>
-        make("rect", {
-          x: left + j * size, y: i * size, width: size - 0.7, height: size - 0.7, fill: BLUE,
-          "fill-opacity": 0.08 + 0.92 * weight,
-        }),
-      ),
-    ),
+    ...map.flatMap((weights, i) => weights.map((weight, j) => mapCell(j, i, left, size, names, weight))),
     make("rect", { x: left - 1, y: place * size - 1, width: 261, height: size + 1, fill: "none", stroke: ORANGE }),
     ...names.flatMap((_, i) => {
       const middle = (i + 0.5) * size;

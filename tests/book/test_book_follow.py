@@ -10,7 +10,7 @@ import pytest
 MARKED = """() => [...document.querySelectorAll("#pst-page-toc-nav a.active[aria-current]")]
   .map((link) => decodeURIComponent(link.hash.slice(1)))"""
 
-# The section that has what is at a third of the window's height. Between two sections there is neither: look up.
+# The section of what is at a third of the height of the window; in a gap between sections, of what is above.
 READ = """() => {
   const links = [...document.querySelectorAll("#pst-page-toc-nav a")].map((link) => link.hash);
   const middle = document.querySelector(".bd-article").getBoundingClientRect();

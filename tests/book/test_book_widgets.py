@@ -344,6 +344,7 @@ def test_the_live_model_reads_what_is_typed_and_loses_the_animal_with_a_head(
     text.fill("The young camel couldn't enter the mine since it was too hungry. What was hungry? The")
     assert likelihood("camel") > 0.9
     before = mounted.check()
+    assert "from the to camel: " in " ".join(mounted.root.locator("rect title").all_text_contents())
     text.fill("The young llama couldn't enter the mine since it was too hungry. What was hungry? The")
     assert "llama" in mounted.root.get_by_role("alert").inner_text()
     assert text.get_attribute("aria-invalid") == "true"
