@@ -368,8 +368,8 @@ edited_fill(
 
 edited_kernel(
     "first_head_s_mask",
-    "You use the mask of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each: let it broadcast "
-    "as it is.",
+    "You use the mask of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each head: let it "
+    "broadcast as it is.",
     {
         ("\n        heads"): (
             "\n        if mask is not None and mask.ndim == 4:\n            mask = mask[:, :1]\n        heads"

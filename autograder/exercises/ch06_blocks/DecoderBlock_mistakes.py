@@ -198,7 +198,7 @@ edited(
 
 edited(
     "no_residual_around_cross",
-    "What cross_attention returns replaces the stream. Add it: x = x + self.cross_attention(...).",
+    "The result of cross_attention replaces the stream. Add it: x = x + self.cross_attention(...).",
     {"= x + self.cross_attention": "= self.cross_attention"},
     gravity="slip",
 )
@@ -431,7 +431,7 @@ edited(
 
 edited(
     "first_head_s_masks",
-    "You use the masks of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each: pass it on as it "
+    "You use the masks of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each head: pass it on as "
     "is.",
     {
         (":\n        x"): (

@@ -394,7 +394,7 @@ edited(
 
 edited(
     "first_head_s_mask",
-    "You use the mask of head 0 for all heads. A mask (B, h, T, T) has one for each: pass it on as it is.",
+    "You use the mask of head 0 for all heads. A mask (B, h, T, T) has one for each head: pass it on as is.",
     {
         ("\n        if"): (
             "\n        if mask is not None and mask.ndim == 4:\n            mask = mask[:, :1]\n        if"

@@ -47,7 +47,7 @@ def first_logit_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Only leaks into the output one place before are found. A token may leak into every output before it: "
+    "You find only leaks into the output just before a token. A token may leak into every output before it: "
     "compare all i < j."
 )
 def neighbours_only(model, tokens, vocab_size):
@@ -216,8 +216,8 @@ def beyond_the_vocabulary(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The token that the model would choose is compared. Most leaks move the logits and not yet the largest "
-    "of them: compare all the numbers."
+    "You compare the token that the model would choose. A leak may change the logits, but not which of them "
+    "is the largest: compare all the numbers."
 )
 def choices_compared(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0].argmax(dim=-1), set()

@@ -71,7 +71,7 @@ edited(
 
 edited(
     "one_position_for_all",
-    "The order of the earlier tokens changes nothing, but the length of the text does: all places get the "
+    "The length of the text changes the logits, but the order of earlier tokens does not: all places get the "
     "position of the last one. Give each place its own row, 0 to T - 1.",
     {":T": "T - 1"},
     gravity="useless",
@@ -79,7 +79,7 @@ edited(
 
 edited(
     "positions_along_the_batch",
-    "The order of the earlier tokens changes nothing, but the row of the batch does: the positions run along "
+    "The logits depend on the row in the batch, not on the order of earlier tokens: the positions run along "
     "the batch. They belong to the time axis: self.position.weight[:T] has the shape (T, d_model).",
     {"T]": " len(tokens), None]"},
     gravity="useless",
