@@ -349,7 +349,7 @@ def twin(weights, power=2.0):
     (spoilt / "autograder/exercises/ch03_scaling/__init__.py").write_text(alone, "utf8")
     done = command(spoilt, "verify", "ch03_scaling")
     assert done.returncode == 1, done.stderr
-    assert "twin named power_ignored" in done.stdout
+    assert "twin gets the hint of power_ignored" in done.stdout
     assert "Not everything is as expected." in done.stdout
 
 
