@@ -86,7 +86,7 @@ edited(
 
 edited(
     "positions_in_float16",
-    "Your positions are rounded to float16, which has 11 significant bits: beyond 2,048 neighbours fall "
+    "Your positions are rounded to float16, which has 11 significant bits: beyond 2,048, neighbours fall "
     "together. Leave positions integers, or make them float32.",
     {"[:, None]": "[:, None].to(torch.float16)"},
 )

@@ -177,7 +177,7 @@ def one_or_the_other(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "Removed tokens hold 0. A logit of 0 is not unlikely, it may be the largest: write -inf, which softmax "
+    "Removed tokens hold 0. A logit of 0 may even be the largest: write -inf, which softmax "
     "turns into a probability of 0.",
     gravity="useless",
 )

@@ -119,8 +119,8 @@ def wraps_in_half_precision(x):
 
 
 @EXERCISE.misconception(
-    "Two things that int8 cannot hold are cast to it: NaN, from 0/0 in a channel of zeros, and in half "
-    "precision 128. Divide by 1 where the scale is 0, and clamp to -127 ... 127."
+    "Two things that int8 cannot hold are cast to it: NaN, from 0/0 in a channel of zeros, and 128, in half "
+    "precision. Divide by 1 where the scale is 0, and clamp to -127 ... 127."
 )
 def nothing_guarded(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127

@@ -85,8 +85,8 @@ edited(
 )
 slip(
     "one_block_always_kept",
-    "You refuse a text although the last free block would be enough. As many blocks as are free may be "
-    "taken.",
+    "You refuse a text although the last free block would be enough. A text may take all blocks that are "
+    "free.",
     {
         "if missing + copies > len(self.unused):": (
             "if missing + copies and missing + copies >= len(self.unused):"
@@ -143,7 +143,7 @@ edited(
 )
 slip(
     "a_block_more_than_needed",
-    "A text whose tokens fill their blocks exactly takes one block more. Its tokens need "
+    "A text whose tokens fill their blocks exactly takes one block too many. Its tokens need "
     "ceil(length / block_size) blocks: (length + block_size - 1) // block_size.",
     {"missing = (end + self.block_size - 1) // self.block_size": "missing = end // self.block_size + 1"},
 )

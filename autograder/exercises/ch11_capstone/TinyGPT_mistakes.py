@@ -377,7 +377,7 @@ edited(
 
 edited(
     "last_norm_missing",
-    "The stream grows with every layer, and the head reads it as large as it has become. Norm it once more: "
+    "The stream grows with every layer, and the output layer reads it without a norm. Norm it first: "
     "self.norm(x) @ self.embedding.weight.T.",
     {"        self.norm = nn.LayerNorm(d_model)\n": "", "self.norm(x)": "x"},
     gravity="slip",
@@ -419,7 +419,7 @@ edited(
 
 edited(
     "norms_over_the_places",
-    "A place sees words that come after it, past every mask: a mean or a spread is taken over the places. "
+    "A place sees words that come after it, whatever the mask: a mean or a spread is taken over the places. "
     "Norm each place by itself, over the last axis.",
     {
         "block(x, mask": (

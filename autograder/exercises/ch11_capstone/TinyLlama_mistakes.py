@@ -168,8 +168,8 @@ slip(
 
 slip(
     "mask_from_the_top_left",
-    "Your mask lets the first new token see the first token of the text alone. The last row sees all: new "
-    "token i is at place start + i. causal_mask(T, start + T) does it.",
+    "Your mask lets the first new token see the first token of the text alone. Let the last row see all: new "
+    "token i is at place start + i. Use causal_mask(T, start + T).",
     {
         "causal_mask(T, start + T).to(tokens.device)": (
             "torch.ones(T, start + T, dtype=torch.bool, device=tokens.device).tril()"
