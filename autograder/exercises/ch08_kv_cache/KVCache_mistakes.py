@@ -210,7 +210,7 @@ class silent_overflow:
 
 @EXERCISE.misconception(
     "When the room is full you drop the oldest tokens, but this cache keeps every token. Raise a ValueError "
-    "where there is no room. Exercise 4 is about dropping."
+    "if the new ones do not fit. Exercise 4 is about dropping."
 )
 class drops_the_oldest:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):

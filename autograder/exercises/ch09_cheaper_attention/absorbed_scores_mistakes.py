@@ -157,14 +157,14 @@ def rotary_part_absorbed(q_nope, q_rope, c_kv, k_rope, W_uk):
 edited(
     "W_uk_transposed",
     "You multiply by the transpose of W_uk. The key is W_uk @ c, so a query as a row is multiplied from the "
-    "right by W_uk itself: q_nope @ W_uk. Where d_nope = d_latent no error is raised.",
+    "right by W_uk itself: q_nope @ W_uk. No error is raised if d_nope = d_latent.",
     {"q_nope @ W_uk": "q_nope @ W_uk.mT"},
 )
 
 in_einsums(
     "transposed_in_einsum",
     "Your einsum names the axes of W_uk the wrong way round: it is (h, d_nope, d_latent). Write "
-    "'bhqd,hdc->bhqc'. Where d_nope = d_latent no error is raised.",
+    "'bhqd,hdc->bhqc'. No error is raised if d_nope = d_latent.",
     {"bhqd,hdc->bhqc": "bhqd,hcd->bhqc"},
 )
 
