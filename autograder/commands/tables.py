@@ -81,7 +81,11 @@ def _changes(changes: list[Change]) -> Iterator[str]:
             for change in group[:SHOWN]
         )
         more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
-        count = f"{len(group)} of the unchanged notebooks"
+        count = (
+            "1 submission that did not change"
+            if len(group) == 1
+            else f"{len(group)} submissions that did not change"
+        )
         yield f"{assignment}, {exercise}: {direction} for {count} ({names}{more})"
 
 

@@ -245,7 +245,7 @@ def test_the_instructors_console_does_what_the_page_says(tmp_path: Path) -> None
         ), ran
         assert beginning(ran.printed) == beginning(below), ran.typed
     told = " ".join(done[-2].printed.split())
-    assert "changed: ch02_qkv, soft_lookup: up for 3 of the unchanged notebooks" in told
+    assert "changed: ch02_qkv, soft_lookup: up for 3 submissions that did not change" in told
     grades = (tmp_path / "autumn" / "grades.csv").read_text()
     assert re.search(r"^student-012,ch02_qkv,.*,2\.5,", grades, re.M), "the mark is in the table"
 
