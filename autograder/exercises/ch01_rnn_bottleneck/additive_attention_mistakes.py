@@ -79,14 +79,14 @@ edited(
 
 edited(
     "v_left_out",
-    "You add up the hidden units and never use v, which says how much each unit counts in the score. "
+    "You add up the hidden units and never use v, the weight of each unit in the score. "
     "Write np.tanh(...) @ v.",
     {**BY_EINSUM, "hidden @ v": "hidden.sum(axis=-1)"},
 )
 
 edited(
     "sigmoid",
-    "Your hidden units use the sigmoid. Additive attention uses tanh, which is negative as well: "
+    "Your hidden units use the sigmoid. Additive attention uses tanh, which can be negative: "
     "np.tanh(...) @ v.",
     {
         **BY_EINSUM,
@@ -175,8 +175,8 @@ edited(
 
 edited(
     "mask_inverted",
-    "Your mask is inverted: you block the keys where it is True. True means may attend, so keep those and "
-    "fill where the mask is False.",
+    "Your mask is inverted: you block the keys where it is True. True means may attend, so fill the scores "
+    "where the mask is False.",
     {**BY_EINSUM, "scores, -1e30": "-1e30, scores", "weights * mask": "np.where(mask, 0.0, weights)"},
     gravity="useless",
 )
@@ -247,7 +247,7 @@ edited(
 
 edited(
     "first_mask_for_all",
-    "You use the first sequence's mask for the whole batch. Each sequence has a padding of its own: use "
+    "You use the first sequence's mask for the whole batch. Each sequence has its own padding: use "
     "the mask as it is, (B, T), like the scores.",
     {**BY_EINSUM, "mask, scores": "mask[0], scores", "weights * mask": "weights * mask[0]"},
 )
@@ -276,8 +276,8 @@ edited(
 
 edited(
     "uniform_rows",
-    "A row that is filled with the same number throughout becomes uniform: a query that may attend to "
-    "nothing sees all the padding. Set such rows of the weights to zero.",
+    "Softmax makes a row of equal scores uniform: a query that may attend to nothing sees all the padding. "
+    "Set such rows of the weights to zero.",
     MASKED_ONCE,
 )
 
@@ -379,7 +379,7 @@ edited(
 
 
 @EXERCISE.misconception(
-    "Your code opens the empty rows of the caller's own mask, as `mask |= ...` does. Write `mask = mask | "
+    "Your code sets empty rows of the caller's mask to True, as `mask |= ...` does. Write `mask = mask | "
     "empty`, which makes a new one."
 )
 def empty_rows_opened_in_place(query, keys, values, W_q, W_k, v, mask=None):

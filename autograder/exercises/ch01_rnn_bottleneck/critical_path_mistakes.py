@@ -6,7 +6,7 @@ from autograder.exercises.ch01_rnn_bottleneck.critical_path import EXERCISE
 
 
 @EXERCISE.misconception(
-    "You count every step of the recurrent network, T * L. Many of them go on at the same time: layer 2 "
+    "You count every step of the recurrent network, T * L. Many of them run at the same time: layer 2 "
     "reads token 1 while layer 1 reads token 2. Count the longest chain."
 )
 def every_step(seq_len, num_layers, kind):
@@ -79,7 +79,7 @@ def tokens_left_out(seq_len, num_layers, kind):
 
 @EXERCISE.misconception(
     "The two kinds are exchanged. The recurrent network waits from token to token, T + L - 1; attention "
-    "waits for the layer below alone, L."
+    "waits only for the layer below, L."
 )
 def kinds_exchanged(seq_len, num_layers, kind):
     if kind == "attention":
@@ -91,7 +91,7 @@ def kinds_exchanged(seq_len, num_layers, kind):
 
 @EXERCISE.misconception(
     "You count attention like a recurrent network. In attention no token waits for another of its layer: "
-    "its path is L."
+    "the path is L."
 )
 def attention_like_rnn(seq_len, num_layers, kind):
     if kind in ("rnn", "attention"):
@@ -112,7 +112,7 @@ def attention_token_by_token(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You give attention one step. That is one layer; each of the L layers reads the result of the layer "
+    "You give attention one step, as if it had one layer. Each of the L layers reads the result of the layer "
     "below: return L."
 )
 def attention_in_one_step(seq_len, num_layers, kind):
@@ -136,7 +136,7 @@ def attention_by_its_work(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You take every kind that is not 'rnn' for attention. An unknown kind is a caller's mistake: `raise "
+    "You treat every kind that is not 'rnn' as attention. An unknown kind is a caller's mistake: `raise "
     "ValueError(...)`."
 )
 def all_else_is_attention(seq_len, num_layers, kind):

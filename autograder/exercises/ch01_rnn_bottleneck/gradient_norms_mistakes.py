@@ -9,7 +9,7 @@ from autograder.exercises.ch01_rnn_bottleneck.gradient_norms import EXERCISE
 
 @EXERCISE.misconception(
     "The factors are in the wrong order, and matrices do not commute. dh_T/dh_t is J_T J_(T-1) ... "
-    "J_(t+1): multiply J of one step further back on the *right*, or its transpose on the left."
+    "J_(t+1): multiply by each earlier J on the *right*, or by its transpose on the left."
 )
 def order_of_the_product(h, W_hh):
     total, norms = np.eye(h.shape[1]), np.ones(len(h))
@@ -57,8 +57,8 @@ def slope_at_the_start(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "Your norms are in reverse. norms[0] belongs to the first state, the furthest away, and the last norm "
-    "is 1: return norms[::-1].",
+    "Your norms are in reverse order. norms[0] belongs to the first state, the furthest away, and the last "
+    "norm is 1: return norms[::-1].",
     gravity="slip",
 )
 def in_reverse(h, W_hh):
@@ -138,7 +138,7 @@ def product_of_norms(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "You return powers of W_hh's norm, which is a bound for any states. Return the norm of the product, "
+    "You return powers of W_hh's norm, which are only a bound. Return the norm of the product, "
     "with the slopes of these states."
 )
 def powers_of_the_norm(h, W_hh):
@@ -263,7 +263,7 @@ def one_norm_too_few(h, W_hh):
 
 
 @EXERCISE.misconception(
-    "Your last norm is NaN, as memory from np.empty is before it is written. dh_T/dh_T is the identity: "
+    "Your last norm is NaN here: you never write it, and np.empty sets no value. dh_T/dh_T is the identity: "
     "set norms[-1] = 1.",
     gravity="slip",
 )

@@ -126,7 +126,7 @@ def h0_for_state_0(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You make room in the shape of x, which is d_in wide. A state is d_h wide: write np.zeros((B, T, "
+    "Your array for the states is d_in wide, like x. A state is d_h wide: write np.zeros((B, T, "
     "d_h)), or collect the states in a list."
 )
 def room_like_the_tokens(x, h0, W_xh, W_hh, b_h):

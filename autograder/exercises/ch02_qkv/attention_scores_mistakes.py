@@ -102,8 +102,8 @@ def keys_in_rows(query, key):
 
 
 @EXERCISE.misconception(
-    "You pair every sequence with every other, as np.dot does. Use `@` (or np.matmul), which keeps the "
-    "leading axes together."
+    "You pair every sequence with every other, as np.dot does. Use `@` (or np.matmul), which pairs each "
+    "sequence only with itself."
 )
 def every_batch_with_every_other(query, key):
     return np.dot(query, np.swapaxes(key, -1, -2)) / np.sqrt(query.shape[-1])

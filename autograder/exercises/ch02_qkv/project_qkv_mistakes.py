@@ -66,8 +66,8 @@ def tokens_as_values(x, W_q, W_k, W_v):
 
 
 @EXERCISE.misconception(
-    "You divide the query by sqrt(d_k) here. The scale belongs to the scores, in the next exercise: done "
-    "twice, it makes all weights nearly equal. Return x @ W_q."
+    "You divide the query by sqrt(d_k) here. The scale belongs to the scores, in the next exercise: scaling "
+    "twice makes the weights too equal. Return x @ W_q."
 )
 def scaled_already(x, W_q, W_k, W_v):
     return x @ W_q / np.sqrt(W_q.shape[1]), x @ W_k, x @ W_v
@@ -193,8 +193,8 @@ def value_weight_for_all(x, W_q, W_k, W_v):
 
 
 @EXERCISE.misconception(
-    "You make the key from the query. Each of the three is a projection of the tokens themselves: write x "
-    "@ W_k, not q @ W_k."
+    "You make the key from the query and the value from the key. Each of the three is a projection of the "
+    "tokens themselves: write x @ W_k, not q @ W_k."
 )
 def chained(x, W_q, W_k, W_v):
     q = x @ W_q

@@ -36,7 +36,7 @@ edited(
 
 edited(
     "d_k_not_its_root",
-    "You divide by d_k itself, which makes every key nearly equal. A dot product spreads like the root of "
+    "You divide by d_k itself, which makes all weights nearly equal. A dot product spreads like the root of "
     "d_k: divide by sqrt(d_k).",
     {**NO_NAN, "np.sqrt(query.shape[-1])": "query.shape[-1]"},
     gravity="slip",
@@ -81,8 +81,8 @@ edited(
 
 edited(
     "mask_inverted",
-    "Your mask is inverted: you block the keys where it is True. True means may attend, so keep those and "
-    "fill where the mask is False.",
+    "Your mask is inverted: you block the keys where it is True. True means may attend, so fill the scores "
+    "where the mask is False.",
     {**NO_NAN, "scores, -np.inf": "-np.inf, scores"},
     gravity="useless",
 )
@@ -144,8 +144,9 @@ edited(
 
 edited(
     "mask_as_index",
-    "A mask as an index, such as scores[~mask], needs the full shape; a mask for all heads or queries has "
-    "axes of size 1 or fewer axes. Write np.where(mask, scores, -np.inf), which broadcasts.",
+    "A mask as an index, such as scores[~mask], needs the full shape of the scores; a mask that heads or "
+    "queries share has fewer axes, or axes of size 1. Write np.where(mask, scores, -np.inf), which "
+    "broadcasts.",
     {**NO_NAN, "scores = np.where(mask, scores, -np.inf)": "scores[~mask] = -np.inf"},
 )
 
@@ -174,8 +175,8 @@ edited(
 
 edited(
     "uniform_rows",
-    "A row that is filled with the same number throughout becomes uniform: a query that may attend to "
-    "nothing sees everything. Set such rows of the weights to zero.",
+    "Softmax makes a row of equal scores uniform: a query that may attend to nothing sees everything. Set "
+    "such rows of the weights to zero.",
     {**NAN_ROWS, "-np.inf": "-1e9"},
 )
 
@@ -279,7 +280,7 @@ edited(
 
 edited(
     "empty_rows_opened_in_place",
-    "Your code opens the empty rows of the caller's own mask, as `mask |= ...` does. Write `mask = mask | "
+    "Your code sets empty rows of the caller's mask to True, as `mask |= ...` does. Write `mask = mask | "
     "empty`, which makes a new one.",
     {
         "if mask is not None:": "empty = False\n    if mask is not None:",

@@ -130,7 +130,7 @@ def shift_invariant(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch02_qkv/softmax",
     signature="softmax(x, axis=-1)",
-    goal="Turn scores into weights: positive, summing to 1 along `axis`, for scores of any size.",
+    goal="Turn scores of any size into positive weights that sum to 1 along `axis`.",
     section="The mathematics",
     minutes=15,
     difficulty="easy",

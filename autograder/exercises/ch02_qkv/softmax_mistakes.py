@@ -32,8 +32,8 @@ def axis_ignored(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "A maximum or a sum along `axis` loses that axis, so numpy pairs it with the wrong numbers or with "
-    "none. Write keepdims=True in both: e.sum(axis=axis, keepdims=True)."
+    "A maximum or a sum along `axis` loses that axis, so numpy pairs it with the wrong numbers or raises an "
+    "error. Write keepdims=True in both: e.sum(axis=axis, keepdims=True)."
 )
 def keepdims_forgotten(x, axis=-1):
     e = np.exp(x - x.max(axis=axis, keepdims=True))
@@ -124,7 +124,7 @@ def changed_in_place_on_other_axes(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You subtract the smallest score, which makes the others larger still, and exp overflows. Subtract "
+    "You subtract the smallest score, so no exponent is below 0 and exp still overflows. Subtract "
     "the largest score: then no exponent is above 0."
 )
 def minimum_subtracted(x, axis=-1):
@@ -142,8 +142,7 @@ def mean_subtracted(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You always normalise axis 0. Use the `axis` that was passed, the last one unless the caller says "
-    "otherwise."
+    "You always normalise axis 0. Use the `axis` that was passed, by default the last one."
 )
 def always_axis_0(x, axis=-1):
     e = np.exp(x - x.max(axis=0, keepdims=True))
@@ -151,8 +150,7 @@ def always_axis_0(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You always normalise axis 1. Use the `axis` that was passed, the last one unless the caller says "
-    "otherwise."
+    "You always normalise axis 1. Use the `axis` that was passed, by default the last one."
 )
 def always_axis_1(x, axis=-1):
     e = np.exp(x - x.max(axis=1, keepdims=True))
@@ -230,7 +228,7 @@ def unpacks_two_sizes(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You handle a row and a matrix of rows, no more: with further axes a `row` is a matrix itself. Use "
+    "You handle only a row or a matrix of rows: with more axes a `row` is itself a matrix. Use "
     "`axis` with keepdims=True, which fits any number of axes."
 )
 def rows_of_a_matrix_only(x, axis=-1):

@@ -32,8 +32,8 @@ def no_minus(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "An epsilon inside the logarithm biases every row, and makes a one-hot row negative. Replace only the "
-    "zeros: np.log(np.where(weights > 0, weights, 1)).",
+    "An epsilon inside the logarithm biases every row, and makes the entropy of a one-hot row negative. "
+    "Replace only the zeros: np.log(np.where(weights > 0, weights, 1)).",
     gravity="slip",
 )
 def epsilon_in_the_logarithm(weights, axis=-1):
@@ -56,8 +56,8 @@ def axis_ignored(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You sum over all rows, as weights[weights > 0] does too, since it makes one long row. Each query has "
-    "an entropy of its own: keep the shape, with np.where, and sum along `axis` only."
+    "You sum over all rows; weights[weights > 0] leads to this too, since it makes one long row. Each query "
+    "has its own entropy: keep the shape, with np.where, and sum along `axis` only."
 )
 def one_sum_for_all(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -137,8 +137,7 @@ def default_axis_none(weights, axis=None):
 
 
 @EXERCISE.misconception(
-    "You always sum along axis 1. Use the `axis` that was passed, the last one unless the caller says "
-    "otherwise."
+    "You always sum along axis 1. Use the `axis` that was passed, by default the last one."
 )
 def always_axis_1(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)
@@ -146,8 +145,7 @@ def always_axis_1(weights, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You always sum along axis 0. Use the `axis` that was passed, the last one unless the caller says "
-    "otherwise."
+    "You always sum along axis 0. Use the `axis` that was passed, by default the last one."
 )
 def always_axis_0(weights, axis=-1):
     safe = np.where(weights > 0, weights, 1)

@@ -134,7 +134,7 @@ def seed_of_its_own(d_k, num_samples, rng):
 
 
 @EXERCISE.misconception(
-    "The same rng gives another result each time, as np.random.randn does, which draws from numpy's global "
+    "The same rng gives another result each time: np.random.randn, for example, draws from numpy's global "
     "state. Call the methods of the rng that is passed."
 )
 def global_state(d_k, num_samples, rng):

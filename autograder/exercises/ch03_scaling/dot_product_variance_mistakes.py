@@ -86,7 +86,7 @@ def means_not_squared(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):
 
 
 @EXERCISE.misconception(
-    "You multiply the means into one term. Each mean goes with the *other* vector's variance: "
+    "You multiply the two squared means. Each mean goes with the *other* vector's variance: "
     "var_q * mean_k^2 + var_k * mean_q^2."
 )
 def means_multiplied(d_k, var_q, var_k, mean_q=0.0, mean_k=0.0):

@@ -8,7 +8,7 @@ from autograder.exercises.ch03_scaling.scale_for_unit_variance import EXERCISE
 
 
 @EXERCISE.misconception(
-    "You divide by the variance. A factor s changes the variance by s^2, so take the root: "
+    "You divide by the variance. A factor s multiplies the variance by s^2, so take the root: "
     "1/sqrt(d_k * var_q * var_k).",
     gravity="slip",
 )
@@ -17,8 +17,7 @@ def no_root(d_k, var_q=1.0, var_k=1.0):
 
 
 @EXERCISE.misconception(
-    "You return the standard deviation of q . k. The factor that makes it 1 is one over it: 1/sqrt(d_k * "
-    "var_q * var_k).",
+    "You return the standard deviation of q . k. Return one over it: 1/sqrt(d_k * var_q * var_k).",
     gravity="slip",
 )
 def inverted(d_k, var_q=1.0, var_k=1.0):
@@ -34,22 +33,21 @@ def variances_ignored(d_k, var_q=1.0, var_k=1.0):
 
 
 @EXERCISE.misconception(
-    "You take the variances for standard deviations. Put them under the root: 1/sqrt(d_k * var_q * var_k)."
+    "You treat the variances as standard deviations. Put them under the root: 1/sqrt(d_k * var_q * var_k)."
 )
 def sigma_for_variance(d_k, var_q=1.0, var_k=1.0):
     return 1 / (np.sqrt(d_k) * var_q * var_k)
 
 
 @EXERCISE.misconception(
-    "You take a root of the variances twice. Put them under the one root beside d_k: 1/sqrt(d_k * var_q * "
-    "var_k)."
+    "You take the root of the variances twice. Put them under one root with d_k: 1/sqrt(d_k * var_q * var_k)."
 )
 def root_twice(d_k, var_q=1.0, var_k=1.0):
     return 1 / np.sqrt(d_k * np.sqrt(var_q * var_k))
 
 
 @EXERCISE.misconception(
-    "You add the variances. For a product of independent factors they multiply: put d_k * var_q * var_k "
+    "You average the variances. For a product of independent factors they multiply: put d_k * var_q * var_k "
     "under the root."
 )
 def variances_averaged(d_k, var_q=1.0, var_k=1.0):
@@ -57,7 +55,8 @@ def variances_averaged(d_k, var_q=1.0, var_k=1.0):
 
 
 @EXERCISE.misconception(
-    "You use var_q for both. The variance of q . k is d_k * var_q * var_k: write 1/sqrt(d_k * var_q * var_k)."
+    "You use var_q for both variances. The variance of q . k is d_k * var_q * var_k: write 1/sqrt(d_k * "
+    "var_q * var_k)."
 )
 def query_variance_only(d_k, var_q=1.0, var_k=1.0):
     return 1 / np.sqrt(d_k * var_q**2)

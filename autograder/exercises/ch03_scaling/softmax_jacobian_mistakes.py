@@ -43,7 +43,7 @@ def no_batch(p):
 
 
 @EXERCISE.misconception(
-    "`p @ p.T`, like np.dot(p, p), is one number for a row of weights: the sum of all p_i p_i. Use the "
+    "`p @ p.T`, like np.dot(p, p), is one number for a row of weights: the sum of all p_i^2. Use the "
     "outer product, which has an entry for each pair: p[..., :, None] * p[..., None, :]."
 )
 def inner_product(p):
@@ -76,7 +76,7 @@ def of_the_logarithm(p):
 
 
 @EXERCISE.misconception(
-    "You return p (1 - p), one slope per weight, as for a sigmoid. Each weight answers to *every* score: "
+    "You return p (1 - p), one slope per weight, as for a sigmoid. Each weight depends on *every* score: "
     "return a matrix, (..., n, n).",
     gravity="useless",
 )
@@ -100,7 +100,8 @@ def p_on_the_diagonal(p):
 
 
 @EXERCISE.misconception(
-    "You use the first row of the batch for all. Keep the leading axes: p[..., :, None] and p[..., None, :]."
+    "You use the first row of the batch for all rows. Keep the leading axes: p[..., :, None] and p[..., "
+    "None, :]."
 )
 def first_row_for_all(p):
     row = p.reshape(-1, p.shape[-1])[0]
@@ -181,8 +182,8 @@ def loops_into_one_matrix(p):
 
 
 @EXERCISE.misconception(
-    "You handle one row and a matrix of rows, no more: with further leading axes a `row` is a matrix "
-    "itself. Use p[..., :, None] and p[..., None, :]."
+    "You handle only one row or a matrix of rows: with more leading axes a `row` is itself a matrix. Use "
+    "p[..., :, None] and p[..., None, :]."
 )
 def rows_of_a_matrix_only(p):
     if p.ndim == 1:

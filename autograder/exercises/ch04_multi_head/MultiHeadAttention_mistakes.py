@@ -32,7 +32,7 @@ edited_fill(
 
 edited_fill(
     "d_head_not_its_root",
-    "Your scores are divided by d_head itself, or twice by its root, which makes all keys nearly alike. "
+    "Your scores are divided by d_head itself, or twice by its root, which makes all weights nearly equal. "
     "Divide once by sqrt(d_head); F.scaled_dot_product_attention does it for you.",
     {"math.sqrt(q.shape[-1])": "q.shape[-1]"},
     gravity="slip",
@@ -151,7 +151,7 @@ edited_kernel(
 
 edited_kernel(
     "values_not_projected",
-    "You use the tokens themselves as values. Project what a token gives, too: self.W_v(memory).",
+    "You use the tokens themselves as values. Project them too: self.W_v(memory).",
     {"self.W_v(memory)": "memory"},
 )
 
@@ -177,7 +177,7 @@ edited_kernel(
 
 edited_kernel(
     "keys_and_values_swapped",
-    "Your keys come from W_v and your values from W_k. The two have one shape, so nothing fails: exchange "
+    "Your keys come from W_v and your values from W_k. Both have the same shape, so nothing fails: exchange "
     "the names.",
     {
         ("W_k(memory).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)\n        v = self.W_v"): (
@@ -316,14 +316,13 @@ edited_fill(
 
 edited_fill(
     "fill_of_minus_10_000",
-    "Forbidden keys win where the allowed scores are below -10,000, which is what you fill in. Fill with "
-    "-inf or -1e9.",
+    "Forbidden keys win where the allowed scores are below your fill of -10,000. Fill with -inf or -1e9.",
     {"1e9": "10_000.0", "* mask": "* mask.any(dim=-1, keepdim=True)"},
 )
 
 edited_fill(
     "fill_of_minus_10_000_then_masked",
-    "Where the allowed scores are below -10,000, which is what you fill in, the forbidden keys get all of "
+    "Where the allowed scores are below your fill of -10,000, the forbidden keys get all of "
     "the weight, and your mask after softmax leaves nothing. Fill with -inf or -1e9.",
     {"1e9": "10_000.0"},
 )
@@ -352,15 +351,16 @@ edited_fill(
 
 edited_fill(
     "mask_as_index",
-    "A mask that indexes the scores, as in scores[~mask], needs their full shape (B, h, T_q, T_k); one for "
-    "all heads or all sequences has fewer axes. Use masked_fill or torch.where, which broadcast.",
+    "A mask that indexes the scores, as in scores[~mask], needs their full shape (B, h, T_q, T_k); a mask "
+    "for all heads or sequences has fewer axes, or axes of size 1. Use masked_fill or torch.where, which "
+    "broadcast.",
     {" = scores.masked_fill(~mask, -1e9)": "[~mask] = -1e9"},
     gravity="slip",
 )
 
 edited_fill(
     "head_axis_added",
-    "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that has its own "
+    "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that already has one "
     "for the heads. Use the mask as it comes: it broadcasts to (B, h, T_q, T_k).",
     {("\n            scores"): ("\n            mask = mask.unsqueeze(1)\n            scores")},
     gravity="slip",
@@ -379,7 +379,7 @@ edited_kernel(
 
 edited_kernel(
     "first_mask_for_all",
-    "You use the mask of sequence 0 for the whole batch. Each sequence has padding of its own: let (B, 1, "
+    "You use the mask of sequence 0 for the whole batch. Each sequence has its own padding: let (B, 1, "
     "T_q, T_k) broadcast as it is.",
     {
         ("\n        heads"): (
@@ -397,14 +397,14 @@ edited_kernel(
 
 edited_fill(
     "nan_rows",
-    "A row of -inf alone gives NaN in softmax, and W_o spreads it over the token. Where a query may attend "
-    "to nothing, set its weights to zero.",
+    "A row that holds only -inf gives NaN in softmax, and W_o spreads it over the token. Where a query may "
+    "attend to nothing, set its weights to zero.",
     {"1e9": "math.inf", ("        if mask is not None:\n            weights = weights * mask\n"): ""},
 )
 
 edited_fill(
     "uniform_rows",
-    "A query that may attend to nothing sees everything: a row that is filled with -1e9 throughout becomes "
+    "A query that may attend to nothing sees everything: softmax makes a row of equal scores "
     "uniform. Set its weights to zero after softmax.",
     {("        if mask is not None:\n            weights = weights * mask\n"): ""},
 )
@@ -428,7 +428,7 @@ edited_kernel(
 
 edited_fill(
     "empty_rows_opened_in_place",
-    "You change the caller's own mask: its empty rows are open afterwards, as after `mask |= ...`. Write "
+    "You change the caller's own mask: its empty rows are True afterwards, as after `mask |= ...`. Write "
     "`mask = mask | empty`, which makes a new mask.",
     {
         "scores = scores.masked_fill(~mask, -1e9": (
@@ -590,7 +590,7 @@ class wide_as_one_head(nn.Module):
 
 edited_fill(
     "float32_inside",
-    "You compute the softmax in float32 and go on with it. That is good for precision, but the values have "
+    "You leave the weights in float32. Softmax in float32 is good for precision, but the values have "
     "the dtype of x: cast the weights back with .to(v.dtype).",
     {"scores,": "scores.float(),"},
 )
@@ -699,7 +699,7 @@ edited_kernel(
 edited_fill(
     "mask_of_four_sizes",
     "You unpack a shape into four sizes, so the mask must have four axes. Let a mask broadcast as it is: "
-    "(T_q, T_k) is one for all sequences and heads.",
+    "(T_q, T_k) is one mask for all sequences and heads.",
     {("\n            scores"): ("\n            _B, _h, _T_q, _T_k = mask.shape\n            scores")},
     gravity="slip",
 )

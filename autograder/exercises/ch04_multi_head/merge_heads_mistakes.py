@@ -9,7 +9,7 @@ from autograder.exercises.ch04_multi_head.merge_heads import EXERCISE
 
 @EXERCISE.misconception(
     "Your tokens mix: a reshape straight to (B, T, d) joins numbers that are neighbours in memory, and "
-    "these belong to tokens of one head. Exchange axes 1 and 2 first, then join the last two."
+    "these belong to different tokens of one head. Exchange axes 1 and 2 first, then join the last two."
 )
 def reshape_without_transpose(x):
     B, h, T, d_head = x.shape
@@ -59,7 +59,7 @@ def joined_in_time(x):
 
 
 @EXERCISE.misconception(
-    "You add the heads up, so that none of them can be read any more. Put them side by side, and leave the "
+    "You add the heads up, so that they can no longer be told apart. Put them side by side, and leave the "
     "mixing to W_o."
 )
 def added_up(x):
@@ -124,7 +124,7 @@ def changed_in_place(x):
 
 
 @EXERCISE.misconception(
-    "You take the mean over the heads, so that none of them can be read any more. Put them side by side, and "
+    "You take the mean over the heads, so that they can no longer be told apart. Put them side by side, and "
     "leave the mixing to W_o."
 )
 def averaged(x):

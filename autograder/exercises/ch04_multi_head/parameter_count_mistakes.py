@@ -29,7 +29,7 @@ def heads_multiplied_in(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You give each head matrices of the full width and one W_o. Let a head's W_q, W_k and W_v map d_model "
+    "You give each head W_q, W_k and W_v of the full width. Let each of them map d_model "
     "to d_model / h; all h together are one matrix of d_model x d_model."
 )
 def full_width_for_each_head(d_model, num_heads, num_kv_heads=None, bias=True):
@@ -60,7 +60,7 @@ def biases_forgotten(d_model, num_heads, num_kv_heads=None, bias=True):
     return 2 * d_model * d_model + 2 * d_model * d_kv
 
 
-@EXERCISE.misconception("You count the biases always. With bias=False count the four matrices alone.")
+@EXERCISE.misconception("You always count the biases. With bias=False count the four matrices alone.")
 def biases_always(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
         raise ValueError("the heads do not divide d_model")
@@ -153,7 +153,7 @@ def divided_by_kv_heads(d_model, num_heads, num_kv_heads=None, bias=True):
 
 
 @EXERCISE.misconception(
-    "You take None for one head. If num_kv_heads is left out, count as many heads as there are query heads.",
+    "You treat None as one head. If num_kv_heads is left out, count as many heads as there are query heads.",
     gravity="slip",
 )
 def none_is_one(d_model, num_heads, num_kv_heads=None, bias=True):

@@ -55,7 +55,7 @@ def left_apart(x, num_groups):
 
 
 @EXERCISE.misconception(
-    "Your new axis is behind the tokens, so that joining it to the heads tears them apart. Put it right "
+    "Your new axis is behind the tokens, so that the reshape mixes copies with tokens. Put it right "
     "behind the heads: x[:, :, None], expand, then join axes 1 and 2."
 )
 def axis_behind_tokens(x, num_groups):
@@ -64,7 +64,7 @@ def axis_behind_tokens(x, num_groups):
 
 
 @EXERCISE.misconception(
-    "You take num_groups for the number of heads that should come out. Make that many copies of each head: "
+    "You treat num_groups as the number of heads that should come out. Make that many copies of each head: "
     "h_kv * num_groups heads come out."
 )
 def total_for_copies(x, num_groups):
@@ -72,7 +72,7 @@ def total_for_copies(x, num_groups):
 
 
 @EXERCISE.misconception(
-    "You put num_groups copies behind the head itself, one too many. With the head there are num_groups.",
+    "You return each head num_groups + 1 times, one too many. Return it num_groups times.",
     gravity="slip",
 )
 def one_too_many(x, num_groups):

@@ -8,7 +8,7 @@ from autograder.exercises.ch04_multi_head.split_heads import EXERCISE
 
 
 @EXERCISE.misconception(
-    "Your heads mix tokens: a `view` straight to (B, h, T, d/h) cuts the row of numbers at other places. "
+    "Your heads mix tokens: a `view` straight to (B, h, T, d/h) cuts the numbers in the wrong places. "
     "Cut the channels first, (B, T, h, d/h), then exchange axes 1 and 2."
 )
 def view_without_transpose(x, num_heads):
@@ -72,8 +72,8 @@ def heads_before_batch(x, num_heads):
 
 
 @EXERCISE.misconception(
-    "You exchange axes 1 and 3, which puts the tokens last. Exchange axes 1 and 2, heads and tokens, and "
-    "leave the width of a head last."
+    "You cut into (d/h, h) and exchange axes 1 and 3, which puts the tokens last. Cut into (h, d/h) and "
+    "exchange axes 1 and 2, tokens and heads."
 )
 def wrong_axes_exchanged(x, num_heads):
     B, T, d = x.shape
@@ -125,7 +125,7 @@ def no_error(x, num_heads):
 
 
 @EXERCISE.misconception(
-    "You leave it to torch to complain, which raises a RuntimeError about shapes. Ask first: if d % "
+    "You leave the check to torch, which raises a RuntimeError about shapes. Check first: if d % "
     "num_heads: raise ValueError(...)."
 )
 def left_to_reshape(x, num_heads):

@@ -24,7 +24,7 @@ def sign(num_heads, q_len, k_len):
 
 @EXERCISE.misconception(
     "Your exponents are off by one: the first slope is 1. Count heads from 1, so that the first slope "
-    "is 2^(-8/n) and the last 2^-8.",
+    "is 2^(-8/n).",
     gravity="slip",
 )
 def heads_from_0(num_heads, q_len, k_len):
@@ -99,8 +99,8 @@ def causal_mask_as_well(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your slopes are 1/2, 1/4, 1/8, ... for any number of heads, which is right for 8 heads only. Use "
-    "the exponent -8h/n: the last head always gets 2^-8."
+    "Your slopes are 1/2, 1/4, 1/8, ... for any number of heads, which is right for 8 heads only. For a "
+    "power of two n, use the exponent -8h/n: head n gets 2^-8."
 )
 def halved_each_time(num_heads, q_len, k_len):
     slopes = 2.0 ** -torch.arange(1, num_heads + 1)
@@ -156,7 +156,7 @@ def the_other_half(num_heads, q_len, k_len):
 
 
 @EXERCISE.misconception(
-    "Your heads are in reverse order. Give the first head the steepest slope, 2^(-8/n), and the last "
+    "Your heads are in reverse order. For a power of two, go from the steepest slope, 2^(-8/n), to "
     "the gentlest, 2^-8.",
     gravity="slip",
 )

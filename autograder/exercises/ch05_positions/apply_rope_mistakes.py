@@ -53,7 +53,7 @@ edited(
 
 edited(
     "positions_ignored",
-    "Your tokens count as 0, 1, 2, ... whatever `positions` says. While a model writes, a single new "
+    "Your tokens count as 0, 1, 2, ... whatever `positions` holds. While a model writes, a single new "
     "token may be at position 57: use the `positions` that are passed.",
     {
         "d = x.shape[-1]": "T, d = x.shape[-2:]",
@@ -79,22 +79,22 @@ edited(
 
 edited(
     "positions_in_bfloat16",
-    "Your positions are rounded to bfloat16, which has 8 significant bits: beyond 256 neighbours fall "
-    "together. Leave positions integers, or make them float32.",
+    "Your positions are rounded to bfloat16, which has 8 significant bits: beyond 256, neighbours become "
+    "equal. Leave positions integers, or make them float32.",
     {"[:, None]": "[:, None].to(torch.bfloat16)"},
 )
 
 edited(
     "positions_in_float16",
-    "Your positions are rounded to float16, which has 11 significant bits: beyond 2,048, neighbours fall "
-    "together. Leave positions integers, or make them float32.",
+    "Your positions are rounded to float16, which has 11 significant bits: beyond 2,048, neighbours become "
+    "equal. Leave positions integers, or make them float32.",
     {"[:, None]": "[:, None].to(torch.float16)"},
 )
 
 edited(
     "angles_rounded_at_the_end",
     "Your angles are rounded to the dtype of x before cos and sin, so that an angle of 5,001 is off by "
-    "radians. Take cos and sin in float32, and return only the result in x's dtype.",
+    "a radian or more. Take cos and sin in float32, and return only the result in x's dtype.",
     {"positions[:, None] * omega": "(positions[:, None] * omega).to(x.dtype)"},
 )
 
@@ -107,7 +107,7 @@ edited(
 
 edited(
     "frequencies_in_half_precision",
-    "Your frequencies are rounded to the dtype of x before the positions meet them. At position 5,000 "
+    "Your frequencies are rounded to the dtype of x before the positions multiply them. At position 5,000 "
     "that error has grown 5,000-fold: keep frequencies and angles in float32.",
     {
         "base ** -(torch.arange(0, d, 2, device=x.device) / d)": (
@@ -141,7 +141,7 @@ edited(
 
 edited(
     "base_ignored",
-    "Your base is 10000 whatever `base` says. Use `base`: models for long texts pass another one.",
+    "Your base is 10000 whatever `base` is. Use `base`: models for long texts pass another one.",
     {"omega = base": "omega = 10000.0"},
 )
 
@@ -284,7 +284,7 @@ def without_gradients(x, positions, base=10000.0):
 
 edited(
     "device_forgotten",
-    "A tensor that you make is on the cpu, and cannot be combined with positions on a graphics card. Pass "
+    "A tensor that you make is on the cpu, and cannot be combined with positions on a GPU. Pass "
     "device=x.device, to torch.arange too.",
     {", device=x.device": ""},
 )

@@ -35,7 +35,7 @@ def no_minus(k, d_model):
 
 
 @EXERCISE.misconception(
-    "The minus of each block is at the cosine in its second row, which makes a mirror and no rotation. "
+    "In the second row of each block the minus is at the cosine, which makes a mirror, not a rotation. "
     "Put it at the sine of that row: (-sin, cos)."
 )
 def a_mirror(k, d_model):
@@ -115,7 +115,7 @@ def cosines_on_the_diagonal(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Your matrix takes position 0 to position k, and no other position to where it belongs. Make one "
+    "Your matrix takes position 0 to position k, but moves no other position by k. Make one "
     "that does not depend on the position: use the addition formulas for sin(a + b) and cos(a + b)."
 )
 def right_for_position_0_only(k, d_model):
@@ -143,7 +143,7 @@ def a_loop_of_k_steps(k, d_model):
 
 
 @EXERCISE.misconception(
-    "For a negative k your matrix moves on by |k|. Keep the sign of k and it moves back: sin(-a) = "
+    "For a negative k your matrix moves forward by |k|. Keep the sign of k and it moves back: sin(-a) = "
     "-sin(a) does the rest."
 )
 def sign_of_k_dropped(k, d_model):
@@ -178,7 +178,7 @@ def blocks_everywhere(k, d_model):
 
 
 @EXERCISE.misconception(
-    "Sine and cosine are exchanged: for k = 0 your matrix turns by a quarter. Put the cosine on the "
+    "Sine and cosine are exchanged: for k = 0 your matrix makes a quarter turn. Put the cosine on the "
     "diagonal.",
     gravity="slip",
 )

@@ -223,7 +223,7 @@ def positions_in_half_precision(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Only position 0 is right, all else is 0. Either your table holds whole numbers, which drops every "
+    "Only position 0 is right, and the rest is 0. Either your table holds whole numbers, which drops every "
     "fraction: fill an array of floats, such as np.zeros((max_seq_len, d_model)). Or only one row is filled: "
     "take `return` out of the loop.",
     gravity="useless",

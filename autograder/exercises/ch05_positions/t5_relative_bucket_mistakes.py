@@ -101,7 +101,7 @@ def one_way_by_default(relative_position, bidirectional=False, num_buckets=32, m
 
 
 @EXERCISE.misconception(
-    "Each of your sides has all the buckets, so that there are twice as many. Both ways, a side has "
+    "Each of your sides has all the buckets, so that there are twice as many. If bidirectional, a side has "
     "num_buckets // 2: halve first, then go on with that number."
 )
 def all_buckets_on_each_side(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -118,7 +118,7 @@ def all_buckets_on_each_side(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "`bidirectional` makes no difference. One way, let keys ahead share bucket 0 and use all buckets "
+    "`bidirectional` makes no difference. If it is False, let keys ahead share bucket 0 and use all buckets "
     "for the keys behind."
 )
 def always_both_ways(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -132,8 +132,8 @@ def always_both_ways(relative_position, bidirectional=True, num_buckets=32, max_
 
 
 @EXERCISE.misconception(
-    "One way, keys ahead get the buckets of keys behind. Let them share bucket 0: the distance is "
-    "(-relative_position).clamp(min=0)."
+    "If not bidirectional, keys ahead get the buckets of keys behind. Let them share bucket 0: the distance "
+    "is (-relative_position).clamp(min=0)."
 )
 def ahead_by_distance_one_way(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -148,7 +148,8 @@ def ahead_by_distance_one_way(relative_position, bidirectional=True, num_buckets
 
 
 @EXERCISE.misconception(
-    "One way, you use only half of the buckets. Do not halve num_buckets there: all of them are for one side."
+    "If not bidirectional, you use only half of the buckets. Do not halve num_buckets there: all of them are "
+    "for one side."
 )
 def halved_one_way_too(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -167,7 +168,7 @@ def halved_one_way_too(relative_position, bidirectional=True, num_buckets=32, ma
 
 @EXERCISE.misconception(
     "Distances from max_distance on go beyond the last bucket of their side. Limit the far buckets "
-    "before the side is added: clamp(max=b - 1), where b is num_buckets // 2 if both ways count."
+    "before the side is added: clamp(max=b - 1), where b is the number of buckets of a side."
 )
 def no_clamp(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -184,7 +185,7 @@ def no_clamp(relative_position, bidirectional=True, num_buckets=32, max_distance
 
 
 @EXERCISE.misconception(
-    "Your last bucket is num_buckets, which is one too many. Buckets count from 0: clamp each side to "
+    "The last bucket of a side is one too high. Buckets count from 0: clamp each side to "
     "its number of buckets - 1.",
     gravity="slip",
 )
@@ -277,8 +278,8 @@ def rounded_to_nearest(relative_position, bidirectional=True, num_buckets=32, ma
 
 
 @EXERCISE.misconception(
-    "8 to 15 all count as 8: n / exact has lost its fraction before the logarithm. Divide n by exact "
-    "with `/`; `//` drops the fraction.",
+    "Distances 8 to 15, for example, all count as 8: n / exact has lost its fraction before the logarithm. "
+    "Divide n by exact with `/`; `//` drops the fraction.",
     gravity="slip",
 )
 def whole_number_division(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -363,7 +364,7 @@ def numbers_of_the_default(relative_position, bidirectional=True, num_buckets=32
 
 
 @EXERCISE.misconception(
-    "`if`, `and`, `min` and `max` need one truth value, and a tensor has one for each number. Ask for all at "
+    "`if`, `and`, `min` and `max` need one truth value, and a tensor has one for each number. Compare all at "
     "once: use torch.where, or a comparison times a number."
 )
 def asks_if_for_a_tensor(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -381,7 +382,7 @@ def asks_if_for_a_tensor(relative_position, bidirectional=True, num_buckets=32, 
 
 
 @EXERCISE.misconception(
-    "You write into the caller's tensor, as abs_() does and every method that ends in an underscore. "
+    "You write into the caller's tensor, as abs_() and every other method that ends in an underscore do. "
     "Take abs(), which makes a new tensor."
 )
 def changed_in_place(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -399,8 +400,8 @@ def changed_in_place(relative_position, bidirectional=True, num_buckets=32, max_
 
 
 @EXERCISE.misconception(
-    "One way, you write into the caller's tensor, as neg_() and clamp_() do. Leave out the underscore: "
-    "neg() and clamp() make a new tensor."
+    "If not bidirectional, you write into the caller's tensor, as neg_() and clamp_() do. Leave out the "
+    "underscore: neg() and clamp() make a new tensor."
 )
 def changed_in_place_one_way(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
     side = 0
@@ -417,7 +418,7 @@ def changed_in_place_one_way(relative_position, bidirectional=True, num_buckets=
 
 
 @EXERCISE.misconception(
-    "A tensor that you make is on the cpu, and cannot be combined with the others on a graphics card. Use "
+    "A tensor that you make is on the cpu, and cannot be combined with the others on a GPU. Use "
     "torch.full_like or pass device=; clamp(max=...) needs no tensor."
 )
 def device_forgotten(relative_position, bidirectional=True, num_buckets=32, max_distance=128):
@@ -455,8 +456,8 @@ def two_axes_only(relative_position, bidirectional=True, num_buckets=32, max_dis
 
 
 @EXERCISE.misconception(
-    "Your number of exact buckets is not whole: num_buckets / 4 and the like keep a fraction. Divide by `//` "
-    "both times: exact = per_side // 2, after per_side = num_buckets // 2.",
+    "Your number of exact buckets is not whole: num_buckets / 4 and the like keep a fraction. Divide with "
+    "`//` both times: exact = per_side // 2, after per_side = num_buckets // 2.",
     gravity="slip",
 )
 def exact_not_whole(relative_position, bidirectional=True, num_buckets=32, max_distance=128):

@@ -77,8 +77,8 @@ BLENDS = {
         f"({BLEND})[::2]",
     ),
     "temperature_in_the_frequencies": (
-        "Your frequencies are multiplied by the temperature. Return both apart: the temperature multiplies "
-        "cosines and sines, not angles.",
+        "Your frequencies are multiplied by the temperature. Return the two separately: the temperature "
+        "multiplies cosines and sines, not angles.",
         f"({BLEND}) * (0.1 * math.log(factor) + 1.0)",
     ),
 }
@@ -200,7 +200,7 @@ wrong(
     EXERCISE,
     step_by_step,
     "length_ignored",
-    "Another original_max_len changes nothing: you use a length of your own. Count turns in original_max_len "
+    "Another original_max_len changes nothing: you use a fixed length. Count turns in original_max_len "
     "positions.",
     {LENGTH: "4096 / (2 * math.pi * turns)"},
 )
@@ -233,7 +233,7 @@ wrong(
     EXERCISE,
     step_by_step,
     "exponent_i_over_d",
-    "Your pairs become slower by base^(-i/d) only. Pair i has the frequency base^(-2i/d), so that the last "
+    "Your frequencies are base^(-i/d). Pair i has the frequency base^(-2i/d), so that the last "
     "pair comes near 1 / base.",
     {POWERS: "base ** (-i / d)"},
     gravity="slip",
@@ -275,7 +275,8 @@ TEMPERATURES = {
         "math.sqrt(0.1 * math.log(factor) + 1)",
     ),
     "temperature_inverted": (
-        "Your temperature is inverted: it is below 1. Return 0.1 ln(factor) + 1, which multiplies.",
+        "Your temperature is inverted: it is below 1. Return 0.1 ln(factor) + 1, which multiplies cosines "
+        "and sines.",
         "1 / (0.1 * math.log(factor) + 1)",
     ),
     "no_temperature": (

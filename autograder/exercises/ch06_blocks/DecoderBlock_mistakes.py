@@ -88,7 +88,7 @@ edited(
 
 edited(
     "self_mask_for_both",
-    "You pass self_mask to both. Pass memory_mask to cross_attention, which looks at the memory.",
+    "You pass self_mask to both attentions. Pass memory_mask to cross_attention, which looks at the memory.",
     {"memory_mask)": "self_mask)"},
     gravity="slip",
 )
@@ -260,8 +260,8 @@ edited(
 
 edited(
     "residual_from_the_normed",
-    "You overwrite x by its norm and add to that. Norm only the input of a sublayer: the stream itself is "
-    "never normed here.",
+    "You overwrite x with the normed x and add to that. Norm only the input of a sublayer: the stream itself "
+    "is never normed here.",
     {
         (
             "x + self.attention(self.norm_attention(x), mask=self_mask)\n"
@@ -315,7 +315,7 @@ edited(
 edited(
     "causal_unasked",
     "You forbid the future although the caller did not ask for it. Without a self_mask let every token of "
-    "x see every other; the caller passes a causal one where it is wanted.",
+    "x see every other; the caller passes a causal mask where one is wanted.",
     {
         (":\n        x"): (
             ":\n"
@@ -330,8 +330,8 @@ edited(
 
 edited(
     "memory_appended",
-    "You append the memory to the keys of self-attention, one softmax for both. Let two attentions follow "
-    "each other, each with its own softmax.",
+    "You append the memory to the keys of self-attention, so that one softmax serves both. Let two "
+    "attentions follow each other, each with its own softmax.",
     {
         (
             "x = x + self.attention(self.norm_attention(x), mask=self_mask)\n"
@@ -404,7 +404,7 @@ edited(
 
 edited(
     "four_times_as_wide",
-    "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "Your ffn is 4 * d_model wide, whatever d_ff is. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
     {"d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model"},
     gravity="slip",
@@ -412,7 +412,7 @@ edited(
 
 edited(
     "as_wide_as_the_stream",
-    "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "Your ffn stays d_model wide, whatever d_ff is. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
     {"d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model"},
     gravity="slip",
@@ -420,7 +420,7 @@ edited(
 
 edited(
     "one_head",
-    "Both attentions have one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
+    "Both attentions have one head, whatever num_heads is. Write MultiHeadAttention(d_model, num_heads).",
     {
         ("num_heads)\n        self.cross_attention = MultiHeadAttention(d_model, num_heads"): (
             "1)\n        self.cross_attention = MultiHeadAttention(d_model, 1"
@@ -432,7 +432,7 @@ edited(
 edited(
     "first_head_s_masks",
     "You use the masks of head 0 for all heads. A mask (B, h, T_q, T_k) has one for each head: pass it on as "
-    "is.",
+    "it is.",
     {
         (":\n        x"): (
             ":\n"

@@ -12,7 +12,7 @@ edited = partial(wrong, EXERCISE, two_branches)
 
 edited(
     "pre_and_post_exchanged",
-    "You have pre and post exchanged. Pre-norm norms the input of a sublayer, x + f(norm(x)); post-norm "
+    "Pre and post are exchanged. Pre-norm norms the input of a sublayer, x + f(norm(x)); post-norm "
     "norms the sum, norm(x + f(x)).",
     {'"pre":': '"post":'},
     gravity="slip",
@@ -22,7 +22,7 @@ wrong(
     EXERCISE,
     one_expression,
     "always_pre_norm",
-    'Your block is pre-norm whatever `norm` says. Keep the argument, self.norm = norm, and for "post" norm '
+    'Your block is pre-norm whatever `norm` is. Keep the argument, self.norm = norm, and for "post" norm '
     "the sum: norm(x + f(x)).",
     {
         (
@@ -42,7 +42,7 @@ wrong(
 
 edited(
     "always_post_norm",
-    "Your block is post-norm whatever `norm` says. For pre-norm, the default, norm the input of a sublayer "
+    "Your block is post-norm whatever `norm` is. For pre-norm, the default, norm the input of a sublayer "
     "and leave the sum alone: x + f(norm(x)).",
     {
         (
@@ -85,15 +85,14 @@ edited(
 
 edited(
     "no_residual_around_ffn",
-    "The result of the ffn replaces the stream, and what attention brought is lost. Add it: x + "
-    "self.ffn(...).",
+    "The result of the ffn replaces the stream, and what attention added is lost. Add it: x + self.ffn(...).",
     {"return x + self.": "return self.", "norm_ffn(x + self.": "norm_ffn(self."},
 )
 
 edited(
     "residual_from_the_normed",
-    "You overwrite x by its norm and add to that. Norm only the input of a sublayer: in a pre-norm block "
-    "the stream itself is never normed.",
+    "You overwrite x with the normed x and add to that. Norm only the input of a sublayer: in a pre-norm "
+    "block the stream itself is never normed.",
     {
         (
             "x + self.attention(self.norm_attention(x), mask=mask)\n"
@@ -213,8 +212,8 @@ edited(
 
 edited(
     "ffn_added_to_the_old_x",
-    "You add the ffn to the input x, so the output of attention is lost. Add it to the stream after "
-    "attention.",
+    "You add the ffn's output to the input x, so attention's output is left out of the sum. Add it to the "
+    "stream after attention.",
     {
         (
             "x = x + self.attention(self.norm_attention(x), mask=mask)\n"
@@ -298,7 +297,8 @@ edited(
 
 edited(
     "bends_at_the_end",
-    "A second GELU at the end keeps what the ffn adds above -0.17. Let its last layer be linear.",
+    "A second GELU at the end keeps every number that the ffn adds above -0.17. Let its last layer be "
+    "linear.",
     {"d_model))": "d_model), nn.GELU())"},
 )
 
@@ -364,7 +364,7 @@ edited(
 
 edited(
     "four_times_as_wide",
-    "Your ffn is 4 * d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "Your ffn is 4 * d_model wide, whatever d_ff is. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
     {"d_ff), nn.GELU(), nn.Linear(d_ff": "4 * d_model), nn.GELU(), nn.Linear(4 * d_model"},
     gravity="slip",
@@ -372,7 +372,7 @@ edited(
 
 edited(
     "as_wide_as_the_stream",
-    "Your ffn stays d_model wide, whatever d_ff says. Write nn.Linear(d_model, d_ff), nn.GELU(), "
+    "Your ffn stays d_model wide, whatever d_ff is. Write nn.Linear(d_model, d_ff), nn.GELU(), "
     "nn.Linear(d_ff, d_model).",
     {"d_ff), nn.GELU(), nn.Linear(d_ff": "d_model), nn.GELU(), nn.Linear(d_model"},
     gravity="slip",
@@ -380,7 +380,7 @@ edited(
 
 edited(
     "one_head",
-    "Your attention has one head, whatever num_heads says. Write MultiHeadAttention(d_model, num_heads).",
+    "Your attention has one head, whatever num_heads is. Write MultiHeadAttention(d_model, num_heads).",
     {"num_heads)": "1)"},
     gravity="slip",
 )
@@ -394,7 +394,8 @@ edited(
 
 edited(
     "first_head_s_mask",
-    "You use the mask of head 0 for all heads. A mask (B, h, T, T) has one for each head: pass it on as is.",
+    "You use the mask of head 0 for all heads. A mask (B, h, T, T) has one for each head: pass it on as it "
+    "is.",
     {
         ("\n        if"): (
             "\n        if mask is not None and mask.ndim == 4:\n            mask = mask[:, :1]\n        if"
@@ -405,8 +406,8 @@ edited(
 
 edited(
     "head_axis_added",
-    "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that has its own for "
-    "the heads. Pass it on as it is: attention lets it broadcast.",
+    "Every mask gets one more axis, as by unsqueeze(1), which shifts the axes of a mask that already has one "
+    "for the heads. Pass it on as it is: attention lets it broadcast.",
     {("\n        if"): ("\n        mask = None if mask is None else mask.unsqueeze(1)\n        if")},
     gravity="slip",
 )

@@ -135,7 +135,7 @@ def weight_and_bias(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch06_blocks/layer_norm",
     signature="layer_norm(x, weight, bias, eps=1e-05)",
-    goal="Bring the channels of each token to mean 0 and variance 1, then give each its own weight and bias.",
+    goal="Bring each token's channels to mean 0 and variance 1, then give each channel its weight and bias.",
     section="Two norms",
     minutes=20,
     difficulty="medium",

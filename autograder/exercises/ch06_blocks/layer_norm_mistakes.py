@@ -41,7 +41,7 @@ def unbiased_std(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You norm each channel over axis 0, the batch, as BatchNorm does: a token depends on its neighbours. "
+    "You norm each channel over axis 0, the batch, as BatchNorm does: then a token depends on other tokens. "
     "Take mean and variance of each token, over dim=-1.",
     gravity="useless",
 )
@@ -121,7 +121,7 @@ def rms_norm_with_bias(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You divide by the variance, so that twice the spread gives another result. Divide by its root, the "
+    "You divide by the variance, so that doubling the spread changes the result. Divide by its root, the "
     "standard deviation."
 )
 def no_root(x, weight, bias, eps=1e-5):
@@ -131,8 +131,8 @@ def no_root(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You leave eps out, so a token whose channels are all alike is 0/0. Add eps to the variance, under the "
-    "root."
+    "You leave eps out, so a token whose channels are all alike gives 0/0. Add eps to the variance, under "
+    "the root."
 )
 def no_eps(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -151,7 +151,7 @@ def eps_ignored(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "A large mean costs you the digits: E[x^2] - E[x]^2 is the variance on paper, but around 3,000 both "
+    "A large mean costs digits: E[x^2] - E[x]^2 is the variance on paper, but around 3,000 both "
     "terms are near 9,000,000, where float32 holds no fractions. Square x - mean instead."
 )
 def difference_of_squares(x, weight, bias, eps=1e-5):
@@ -197,8 +197,8 @@ def bias_before_weight(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "The values are right, and no gradient passes through mean and variance. They depend on x: compute them "
-    "without no_grad, detach and item."
+    "The values are right, but no gradient passes through mean and variance. They depend on x: compute them "
+    "without no_grad, detach or item."
 )
 def statistics_without_gradient(x, weight, bias, eps=1e-5):
     with torch.no_grad():
@@ -229,7 +229,7 @@ def filled_into_zeros(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "You return float32 whatever comes in. To compute in float32 is wise; go back at the end with "
+    "You return float32 whatever comes in. Computing in float32 is wise, but go back at the end with "
     ".to(x.dtype)."
 )
 def left_in_float32(x, weight, bias, eps=1e-5):
@@ -239,8 +239,8 @@ def left_in_float32(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "The values are right, and no gradient passes through the variance. It depends on x: compute it without "
-    "no_grad, detach and item."
+    "The values are right, but no gradient passes through the variance. It depends on x: compute it without "
+    "no_grad, detach or item."
 )
 def variance_without_gradient(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True)
@@ -249,8 +249,8 @@ def variance_without_gradient(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "The values are right, and no gradient passes through the mean. It depends on x: compute it without "
-    "no_grad, detach and item."
+    "The values are right, but no gradient passes through the mean. It depends on x: compute it without "
+    "no_grad, detach or item."
 )
 def mean_without_gradient(x, weight, bias, eps=1e-5):
     mean = x.mean(dim=-1, keepdim=True).detach()
@@ -294,7 +294,7 @@ def view_of_what_came(x, weight, bias, eps=1e-5):
 
 
 @EXERCISE.misconception(
-    "Your default for eps is 1e-6, as in RMSNorm. Write eps=1e-5, the default of LayerNorm."
+    "Your default for eps is 1e-6, as in rms_norm. Write eps=1e-5, the default of layer_norm."
 )
 def default_of_rms_norm(x, weight, bias, eps=1e-6):
     mean = x.mean(dim=-1, keepdim=True)

@@ -44,7 +44,7 @@ def sum_for_mean(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You divide by the mean square, so that twice the token gives another result. Divide by its root."
+    "You divide by the mean square, so that doubling a token changes the result. Divide by its root."
 )
 def no_root(x, weight, eps=1e-6):
     return x / (x.pow(2).mean(dim=-1, keepdim=True) + eps) * weight
@@ -59,7 +59,7 @@ def mean_of_absolute_values(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You divide the sum of squares by d - 1. Nothing was estimated here: take the mean over all d channels.",
+    "You divide the sum of squares by d - 1. Nothing is estimated here: take the mean over all d channels.",
     gravity="slip",
 )
 def divided_by_d_minus_1(x, weight, eps=1e-6):
@@ -68,8 +68,8 @@ def divided_by_d_minus_1(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You take the mean over axis 0, the batch: a token depends on its neighbours. Give each token its own: "
-    "dim=-1, keepdim=True.",
+    "You take the mean over axis 0, the batch: then a token depends on other tokens. Give each token its "
+    "own: dim=-1, keepdim=True.",
     gravity="useless",
 )
 def over_the_batch(x, weight, eps=1e-6):
@@ -101,7 +101,7 @@ def keepdim_forgotten(x, weight, eps=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1) + eps) * weight
 
 
-@EXERCISE.misconception("You leave eps out, so a token of zeros is 0/0. Add eps to the mean square.")
+@EXERCISE.misconception("You leave eps out, so a token of zeros gives 0/0. Add eps to the mean square.")
 def no_eps(x, weight, eps=1e-6):
     return x / torch.sqrt(x.pow(2).mean(dim=-1, keepdim=True)) * weight
 
@@ -128,8 +128,8 @@ def weight_left_out(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "The values are right, and no gradient passes through the root mean square. It depends on x: compute it "
-    "without no_grad, detach and item."
+    "The values are right, but no gradient passes through the root mean square. It depends on x: compute it "
+    "without no_grad, detach or item."
 )
 def rms_without_gradient(x, weight, eps=1e-6):
     scale = torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps).detach()
@@ -145,7 +145,7 @@ def changed_in_place(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You return float32 whatever comes in. To compute in float32 is wise; go back at the end with "
+    "You return float32 whatever comes in. Computing in float32 is wise, but go back at the end with "
     ".to(x.dtype)."
 )
 def left_in_float32(x, weight, eps=1e-6):
@@ -194,7 +194,7 @@ def view_of_what_came(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "Your default for eps is 1e-5, as in LayerNorm. Write eps=1e-6, the default of RMSNorm."
+    "Your default for eps is 1e-5, as in layer_norm. Write eps=1e-6, the default of rms_norm."
 )
 def default_of_layer_norm(x, weight, eps=1e-5):
     return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) * weight

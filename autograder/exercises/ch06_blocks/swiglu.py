@@ -173,7 +173,7 @@ def each_inner_channel_counts(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch06_blocks/swiglu",
     signature="swiglu(x, W_g, W_u, W_d)",
-    goal="Widen each token twice, let SiLU of the one gate the other, and take the product back to d_model.",
+    goal="Widen each token twice, gate one result by SiLU of the other, and take the product to d_model.",
     section="The feed-forward network, and where 8/3 comes from",
     minutes=10,
     difficulty="easy",

@@ -70,7 +70,7 @@ EXERCISE = Exercise(
     reference=feed_forward.swiglu_hidden_size,
     criteria=(
         Criterion("8 d_model / 3, rounded down", 0.5, any_width),
-        Criterion("then up to a multiple", 0.5, multiples),
+        Criterion("then rounded up to a multiple", 0.5, multiples),
     ),
     properties=(
         Property("a multiple", is_a_multiple),

@@ -105,7 +105,7 @@ def up_matrix_twice(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "Your weights act transposed, as torch's linear layers store theirs. Here W_g and W_u are (d_model, "
+    "You use the weights transposed, as torch's linear layers store theirs. Here W_g and W_u are (d_model, "
     "d_ff) and W_d is (d_ff, d_model): multiply by them as they are, x @ W_g."
 )
 def weights_transposed(x, W_g, W_u, W_d):
@@ -180,7 +180,7 @@ def filled_into_zeros(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "The values are right, and no gradient passes through the gate, so W_g never learns. Leave out no_grad, "
+    "The values are right, but no gradient passes through the gate, so W_g never learns. Leave out no_grad, "
     "detach, .data and any detour through numpy."
 )
 def gate_without_gradient(x, W_g, W_u, W_d):
@@ -190,7 +190,7 @@ def gate_without_gradient(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "The values are right, and no gradient passes through x W_u, so W_u never learns. Leave out no_grad, "
+    "The values are right, but no gradient passes through x W_u, so W_u never learns. Leave out no_grad, "
     "detach and .data."
 )
 def up_without_gradient(x, W_g, W_u, W_d):
