@@ -229,7 +229,7 @@ WRONG = {
             if (tokens[:, 1:] != ignore_index).any()
             else torch.tensor(0.0)
         ),
-        "was not made of the logits",
+        "was not computed from the logits",
     ),
     "a list of leaks": (
         "find_leaks",
@@ -331,7 +331,7 @@ def test_a_seed_of_ones_own_is_told_with_and_without_a_generator():
         report_on(name("generate"), seeded(everywhere=True))
     )
     without = report_on(name("generate"), seeded(everywhere=False))
-    assert [c.says for c in without.criteria if c.failure] == ["without one, another text each time"]
+    assert [c.says for c in without.criteria if c.failure] == ["without a generator, another text each time"]
     assert "two calls without a generator" in str(without)
 
 
@@ -407,7 +407,7 @@ def test_a_gradient_other_than_0_through_the_0_is_seen():
 
     results = report_on("ch07_causal_masking/next_token_loss", next_token_loss).criteria
     assert {r.says: r.failure is None for r in results}["0 where there is nothing to predict"]
-    assert not {r.says: r.failure is None for r in results}["gradients flow through that 0 as well"]
+    assert not {r.says: r.failure is None for r in results}["gradients flow even if nothing is predicted"]
 
 
 def test_no_rounding_decides_about_a_token_and_few_draws_are_thrown_away(monkeypatch):

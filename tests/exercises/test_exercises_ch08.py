@@ -324,7 +324,7 @@ WRONG = {
     "speculative_accept: squares": (
         "speculative_accept",
         accepted(rest=lambda p, q: (p - q).clamp(min=0) ** 2),
-        "divided by their sum over all tokens",
+        "divided by the sum of residuals",
     ),
     "accept_tree: half the ratio": (
         "accept_tree",
@@ -352,7 +352,7 @@ WRONG = {
             * batch
             * bytes_per_element
         ),
-        "twice as many tokens should weigh twice as much",
+        "twice as many tokens should take twice the bytes",
     ),
 }
 

@@ -50,7 +50,7 @@ def _told(trial: Trial, i: int, j: int) -> str:
 def is_boolean(trial: Trial) -> str | None:
     if trial.value.dtype == torch.bool:
         return None
-    return f"your mask holds numbers ({trial.value.dtype}); each entry should be True, may attend, or False"
+    return f"your mask holds numbers ({trial.value.dtype}); each entry should be True (may attend) or False"
 
 
 def sees_nothing_later(trial: Trial) -> str | None:

@@ -10,8 +10,8 @@ from autograder.exercises.ch07_causal_masking.causal_mask import EXERCISE
 
 
 @EXERCISE.misconception(
-    "No query sees its own key, and the first query sees nothing at all. Keep the diagonal, j = i: a "
-    "token predicts the next token, not itself."
+    "No query sees its own key, and the first token sees nothing at all. Keep the diagonal, j = i: a token "
+    "predicts the next token, not itself."
 )
 def diagonal_excluded(q_len, k_len=None):
     k_len = q_len if k_len is None else k_len
@@ -19,7 +19,7 @@ def diagonal_excluded(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "Each query sees the later keys and not the earlier ones: the triangle is the upper one. Keep the lower "
+    "Each query sees the later keys and not the earlier ones: you keep the upper triangle. Keep the lower "
     "one, `tril`, where the key comes no later than the query.",
     gravity="useless",
 )
@@ -38,7 +38,7 @@ def true_means_hidden(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "With more keys than queries the triangle starts in the top left corner, as if the queries were the "
+    "With more keys than queries, the triangle starts in the top left corner, as if the queries were the "
     "first tokens. They are the last: move the diagonal by k_len - q_len."
 )
 def top_left(q_len, k_len=None):
@@ -47,7 +47,7 @@ def top_left(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "With more keys than queries the diagonal moves the wrong way. Query i is at place i + (k_len - q_len): "
+    "With more keys than queries, the diagonal moves the wrong way. Query i is at place i + (k_len - q_len): "
     "add k_len - q_len, not q_len - k_len.",
     gravity="slip",
 )
@@ -57,8 +57,8 @@ def moved_the_wrong_way(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "The mask holds numbers, 1.0 and 0.0. Make it boolean, so that ~ can invert it and it can be an index: "
-    "give `dtype=torch.bool`, or end with `.bool()`.",
+    "The mask holds numbers, 1.0 and 0.0. Make it boolean, so that you can invert it with ~ and index with "
+    "it: pass `dtype=torch.bool`, or end with `.bool()`.",
     gravity="slip",
 )
 def numbers_for_booleans(q_len, k_len=None):
@@ -78,7 +78,7 @@ def added_to_scores(q_len, k_len=None):
 
 @EXERCISE.misconception(
     "The mask has no columns for the keys before the queries: `k_len` changes nothing. Give it a column for "
-    "every key, those in a cache among them: (q_len, k_len)."
+    "every key, including those in a cache: (q_len, k_len)."
 )
 def k_len_ignored(q_len, k_len=None):
     return torch.ones(q_len, q_len, dtype=torch.bool).tril()
@@ -112,7 +112,8 @@ def itself_only(q_len, k_len=None):
 
 
 @EXERCISE.misconception(
-    "You return a list of lists, which neither broadcasts nor inverts. Make it a tensor: torch.tensor(rows).",
+    "You return a list of lists, which cannot be broadcast or inverted. Make it a tensor: "
+    "torch.tensor(rows).",
     gravity="slip",
 )
 def list_of_rows(q_len, k_len=None):

@@ -65,7 +65,7 @@ def _entry(trial: Trial, wrong: np.ndarray) -> tuple[str, bool, bool]:
 def is_boolean(trial: Trial) -> str | None:
     if trial.value.dtype == torch.bool:
         return None
-    return f"your mask holds numbers ({trial.value.dtype}); each entry should be True, may attend, or False"
+    return f"your mask holds numbers ({trial.value.dtype}); each entry should be True (may attend) or False"
 
 
 def allows_no_more(trial: Trial) -> str | None:

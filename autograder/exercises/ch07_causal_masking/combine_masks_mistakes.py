@@ -18,7 +18,7 @@ def or_for_and(causal, padding):
 
 
 @EXERCISE.misconception(
-    "The padding closes queries, the rows. It says which *keys* are real: padding[:, None, None, :] puts it "
+    "The padding closes queries, the rows. It marks which *keys* are real: padding[:, None, None, :] puts it "
     "on the last axis."
 )
 def padding_on_queries(causal, padding):
@@ -26,7 +26,7 @@ def padding_on_queries(causal, padding):
 
 
 @EXERCISE.misconception(
-    "The rows of padded queries are closed too. Mask keys alone: the output of a padded query is not used, "
+    "The rows of padded queries are closed too. Mask only keys: the output of a padded query is not used, "
     "and an empty row makes a NaN more likely.",
     gravity="slip",
 )
@@ -92,8 +92,8 @@ def written_into_causal(causal, padding):
 
 
 @EXERCISE.misconception(
-    "The caller's causal mask is changed, and all sequences get one mask, closed by the padding of each. "
-    "Make a new mask: causal & padding[:, None, None, :]."
+    "The caller's causal mask is changed, and all sequences share one mask, with the padding of all. Make a "
+    "new mask: causal & padding[:, None, None, :]."
 )
 def one_mask_for_all(causal, padding):
     combined = []
@@ -105,7 +105,7 @@ def one_mask_for_all(causal, padding):
 
 
 @EXERCISE.misconception(
-    "A query that may see nothing sees its own key, so padding leaks into its output. Leave its row empty: "
+    "A query without an open key sees its own key, so padding leaks into its output. Leave its row empty: "
     "attention turns it into zeros."
 )
 def empty_rows_opened(causal, padding):
@@ -142,7 +142,7 @@ def padding_ignored(causal, padding):
 
 
 @EXERCISE.misconception(
-    "(T_q, T_k) and (B, T_k) are combined as they are, so the sequences of `padding` meet the queries of "
+    "(T_q, T_k) and (B, T_k) are combined as they are, so sequences of `padding` are paired with queries of "
     "`causal`. Give padding an axis for the heads and one for the queries: padding[:, None, None, :]."
 )
 def no_axes_put_in(causal, padding):

@@ -206,8 +206,8 @@ def something_stays(trial: Trial) -> str | None:
     for name, row, got, _ in _kept(trial):
         if np.isneginf(got).all():
             return (
-                f"nothing stays of {name}, whose likeliest token has the probability {shares(row)[0]:.3g}; "
-                "the likeliest always stays"
+                f"no token of {name} stays, though its likeliest has the probability {shares(row)[0]:.3g}; "
+                "the likeliest should always stay"
             )
     return None
 
@@ -238,7 +238,7 @@ def the_likeliest_stay(trial: Trial) -> str | None:
         stays = ~np.isneginf(got)
         if stays.any() and not stays.all() and row[stays].min() < row[~stays].max():
             out, kept = row[~stays].max(), row[stays].min()
-            return f"in {name} a logit of {kept:.3g} stays and one of {out:.3g} is removed; the larger stays"
+            return f"in {name} a logit of {kept:.3g} stays and one of {out:.3g} is removed; keep the larger"
     return None
 
 
@@ -293,7 +293,7 @@ EXERCISE = Exercise(
         Criterion("top_p: the likeliest stay until they make up p", 1, by_share),
         Criterion("one token always stays", 0.5, sharp),
         Criterion("top_k first, then top_p among these k", 0.25, both),
-        Criterion("of equal logits no more stay than asked for", 0.25, tied),
+        Criterion("ties keep no more tokens than asked for", 0.25, tied),
         Criterion("any leading axes, any type of logits", 0.25, forms),
         Criterion("gradients reach the logits that stay", 0.25, differentiated(soft)),
         Criterion("works on any device", 0.25, elsewhere(soft), test=on_any_device),

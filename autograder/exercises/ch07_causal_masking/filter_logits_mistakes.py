@@ -12,7 +12,7 @@ from autograder.exercises.ch07_causal_masking.filter_logits import EXERCISE
 
 @EXERCISE.misconception(
     "The token that crosses p is removed, and the tokens before it do not make up p yet. Remove a token if "
-    "the sum *before* it has reached p: cumsum less its own probability.",
+    "the sum *before* it has reached p: cumsum minus its own probability.",
     gravity="slip",
 )
 def crossing_token_dropped(logits, top_k=None, top_p=None):
@@ -120,8 +120,8 @@ def sorted_upwards(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "The decision about the *sorted* tokens is applied to the unsorted logits. Bring it back to their places "
-    "first: `scatter` with the order that sort returned."
+    "The decision about the *sorted* tokens is applied to the unsorted logits. Bring it back to the tokens' "
+    "places first: `scatter` with the order that sort returned."
 )
 def not_scattered_back(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -209,7 +209,7 @@ def probabilities_for_logits(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "Each single probability is compared with p. Add up the likeliest until their sum makes up p."
+    "Each single probability is compared with p. Add up the likeliest until their sum reaches p."
 )
 def each_compared_with_p(logits, top_k=None, top_p=None):
     if top_k is not None:
@@ -221,9 +221,7 @@ def each_compared_with_p(logits, top_k=None, top_p=None):
     return logits
 
 
-@EXERCISE.misconception(
-    "Logits are added up. p is a share of the sum of probabilities: take the softmax first."
-)
+@EXERCISE.misconception("You add up logits. p is a share of the total probability: take the softmax first.")
 def logits_added_up(logits, top_k=None, top_p=None):
     if top_k is not None:
         kept = logits.topk(top_k, dim=-1).indices
@@ -236,8 +234,8 @@ def logits_added_up(logits, top_k=None, top_p=None):
 
 
 @EXERCISE.misconception(
-    "k + 1 tokens stay: index k of the sorted values is the one *after* the k largest. Take the k-th at k - "
-    "1, or the last that topk returns.",
+    "k + 1 tokens stay, as when the sorted value at index k is the limit: it comes *after* the k largest. "
+    "Take index k - 1, or the last of topk(k).",
     gravity="slip",
 )
 def one_more_than_k(logits, top_k=None, top_p=None):

@@ -239,7 +239,7 @@ def asked_about_every_token(trial: Trial) -> str | None:
         return None
     for j in range(1, len(tokens)):
         if not any(one[j] != tokens[j] for one in asked):
-            return f"the model was never shown another token at {j}, so it is not known whether it leaks"
+            return f"the model was never shown another token at {j}, so you cannot know whether it leaks"
     alone = [
         {j for j, (a, b) in enumerate(zip(one, tokens, strict=True)) if a != b}
         for one in asked
@@ -247,7 +247,7 @@ def asked_about_every_token(trial: Trial) -> str | None:
     ]
     if alone and min(map(len, alone)) > 1:
         return (
-            f"you change {min(map(len, alone))} tokens or more at once; then it is not known which of them "
+            f"you change {min(map(len, alone))} tokens or more at once; then you cannot tell which of them "
             "the output depends on"
         )
     return None

@@ -8,7 +8,7 @@ from autograder.exercises.ch07_causal_masking.find_leaks import EXERCISE
 
 
 @EXERCISE.misconception(
-    "Only leaks from the last token are found. Change each token in turn, all but the first, and look at the "
+    "Only leaks from the last token are found. Change each token but the first in turn, and look at the "
     "outputs before it."
 )
 def last_token_only(model, tokens, vocab_size):
@@ -20,7 +20,7 @@ def last_token_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The output of the last place is compared, which may see every token. Leaks go to the outputs *before* "
+    "You compare the output of the last place, which may see every token. Leaks go to the outputs *before* "
     "the token that was changed: compare all i < j."
 )
 def last_output_only(model, tokens, vocab_size):
@@ -61,7 +61,7 @@ def neighbours_only(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Small leaks are missed, and training makes them large. Count every change above 1e-4."
+    "Small leaks are missed, and training can make them large. Count every change above 1e-4."
 )
 def tolerance_too_large(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -75,7 +75,7 @@ def tolerance_too_large(model, tokens, vocab_size):
 
 @EXERCISE.misconception(
     "The tolerance grows with the logits and is far below 1e-4 for small ones, as in `allclose` without "
-    "arguments, which allows 1e-5 of each number and 1e-8 more. Give both, rtol=0 and atol=1e-4.",
+    "arguments, which allows 1e-5 of each number plus 1e-8. Give both rtol=0 and atol=1e-4.",
     gravity="slip",
 )
 def allclose_as_it_is(model, tokens, vocab_size):
@@ -104,8 +104,8 @@ def relative_tolerance(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Any difference is taken for a leak. Two runs of one model may differ in the last digit, by the order in "
-    "which sums are made: count changes above 1e-4."
+    "Every difference counts as a leak. Two runs of one model may differ in the last digit, as sums are made "
+    "in another order: count only changes above 1e-4."
 )
 def rounding_counts(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -161,8 +161,8 @@ def pairs_turned_round(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The caller's tokens are changed, and each change is still there when the next is made. Change a copy, "
-    "other = tokens.clone(), made again for each j."
+    "The caller's tokens are changed, and each change is still there when the next is made. Change a new "
+    "copy for each j: other = tokens.clone()."
 )
 def changes_pile_up(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()
@@ -174,8 +174,8 @@ def changes_pile_up(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The changes pile up, as with one copy for all j, and an output that moves may have moved because of "
-    "an earlier change. Copy the tokens again for each j."
+    "The changes pile up, as with one copy for all j, so an output may move because of an earlier change. "
+    "Copy the tokens again for each j."
 )
 def one_copy_for_all(model, tokens, vocab_size):
     before, leaks, other = model(tokens[None])[0], set(), tokens.clone()
@@ -201,8 +201,8 @@ def always_token_0(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "The model is asked about a token after the last one of the vocabulary, which does not exist. Begin "
-    "again at 0: (tokens[j] + 1) % vocab_size.",
+    "The model is given a token beyond the end of the vocabulary. Begin again at 0: (tokens[j] + 1) % "
+    "vocab_size.",
     gravity="slip",
 )
 def beyond_the_vocabulary(model, tokens, vocab_size):
@@ -230,8 +230,8 @@ def choices_compared(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "A mean or sum over the vocabulary is compared, in which a change of one logit is lost and changes of "
-    "opposite sign cancel. Compare every number: .abs().max()."
+    "You compare a mean or sum over the vocabulary, in which a change of one logit may be lost and opposite "
+    "changes cancel. Compare every number: .abs().max()."
 )
 def means_compared(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0].mean(dim=-1), set()
@@ -245,7 +245,7 @@ def means_compared(model, tokens, vocab_size):
 
 @EXERCISE.misconception(
     "Probabilities are compared. A leak that moves all logits alike does not show in them, and a small one "
-    "hardly: compare the outputs themselves."
+    "hardly does: compare the outputs themselves."
 )
 def probabilities_compared(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0].softmax(dim=-1), set()
@@ -258,7 +258,7 @@ def probabilities_compared(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "Only the first leak of each token is reported. It may leak into several outputs: report them all."
+    "Only the first leak of each token is reported. A token may leak into several outputs: report them all."
 )
 def first_leak_only(model, tokens, vocab_size):
     before, leaks = model(tokens[None])[0], set()

@@ -210,7 +210,7 @@ def draws_anew(trial: Trial) -> str | None:
     if trial.value:
         return None
     return (
-        "two calls without a generator give the very same text; the draws are then torch's own, which go on "
+        "two calls without a generator give the same text; draw from torch's own generator, which goes on "
         "from call to call: torch.multinomial(p, 1, generator=None)"
     )
 
@@ -329,7 +329,12 @@ EXERCISE = Exercise(
     same=the_same_tokens,
     criteria=(
         Criterion("at temperature 0, the likeliest token each time", 1, greedy),
-        Criterion("above 0, a draw from softmax(logits / temperature)", 0.5, sampled, measure=the_same_again),
+        Criterion(
+            "above temperature 0, a draw from softmax(logits / temperature)",
+            0.5,
+            sampled,
+            measure=the_same_again,
+        ),
         Criterion(
             "every draw comes from the generator that is passed",
             0.25,
@@ -338,13 +343,13 @@ EXERCISE = Exercise(
             test=follows_the_generator,
         ),
         Criterion(
-            "without one, another text each time",
+            "without a generator, another text each time",
             0.25,
             without_generator,
             measure=another_text,
             test=draws_anew,
         ),
-        Criterion("the model reads the last context_len tokens at most", 0.5, long),
+        Criterion("the model reads at most the last context_len tokens", 0.5, long),
         Criterion("works on any device", 0.25, elsewhere(everything), test=on_any_device),
         Criterion("the prompt is left as it was", 0.25, everything, observes="arguments"),
     ),

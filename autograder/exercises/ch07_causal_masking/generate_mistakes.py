@@ -47,8 +47,8 @@ def always_greedy(model, prompt, max_new_tokens, temperature=0.0, generator=None
 
 
 @EXERCISE.misconception(
-    "The logits of the *first* place are read, which are about the second token. Read the logits of the "
-    "last place, which predict the token after the text: logits[:, -1].",
+    "You read the logits of the *first* place, which predict the second token. Read the logits of the last "
+    "place, which predict the token after the text: logits[:, -1].",
     gravity="useless",
 )
 def first_position(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -156,7 +156,7 @@ def seeded_where_none_is_passed(
 
 @EXERCISE.misconception(
     "The logits are multiplied by the temperature, so that a high temperature makes the model sure. Divide "
-    "them by it: below 1 the likely tokens become likelier."
+    "by it: a temperature below 1 makes likely tokens likelier."
 )
 def temperature_multiplied(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -172,8 +172,8 @@ def temperature_multiplied(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "The temperature has no effect, as when *probabilities* are divided by it: no proportion changes, and "
-    "multinomial normalises. Divide the logits, before the softmax."
+    "The temperature has no effect, as when *probabilities* are divided by it: multinomial normalises them "
+    "again. Divide the logits, before the softmax."
 )
 def temperature_after_softmax(
     model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None
@@ -292,7 +292,7 @@ def new_tokens_alone(model, prompt, max_new_tokens, temperature=0.0, generator=N
 
 @EXERCISE.misconception(
     "You stop when the whole text, with the prompt, has max_new_tokens tokens. Append max_new_tokens tokens: "
-    "repeat the step so many times.",
+    "repeat the step that many times.",
     gravity="slip",
 )
 def length_of_the_whole(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -309,8 +309,8 @@ def length_of_the_whole(model, prompt, max_new_tokens, temperature=0.0, generato
 
 
 @EXERCISE.misconception(
-    "The first sequence's token is appended to all. Let each sequence of the batch go on by itself: argmax "
-    "and multinomial over (B, V)."
+    "The first sequence's token is appended to all. Choose a token for each sequence: argmax and multinomial "
+    "over (B, V)."
 )
 def first_sequence_for_all(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt
@@ -326,8 +326,8 @@ def first_sequence_for_all(model, prompt, max_new_tokens, temperature=0.0, gener
 
 
 @EXERCISE.misconception(
-    "The caller's prompt is overwritten: tokens[:, -context_len:] is a view of it, and must not be written "
-    "into. Cut again from the whole text at each step."
+    "The caller's prompt is overwritten: tokens[:, -context_len:] is a view of it, so do not write into it. "
+    "Cut again from the whole text at each step."
 )
 def window_moved_in_place(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
     tokens = prompt

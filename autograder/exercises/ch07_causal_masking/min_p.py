@@ -123,7 +123,7 @@ def as_many_as_reach_the_share(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch07_causal_masking/min_p",
     signature="min_p(logits, min_p)",
-    goal="Remove the tokens whose probability is below a share of the largest.",
+    goal="Remove the tokens whose probability is below min_p times the largest.",
     section="Drawing a token",
     minutes=10,
     difficulty="medium",

@@ -9,10 +9,7 @@ import torch
 from autograder.exercises.ch07_causal_masking.min_p import EXERCISE
 
 
-@EXERCISE.misconception(
-    "Your threshold is min_p itself. It is a share of the largest probability: min_p times p.max() of the "
-    "row."
-)
+@EXERCISE.misconception("Your threshold is min_p itself. Multiply it by the largest probability of the row.")
 def absolute(logits, min_p):
     p = logits.double().softmax(dim=-1)
     return logits.masked_fill(p < min_p, -math.inf)
@@ -159,7 +156,7 @@ def renormalised(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "Your code works with (B, V) alone. Logits may have any leading axes, or none: count axes from the end.",
+    "Your code works only with (B, V). Logits may have any leading axes, or none: count axes from the end.",
     gravity="slip",
 )
 def two_axes_alone(logits, min_p):
@@ -178,8 +175,8 @@ def without_gradient(logits, min_p):
 
 
 @EXERCISE.misconception(
-    "You return float64 whatever comes in. Compare in float64 if you like, and return the logits in their "
-    "type.",
+    "You return float64, whatever comes in. You may compare in float64, but return the logits in their "
+    "dtype.",
     gravity="slip",
 )
 def always_float64(logits, min_p):

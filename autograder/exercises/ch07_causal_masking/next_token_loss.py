@@ -106,12 +106,12 @@ def zeros_come_back(trial: Trial) -> str | None:
     """Check that the gradient is made of zeros; NONE in its place is not a gradient."""
     if not is_tensor(trial.value):
         return (
-            "the 0 that you return was not made of the logits: `.backward()` fails on it, or brings them no "
+            "the 0 that you return was not computed from the logits: `.backward()` fails, or gives them no "
             "gradient. Return a 0 through which gradients flow, such as `logits.sum() * 0`"
         )
     if wrong := trial.value[trial.value != 0].tolist():
         return (
-            f"where there is nothing to predict the gradient of the logits is 0; yours has {wrong[0]:.4g}. "
+            f"where there is nothing to predict, the gradient of the logits is 0; yours has {wrong[0]:.4g}. "
             "Do not divide by the number of predicted tokens where it is 0"
         )
     return None
@@ -166,7 +166,7 @@ def what_is_read_does_not_count(trial: Trial) -> str | None:
     before = float(trial.value)
     if abs(_called(trial, moved, tokens) - before) > 1e-3 * max(1, abs(before)):
         return (
-            "your loss changes with the logits at the last position; they are about a token beyond the text, "
+            "your loss changes with the logits at the last position; they predict a token beyond the text, "
             "which nobody can check"
         )
     if abs(_called(trial, logits, first) - before) > 1e-3 * max(1, abs(before)):
@@ -256,7 +256,7 @@ EXERCISE = Exercise(
         Criterion("ignored tokens count neither in the sum nor in N", 0.5, ignored),
         Criterion("0 where there is nothing to predict", 0.25, nothing),
         Criterion(
-            "gradients flow through that 0 as well",
+            "gradients flow even if nothing is predicted",
             0.25,
             differentiated(nothing),
             measure=what_comes_back,

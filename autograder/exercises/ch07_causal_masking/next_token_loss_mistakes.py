@@ -82,8 +82,8 @@ def nothing_ignored(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "Places are left out where the token that is *read* is ignored. Leave out those where the token that is "
-    "*predicted* is: compare tokens[:, 1:] with ignore_index."
+    "You leave out places where the token that is *read* is ignored. Leave out places where the *predicted* "
+    "token is ignored: compare tokens[:, 1:] with ignore_index."
 )
 def ignored_where_read(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -138,8 +138,8 @@ def wrong_sign(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "The loss is the mean of the logits themselves. A logit is not a log-probability before its row is "
-    "normalised: take log_softmax over the vocabulary first."
+    "You average the logits themselves. A logit is not a log-probability before its row is normalised: take "
+    "log_softmax over the vocabulary first."
 )
 def logits_for_log_probabilities(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -161,8 +161,8 @@ def softmax_over_time(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "Softmax is taken twice, once before the loss and once in it. F.cross_entropy makes log-probabilities of "
-    "logits itself: leave the softmax before it out."
+    "Softmax is taken twice, once before the loss and once in it. F.cross_entropy takes the softmax of the "
+    "logits itself: leave out your own."
 )
 def softmax_twice(logits, tokens, ignore_index=-100):
     p, targets = F.softmax(logits[:, :-1], dim=-1).flatten(0, 1), tokens[:, 1:].flatten()
@@ -172,7 +172,7 @@ def softmax_twice(logits, tokens, ignore_index=-100):
 
 @EXERCISE.misconception(
     "A probability of e^-1000 has become 0 before its logarithm is taken, which is then -inf. Use "
-    "log_softmax, which gets there directly."
+    "log_softmax, which never makes this 0."
 )
 def log_of_softmax(logits, tokens, ignore_index=-100):
     targets = tokens[:, 1:]
@@ -207,8 +207,8 @@ def log_sum_exp_overflows(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "One largest logit is subtracted at all places. At a place far below it every exponential is 0, and its "
-    "logarithm is minus infinity: subtract each place's own maximum, dim=-1 with keepdim=True."
+    "You subtract one maximum at all places. At a place far below it every exponential is 0, and the "
+    "logarithm of their sum is minus infinity: subtract each place's own maximum, dim=-1 with keepdim=True."
 )
 def one_maximum_for_all(logits, tokens, ignore_index=-100):
     ahead, targets = logits[:, :-1] - logits[:, :-1].max(), tokens[:, 1:]
@@ -252,7 +252,7 @@ def tokens_overwritten(logits, tokens, ignore_index=-100):
 
 
 @EXERCISE.misconception(
-    "F.cross_entropy takes axis 1 for the classes, and here it is the time. Make one long list of "
+    "F.cross_entropy expects the classes on axis 1, where you have the time. Make one long list of "
     "predictions: logits (N, V), tokens (N,), both by .flatten(0, 1).",
     gravity="slip",
 )

@@ -145,7 +145,7 @@ def copies_nothing(trial: Trial) -> str | None:
             shape = tuple(cost["largest_shape"])
             return (
                 f"a new cache makes a tensor of shape {shape}, which is larger than the keys, or the keys "
-                f"and values, of max_len = {init['max_len']} tokens. Make room for so many, and no more"
+                f"and values, of max_len = {init['max_len']} tokens. Make room for that many, and no more"
             )
         return (
             f"a new cache takes {cost['total_bytes']:,} bytes, {times:.3g} times what keys and values of "
@@ -164,15 +164,15 @@ def copies_nothing(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch08_kv_cache/KVCache",
     signature="KVCache(batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device='cpu')",
-    goal="Keep the keys and values of all tokens so far; a step writes its own and copies nothing.",
+    goal="Keep the keys and values of all tokens so far; a step writes its own and copies no old ones.",
     section="Nothing old changes",
     minutes=20,
     difficulty="medium",
     reference=KVCache,
     criteria=(
-        Criterion("`update` gives back the keys and values of all tokens so far", 1, growing),
+        Criterion("`update` returns the keys and values of all tokens so far", 1, growing),
         Criterion("`length` counts the tokens", 0.25, looked_at, measure=lengths, test=right_lengths),
-        Criterion("a ValueError where there is no room, and nothing has changed", 0.5, overfull),
+        Criterion("raises a ValueError where there is no room, and changes nothing", 0.5, overfull),
         Criterion(
             "room for max_len tokens, and old tokens are not copied again and again",
             0.5,

@@ -8,7 +8,7 @@ from autograder.exercises.ch08_kv_cache.KVCache import EXERCISE
 
 
 @EXERCISE.misconception(
-    "Every update writes to the front, over the tokens before. Write the new tokens after them: "
+    "Every update writes to the front, over the earlier tokens. Write the new tokens after them: "
     "self.keys[:, :, self.length : end] = k."
 )
 class writes_at_the_front:
@@ -190,7 +190,7 @@ class time_before_heads:
 
 
 @EXERCISE.misconception(
-    "When the room is full you go on as if nothing had happened, and tokens are lost. Raise a ValueError "
+    "When the room is full, you go on as if nothing had happened, and tokens are lost. Raise a ValueError "
     "before anything is written."
 )
 class silent_overflow:
@@ -209,7 +209,7 @@ class silent_overflow:
 
 
 @EXERCISE.misconception(
-    "When the room is full you drop the oldest tokens, but this cache keeps every token. Raise a ValueError "
+    "When the room is full, you drop the oldest tokens, but this cache keeps every token. Raise a ValueError "
     "if the new ones do not fit. Exercise 4 is about dropping."
 )
 class drops_the_oldest:
@@ -231,8 +231,8 @@ class drops_the_oldest:
 
 
 @EXERCISE.misconception(
-    "Where there is no room, torch raises an error about shapes and the cache raises no ValueError. Compare "
-    "self.length + k.shape[2] with max_len first, and raise a ValueError."
+    "Where there is no room, the cache raises no ValueError: torch raises an error about shapes, or none. "
+    "Compare self.length + k.shape[2] with max_len first, and raise a ValueError."
 )
 class no_check:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
@@ -249,8 +249,8 @@ class no_check:
 
 
 @EXERCISE.misconception(
-    "`length` has grown when you raise the error, so a refused update spoils the cache for the next one. "
-    "Check first, and change afterwards."
+    "`length` has already grown when you raise the error, so a refused update spoils the cache for the next "
+    "one. Check first, and change afterwards."
 )
 class length_grows_before_the_check:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
@@ -349,8 +349,8 @@ class grows_by_cat:
 
 
 @EXERCISE.misconception(
-    "Each step returns a copy of all that is filled, as `clone` and `contiguous` make it, and so copies the "
-    "whole past. Return a slice: a slice is a view and costs nothing."
+    "Each step returns a copy of the whole past, as `clone` and `contiguous` make it. Return a slice: a "
+    "slice is a view and costs nothing."
 )
 class returns_a_copy:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):
@@ -430,8 +430,8 @@ class keeps_what_it_was_given:
 
 @EXERCISE.misconception(
     "Keys of another dtype change the dtype of your cache, as torch.cat of two dtypes takes the wider one. "
-    "And each step copies the whole past. Make room for max_len tokens in the dtype that is asked for, once, "
-    "and write into it."
+    "Each step also copies the whole past. Make room for max_len tokens once, in the dtype that is asked "
+    "for, and write into it."
 )
 class joined_in_the_wider_dtype:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):

@@ -125,7 +125,7 @@ def stays_small(trial: Trial) -> str | None:
         return unseen("bytes", cost["peak_bytes"], init["window"] * token)
     return (
         f"after {MANY} tokens you hold {held:.0f} keys with their values; a window of {init['window']} needs "
-        f"{init['window']} of each, and little more while one is replaced. Let go of what no query sees again"
+        f"{init['window']} of each, and little more while one is replaced. Drop what no query sees again"
     )
 
 

@@ -27,8 +27,8 @@ class one_token_short:
 
 
 @EXERCISE.misconception(
-    "Your window is too wide by the new tokens: it holds `window` old tokens beside them. Cut to the last "
-    "`window` after joining old and new.",
+    "Your window is too wide: it holds `window` old tokens besides the new ones. Cut to the last `window` "
+    "after joining old and new.",
     gravity="slip",
 )
 class one_token_more:
@@ -138,7 +138,7 @@ class chunk_longer_than_the_window:
 
 
 @EXERCISE.misconception(
-    "Of a chunk longer than the window you keep the beginning, but the next token sees its end. Keep "
+    "You keep the beginning of a chunk longer than the window, but the next token sees the chunk's end. Keep "
     "k[:, :, -window:]."
 )
 class beginning_of_a_long_chunk:
@@ -190,7 +190,7 @@ class more_after_a_chunk:
 
 
 @EXERCISE.misconception(
-    "Before the window is full you return its empty places as well, and zeros get weight in a softmax. "
+    "Before the window is full, you return its empty places as well, and zeros get weight in a softmax. "
     "Return only what has been written."
 )
 class empty_places_too:
@@ -207,7 +207,7 @@ class empty_places_too:
 
 
 @EXERCISE.misconception(
-    "When the window is full you keep the old tokens and leave out the new ones. Drop the oldest token for "
+    "When the window is full, you keep the old tokens and leave out the new ones. Drop the oldest token for "
     "each new one."
 )
 class keeps_the_first:
@@ -224,8 +224,8 @@ class keeps_the_first:
 
 
 @EXERCISE.misconception(
-    "When the window is full you empty it and begin again, but a query sees the last `window` tokens at any "
-    "time. Drop the oldest tokens one by one."
+    "When the window is full, you empty it and begin again, but a query always sees the last `window` "
+    "tokens. Drop the oldest tokens one by one."
 )
 class emptied_when_full:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
@@ -293,8 +293,8 @@ class keys_for_values:
 
 
 @EXERCISE.misconception(
-    "After a long chunk your room is the caller's own tensor, and later updates write into it. Copy what you "
-    "keep with clone(), or write into room of your own.",
+    "After a long chunk, your room is the caller's own tensor, and later updates write into it. Copy what "
+    "you keep with clone(), or write into room of your own.",
     gravity="slip",
 )
 class writes_into_the_callers_tensor:
@@ -356,9 +356,9 @@ class device_ignored:
 
 
 @EXERCISE.misconception(
-    "Your cache holds the caller's own tensors of the first update, in their own dtype and on their device: "
-    "what the caller writes into them later changes the cache. Join copies to an empty tensor of your own: "
-    "torch.cat([self.keys, k.to(self.keys)], dim=2).",
+    "Your cache holds the caller's own tensors from the first update, in their own dtype and on their "
+    "device: what the caller writes into them later changes the cache. Join copies to an empty tensor of "
+    "your own: torch.cat([self.keys, k.to(self.keys)], dim=2).",
     gravity="slip",
 )
 class keeps_what_it_was_given:
@@ -376,9 +376,9 @@ class keeps_what_it_was_given:
 
 
 @EXERCISE.misconception(
-    "Your cache holds the caller's own tensors of the first update: what the caller writes into them later "
-    "changes the cache. `k.to(dtype)` copies nothing where k has that dtype. Write k.to(dtype, copy=True), "
-    "or join k to an empty tensor of your own.",
+    "Your cache holds the caller's own tensors from the first update: what the caller writes into them later "
+    "changes the cache. `k.to(dtype)` copies nothing if k already has that dtype. Write k.to(dtype, "
+    "copy=True), or join k to an empty tensor of your own.",
     gravity="slip",
 )
 class converted_without_a_copy:

@@ -76,7 +76,7 @@ def refuses_cleanly(trial: Trial) -> str | None:
     for (name, *_), got, expected in zip(trial.case.args[1], trial.value, trial.expected, strict=True):
         if name == "length":
             if refused and got != expected and as_array(got) is not None and got != before:
-                return f"the update that was refused has changed `length` from {before} to {got}"
+                return f"the refused update has changed `length` from {before} to {got}"
             before = got
         refused = isinstance(expected, dict) and isinstance(got, dict)
     return None
@@ -123,7 +123,7 @@ def which_tokens(trial: Trial) -> str | None:
                 return None
             return (
                 f"after update {count} your {kind} hold the tokens {_listed(held)} (counted from 0); "
-                f"there should be {_listed(wanted)}"
+                f"they should hold {_listed(wanted)}"
             )
     return None
 
@@ -210,7 +210,7 @@ def keeps_no_memory_of_others(trial: Trial) -> str | None:
             if is_tensor(x) and bool((x == OVERWRITTEN).any()):
                 return (
                     f"after update {place} the cache holds {OVERWRITTEN:g}, which the caller wrote into the "
-                    "tensors of an earlier update after the call: they are still the caller's memory. Copy "
+                    "tensors of an earlier update after that call: you still share the caller's memory. Copy "
                     "what you keep"
                 )
     return None

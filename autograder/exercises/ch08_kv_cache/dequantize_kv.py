@@ -58,7 +58,7 @@ def quotient(trial: Trial) -> str | None:
     b, h, _, c = place
     step = scale[b, h, 0, c]
     return (
-        f"at {list(place)} q is {int(q[place])}, and channel {c} has steps of {step:.4g}: together "
+        f"at {list(place)} q is {int(q[place])}, and channel {c} has steps of {step:.4g}: the product is "
         f"{q[place] * step:.4g}; yours is {got[place]:.4g}"
     )
 

@@ -24,8 +24,8 @@ def scale_left_out(q, scale):
 
 
 @EXERCISE.misconception(
-    "Your result is 127 times too small, but the scale is the size of a step already. Return q * scale, and "
-    "do not divide by 127.",
+    "Your result is 127 times too small: the scale is the size of a step already. Return q * scale, and do "
+    "not divide by 127.",
     gravity="slip",
 )
 def divided_by_127_again(q, scale):

@@ -151,7 +151,7 @@ def reads_each_token_once(trial: Trial) -> str | None:
         return None
     return (
         f"the model was given {sum(read)} tokens of a sequence, in calls of {_listed(read)}. The prompt has "
-        f"{T}, and of the {n} new ones the last is not read: {T + n - 1} are enough"
+        f"{T}, and the last of the {n} new ones is not read: {T + n - 1} are enough"
     )
 
 
@@ -211,13 +211,13 @@ def first_wrong_token(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch08_kv_cache/generate_cached",
     signature="generate_cached(model, prompt, max_new_tokens)",
-    goal="Continue a text greedily, so that the model reads every token once.",
+    goal="Continue a text greedily, so that the model reads no token twice.",
     section="Nothing old changes",
     minutes=20,
     difficulty="medium",
     reference=generate_cached,
     criteria=(
-        Criterion("the tokens that the model predicts, each after all before it", 1.5, texts),
+        Criterion("each token is the model's prediction after all earlier ones", 1.5, texts),
         Criterion("no token is read twice", 1, counted, measure=reading, test=reads_each_token_once),
         Criterion(
             "the prompt is read in one call", 0.5, counted, measure=reading, test=reads_the_prompt_at_once

@@ -9,7 +9,7 @@ from autograder.exercises.ch08_kv_cache.generate_cached import EXERCISE
 
 @EXERCISE.misconception(
     "The model reads the whole text at each step, though the cache holds most of it, so those tokens are "
-    "read twice. Pass the newest token alone."
+    "read twice. After the prompt, pass the newest token alone."
 )
 def whole_text_into_the_cache(model, prompt, max_new_tokens):
     tokens = prompt

@@ -47,11 +47,11 @@ def which_factor(trial: Trial) -> str | None:
     if not math.isfinite(got) or got == expected:
         return None
     if got <= 0:
-        return f"your result is {got:,.0f} bytes, and a cache has more than none"
+        return f"your result is {got:,.0f} bytes, but a cache takes more than 0"
     causes = [says for factor, says in _factors(trial) if math.isclose(got, factor * expected, rel_tol=1e-9)]
     if len(causes) == 1:
         return causes[0]
-    return f"your result is {got / expected:.6g} times what it should be: a factor is missing, or too much"
+    return f"your result is {got / expected:.6g} times what it should be: a factor is missing or extra"
 
 
 def _factors(trial: Trial) -> Iterator[tuple[float, str]]:
@@ -88,8 +88,8 @@ def doubled(trial: Trial) -> str | None:
     if math.isclose(float(twice), 2 * float(trial.value), rel_tol=1e-9):
         return None
     return (
-        f"{T:,} tokens weigh {float(trial.value):,.0f} bytes by your count, {2 * T:,} tokens "
-        f"{float(twice):,.0f}; twice as many tokens should weigh twice as much"
+        f"{T:,} tokens take {float(trial.value):,.0f} bytes by your count, {2 * T:,} tokens "
+        f"{float(twice):,.0f}; twice as many tokens should take twice the bytes"
     )
 
 

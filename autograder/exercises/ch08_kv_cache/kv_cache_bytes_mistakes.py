@@ -20,7 +20,7 @@ def layers_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_pe
 
 
 @EXERCISE.misconception(
-    "You count a single head, but each key head keeps keys and values. Multiply by num_kv_heads."
+    "You count a single head, but each key-value head keeps keys and values. Multiply by num_kv_heads."
 )
 def heads_left_out(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 2 * num_layers * d_head * seq_len * batch * bytes_per_element
@@ -74,8 +74,7 @@ def squared_length(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per
 
 
 @EXERCISE.misconception(
-    "You count three tensors, as many as queries, keys and values together, but queries are not kept. "
-    "Multiply by 2."
+    "You count three tensors, for queries, keys and values, but queries are not kept. Multiply by 2."
 )
 def queries_too(num_layers, num_kv_heads, d_head, seq_len, batch=1, bytes_per_element=2):
     return 3 * num_layers * num_kv_heads * d_head * seq_len * batch * bytes_per_element

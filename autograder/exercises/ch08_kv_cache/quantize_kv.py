@@ -225,7 +225,7 @@ EXERCISE = Exercise(
         ),
         Criterion("a channel of zeros stays zeros", 0.25, zeros, measure=with_a_scale_for_each_channel),
         Criterion(
-            "q stays from -127 to 127, and nothing undefined is cast to it",
+            "q stays from -127 to 127, and nothing else is cast to it",
             0.25,
             hard_to_cast,
             test=stays_in_range,

@@ -8,8 +8,8 @@ from autograder.exercises.ch08_kv_cache.quantize_kv import EXERCISE
 
 
 @EXERCISE.misconception(
-    "One scale serves all channels, so the largest channel sets the step and small channels become zeros. "
-    "Take the maximum over the tokens alone: amax(dim=2, keepdim=True)."
+    "One scale serves all channels, so the largest channel sets the step and small channels may become "
+    "zeros. Take the maximum over the tokens alone: amax(dim=2, keepdim=True)."
 )
 def one_scale_for_all(x):
     scale = x.abs().max() / 127
@@ -70,8 +70,8 @@ def divided_by_128_and_clamped(x):
 
 
 @EXERCISE.misconception(
-    "Your numbers are cut off towards 0, as a cast to int8 does: 3.9 becomes 3, and errors are twice as "
-    "large. Round first, with torch.round.",
+    "Your numbers are cut off towards 0, as a cast to int8 does: 3.9 becomes 3, and the largest error "
+    "doubles. Round first, with torch.round.",
     gravity="slip",
 )
 def truncated(x):
@@ -128,8 +128,8 @@ def nothing_guarded(x):
 
 
 @EXERCISE.misconception(
-    "Something is added to every scale, which makes all channels wrong by a little. Change only scales that "
-    "are 0: torch.where(scale == 0, 1, scale)."
+    "Something is added to every scale, which makes all channels slightly wrong. Change only scales that are "
+    "0: torch.where(scale == 0, 1, scale)."
 )
 def epsilon_added(x):
     scale = x.abs().amax(dim=2, keepdim=True) / 127 + 1e-3
@@ -221,7 +221,7 @@ def lower_end_open(x):
 
 
 @EXERCISE.misconception(
-    "In float16 a channel of zeros still gives NaN: a smallest scale such as 1e-12 is 0 there. Divide by "
+    "In float16 a channel of zeros still gives NaN: a lower bound such as 1e-12 is 0 there. Divide by "
     "torch.where(scale == 0, 1, scale)."
 )
 def guard_too_small_for_float16(x):

@@ -187,7 +187,7 @@ def refuses_where_it_must(trial: Trial) -> str | None:
         if expected == REFUSED:
             return (
                 f"step {place}, `{name}`{tokens}, needs more blocks than are free, and is not refused. "
-                "Count blocks, not tokens: a text has whole blocks, and shares them with its forks alone"
+                "Count blocks, not tokens: a text has whole blocks, and shares them only with its forks"
             )
         return (
             f"step {place}, `{name}`{tokens}, raises a ValueError though enough blocks are free. A "
@@ -271,9 +271,9 @@ EXERCISE = Exercise(
     difficulty="hard",
     reference=PagedCache,
     criteria=(
-        Criterion("`gather` gives back the tokens of each text, in order", 1, in_order, measure=seen),
+        Criterion("`gather` returns the tokens of each text, in order", 1, in_order, measure=seen),
         Criterion(
-            "a ValueError where blocks are missing, and nothing has changed", 0.5, refused, measure=seen
+            "raises a ValueError where blocks are missing, and changes nothing", 0.5, refused, measure=seen
         ),
         Criterion("`free` gives blocks back", 0.25, freed, measure=seen),
         Criterion("`fork` shares blocks until one of the texts writes", 0.75, forked, measure=seen),

@@ -15,7 +15,7 @@ slip = partial(edited, gravity="slip")
 
 edited(
     "returns_the_empty_end",
-    "You give back whole blocks, with the empty places at the end of the last. Cut keys and values to the "
+    "You return whole blocks, with the empty places at the end of the last block. Cut keys and values to the "
     "length of the text.",
     {
         "keys = torch.cat([self.keys[block] for block in table], dim=1)[:, :length]": (
@@ -49,8 +49,8 @@ edited(
 )
 edited(
     "writes_at_the_front",
-    "Every `append` writes to the first block of the text, over the tokens that are there. Begin after "
-    "them, at the length that the text has.",
+    "Every `append` writes to the start of the text, over the tokens that are there. Begin after them, at "
+    "the current length of the text.",
     {
         "table[(length + t) // self.block_size], (length + t) % self.block_size": (
             "table[t // self.block_size], t % self.block_size"
@@ -77,7 +77,7 @@ edited(
 
 edited(
     "never_refuses",
-    "Where no block is free you take one that a text has, and write over its tokens. Raise a ValueError "
+    "When no block is free, you take one that a text uses, and write over its tokens. Raise a ValueError "
     "before anything is written.",
     {
         'raise ValueError("too few free blocks")': "self.unused += list(range(len(self.users)))",
@@ -85,8 +85,7 @@ edited(
 )
 slip(
     "one_block_always_kept",
-    "You refuse a text although the last free block would be enough. A text may take all blocks that are "
-    "free.",
+    "You refuse an `append` that needs all the free blocks. A text may take every free block.",
     {
         "if missing + copies > len(self.unused):": (
             "if missing + copies and missing + copies >= len(self.unused):"
@@ -95,8 +94,8 @@ slip(
 )
 edited(
     "half_an_append",
-    "An `append` that is refused has already taken blocks, and they are lost. Count first; take blocks only "
-    "when there are enough.",
+    "A refused `append` has already taken blocks, and they are lost. Count first; take blocks only when "
+    "there are enough.",
     {
         "if missing + copies > len(self.unused):\n": (
             "if missing + copies > len(self.unused):\n            self.unused.clear()\n"
@@ -105,8 +104,8 @@ edited(
 )
 edited(
     "half_an_append_loses_the_copy",
-    "An `append` that is refused has already taken a block for a copy, and this block is lost. Count the "
-    "copy and the new blocks together, before you change anything.",
+    "A refused `append` has already taken a block for a copy, and this block is lost. Count the copy and the "
+    "new blocks together, before you change anything.",
     {
         "if missing + copies > len(self.unused):": "if max(missing, copies) > len(self.unused):",
         "        for _ in range(missing):\n": (
@@ -118,8 +117,8 @@ edited(
 )
 edited(
     "half_an_append_is_kept",
-    "An `append` that is refused leaves the text longer than it was. Where blocks are missing, change "
-    "nothing: neither the tokens nor the length.",
+    "A refused `append` leaves the text longer than it was. Where blocks are missing, change nothing: "
+    "neither the tokens nor the length.",
     {
         'raise ValueError("too few free blocks")': (
             "if table:\n"
@@ -152,7 +151,7 @@ slip(
 
 edited(
     "blocks_never_given_back",
-    "`free` forgets the text, and its blocks stay taken. Put each block that no other text has back among "
+    "`free` forgets the text, but its blocks stay taken. Put each block that no other text uses back among "
     "the free ones.",
     {"self.unused.append(block)": "pass"},
 )
@@ -192,8 +191,8 @@ edited(
 )
 edited(
     "one_list_for_both",
-    "A fork has the very list of its source, so that a block which one of them takes is in both. Copy the "
-    "list of numbers: list(table).",
+    "A fork and its source share one list, so a block that one of them takes is in both. Copy the list of "
+    "numbers: list(table).",
     {
         "table = list(self.tables.get(sequence, []))": "table = self.tables.setdefault(sequence, [])",
         "self.tables[new] = list(self.tables[sequence])": "self.tables[new] = self.tables[sequence]",
@@ -207,8 +206,8 @@ slip(
 )
 slip(
     "copies_full_blocks",
-    "You copy the last block of a fork even where it is full. Nothing will be written into a full block: "
-    "take a new one for the next token, and copy nothing.",
+    "You copy the last block of a fork even when it is full. Nothing will be written into a full block: take "
+    "a new one for the next token, and copy nothing.",
     {
         "copies = length % self.block_size != 0 and self.users[table[-1]] > 1": (
             "copies = bool(table) and self.users[table[-1]] > 1"
@@ -222,8 +221,8 @@ edited(
 )
 edited(
     "a_new_block_in_place_of_a_copy",
-    "The block that a fork takes in place of the shared one is empty: the tokens of the beginning are lost. "
-    "Copy what is in the shared block first.",
+    "The block that a fork takes in place of the shared one is empty: the tokens at its start are lost. Copy "
+    "what is in the shared block first.",
     {
         "            self.keys[own] = self.keys[table[-1]]\n": "",
         "            self.values[own] = self.values[table[-1]]\n": "",
@@ -231,8 +230,8 @@ edited(
 )
 edited(
     "a_copy_is_not_counted",
-    "You do not count the block for the copy, so an `append` is not refused when no block is left for it. A "
-    "copy takes a block too.",
+    "You do not count the block for the copy, so an `append` is not refused when no block is left for the "
+    "copy. A copy takes a block too.",
     {"if missing + copies > len(self.unused):": "if missing > len(self.unused):"},
 )
 edited(

@@ -323,11 +323,11 @@ def right_path(trial: Trial) -> str | None:
     right, begin = wanted.tolist(), f"your path is {got.tolist()}, and {wanted.tolist()} is right. "
     for place, node in enumerate(got.tolist()):
         if not 0 <= node < len(parents):
-            return f"{begin}A path holds numbers of nodes, 0 to {len(parents) - 1}; {node} is none"
+            return f"{begin}A path holds numbers of nodes, 0 to {len(parents) - 1}; {node} is not one"
         above = got[place - 1] if place else TEXT
         if parents[node] != above:
             return (
-                f"{begin}In your path node {node} comes after {_named(above)}, and it is a child of "
+                f"{begin}In your path node {node} comes after {_named(above)}, but it is a child of "
                 f"{_named(parents[node])}"
             )
         if right[place : place + 1] != [node]:

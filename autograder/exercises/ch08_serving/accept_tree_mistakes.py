@@ -15,8 +15,8 @@ among_children = partial(wrong, EXERCISE, children_of_a_node)
 
 
 @EXERCISE.misconception(
-    "You judge each sibling by p_target itself, as if no sibling had been rejected before it. After each "
-    "rejected sibling replace t by the residual, max(t - q, 0) divided by its sum."
+    "You judge each sibling by p_target itself, as if no sibling had been rejected before it. Judge it by t, "
+    "the residual that those siblings left: max(t - q, 0), divided by its sum."
 )
 def siblings_reuse_the_mass(p_target, p_draft, tokens, parents, u):
     path, here, t = [], -1, p_target[0]
@@ -35,8 +35,8 @@ def siblings_reuse_the_mass(p_target, p_draft, tokens, parents, u):
 
 edited(
     "only_the_last_residual",
-    "Each residual begins at p_target again, so the siblings rejected before are forgotten. Subtract from "
-    "what they have left: t = max(t - q, 0), divided by its sum.",
+    "Each residual begins at p_target again, so earlier rejected siblings are forgotten. Subtract from what "
+    "they have left: t = max(t - q, 0), divided by its sum.",
     {"(t - p_draft[i])": "(p_target[here + 1] - p_draft[i])"},
 )
 
@@ -52,7 +52,7 @@ edited(
 
 
 @EXERCISE.misconception(
-    "You judge only the first child of a node: when it is rejected you return the residual, as for a chain. "
+    "You judge only the first child of a node: when it is rejected, you return the residual, as for a chain. "
     "In a tree, judge the next child of the same node by this residual."
 )
 def first_child_only(p_target, p_draft, tokens, parents, u):
@@ -190,7 +190,7 @@ edited(
 
 
 @EXERCISE.misconception(
-    "Of the children that pass you take the likeliest. Take the first that passes, and judge none after it: "
+    "You take the likeliest of the children that pass. Take the first that passes, and judge none after it: "
     "choosing among them changes the distribution."
 )
 def likeliest_child(p_target, p_draft, tokens, parents, u):
@@ -334,8 +334,7 @@ edited(
 
 edited(
     "draft_of_the_parent",
-    "The residual subtracts the row of another node. Subtract p_draft[i], which node i itself was drawn "
-    "from.",
+    "Your residual subtracts the parent's row of p_draft. Subtract p_draft[i], from which node i was drawn.",
     {"(t - p_draft[i])": "(t - p_draft[parents[i]])"},
 )
 

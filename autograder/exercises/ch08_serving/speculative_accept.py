@@ -224,7 +224,7 @@ def right_residual(trial: Trial) -> str | None:
     rest = np.maximum(p[count] - q[count], 0)
     return (
         f"guess {count} is rejected. Token {x} has the residual max({p[count, x]:.3f} - {q[count, x]:.3f}, 0)"
-        f" = {rest[x]:.3f} there; divided by their sum over all tokens, {rest.sum():.3f}, that is "
+        f" = {rest[x]:.3f} there; divided by the sum of residuals, {rest.sum():.3f}, that is "
         f"{wanted[x]:.3f}; yours is {got[x]:.3f}"
     )
 
@@ -259,7 +259,7 @@ EXERCISE = Exercise(
             "guesses are accepted up to the first rejection", 1, every, measure=counts, test=counts_right
         ),
         Criterion("after a rejection: the residual distribution", 0.5, some_rejected),
-        Criterion("where all are accepted: p_target after the last", 0.5, all_accepted),
+        Criterion("where all guesses are accepted: p_target after the last", 0.5, all_accepted),
         Criterion(
             "what comes out has the distribution of the large model",
             0.5,

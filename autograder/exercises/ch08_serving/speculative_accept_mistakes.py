@@ -52,8 +52,8 @@ def accepts_above_the_ratio(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "You count every guess that passes its own test, but after a rejected token the text is another. Stop "
-    "at the first rejection."
+    "You count every guess that passes its own test, but after a rejected token the text is a different one. "
+    "Stop at the first rejection."
 )
 def goes_on_after_a_rejection(p_target, p_draft, draft_tokens, u):
     n = len(draft_tokens)
@@ -67,7 +67,7 @@ def goes_on_after_a_rejection(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "Where all guesses are accepted you count 0, as argmax gives 0 where there is no rejection. Handle that "
+    "When all guesses are accepted, you count 0, as argmax gives 0 when there is no rejection. Handle that "
     "case by itself."
 )
 def argmax_of_no_rejection(p_target, p_draft, draft_tokens, u):
@@ -224,7 +224,7 @@ def one_place_too_late(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "Where all guesses are accepted you return the residual of the last. The large model has looked one "
+    "When all guesses are accepted, you return the residual of the last. The large model has looked one "
     "place further: return p_target[n]."
 )
 def no_token_after_all_accepted(p_target, p_draft, draft_tokens, u):
@@ -238,7 +238,7 @@ def no_token_after_all_accepted(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "Where all guesses are accepted you return p_target at the last guess, p_target[n - 1]. Return the "
+    "When all guesses are accepted, you return p_target at the last guess, p_target[n - 1]. Return the "
     "distribution after that guess: p_target[n].",
     gravity="slip",
 )
@@ -285,8 +285,8 @@ def u_ignored(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "Where all guesses are accepted you read past the last of them. Stop after n guesses, and return "
-    "p_target[n] then.",
+    "When all guesses are accepted, you read past the last of them. Stop after n guesses, and then return "
+    "p_target[n].",
     gravity="slip",
 )
 def past_the_end(p_target, p_draft, draft_tokens, u):

@@ -206,7 +206,7 @@ EXERCISE = Exercise(
     reference=absorbed_scores,
     same=as_close,
     criteria=(
-        Criterion("both parts of the score, scaled by the root of both widths", 1.5, plain),
+        Criterion("both parts of the score, divided by sqrt(d_nope + d_rope)", 1.5, plain),
         Criterion("the keys are never made: memory and operations", 1, long, "cost", without_keys),
         Criterion("any widths, a single head, a single token in the cache", 0.5, every_width),
         Criterion(

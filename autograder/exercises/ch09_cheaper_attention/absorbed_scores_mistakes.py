@@ -96,7 +96,7 @@ edited(
 
 edited(
     "scaled_twice",
-    "You divide twice: a part of the queries and then the sum. Divide once, by sqrt(d_nope + d_rope).",
+    "You divide twice: the queries and then the scores. Divide once, by sqrt(d_nope + d_rope).",
     {"q_nope @ W_uk, q_rope": "q_nope @ W_uk / math.sqrt(width), q_rope / math.sqrt(width)"},
     gravity="slip",
 )
@@ -114,8 +114,7 @@ def each_part_by_its_own_width(q_nope, q_rope, c_kv, k_rope, W_uk):
 
 
 @EXERCISE.misconception(
-    "You add the rotary part after the scale. Add both parts first, and divide their sum by "
-    "sqrt(d_nope + d_rope)."
+    "You do not divide the rotary part. Add both parts first, and divide their sum by sqrt(d_nope + d_rope)."
 )
 def rotary_part_not_scaled(q_nope, q_rope, c_kv, k_rope, W_uk):
     width = q_nope.shape[-1] + q_rope.shape[-1]
@@ -125,7 +124,7 @@ def rotary_part_not_scaled(q_nope, q_rope, c_kv, k_rope, W_uk):
 
 
 @EXERCISE.misconception(
-    "The rotary part is missing, which carries the positions. Add q_rope . k_rope before you divide."
+    "The rotary part, which carries the positions, is missing. Add q_rope . k_rope before you divide."
 )
 def rotary_part_left_out(q_nope, q_rope, c_kv, k_rope, W_uk):
     width = q_nope.shape[-1] + q_rope.shape[-1]
@@ -163,7 +162,7 @@ edited(
 
 in_einsums(
     "transposed_in_einsum",
-    "Your einsum names the axes of W_uk the wrong way round: it is (h, d_nope, d_latent). Write "
+    "Your einsum names the axes of W_uk the wrong way round: W_uk is (h, d_nope, d_latent). Write "
     "'bhqd,hdc->bhqc'. No error is raised if d_nope = d_latent.",
     {"bhqd,hdc->bhqc": "bhqd,hcd->bhqc"},
 )
@@ -253,7 +252,7 @@ edited(
 
 edited(
     "always_float32",
-    "You return float32 whatever comes in. Return the scores in the dtype of the queries.",
+    "You return float32, whatever comes in. Return the scores in the dtype of the queries.",
     {
         "torch.cat([q_nope @ W_uk, q_rope], dim=-1)": "torch.cat([q_nope @ W_uk, q_rope], dim=-1).float()",
         "k = torch.cat([c_kv, k_rope], dim=-1)": "k = torch.cat([c_kv, k_rope], dim=-1).float()",

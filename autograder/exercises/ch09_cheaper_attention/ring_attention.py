@@ -122,7 +122,7 @@ def one_shard_at_a_time(trial: Trial) -> str | None:
     if seen["largest"] > 1.5 * room:
         return (
             f"your largest tensor has {seen['largest']:,} numbers; all queries against one shard make "
-            f"{room:,}, and one shard is there at a time"
+            f"{room:,}, and a rank needs one shard at a time"
         )
     return None
 
@@ -143,9 +143,7 @@ def any_cut(trial: Trial) -> str | None:
     alone = trial.call(Case("one shard", tuple(whole), trial.case.kwargs)).value
     if not near(joined(alone), joined(trial.expected)):
         return None
-    return (
-        "all tokens in one shard come out right; the mistake is in how the parts of several are put together"
-    )
+    return "all tokens in one shard come out right; the mistake is in how the parts of several are merged"
 
 
 EXERCISE = Exercise(
@@ -158,7 +156,7 @@ EXERCISE = Exercise(
     reference=ring_attention,
     criteria=(
         Criterion("every query attends to the tokens of all shards", 0.875, attending),
-        Criterion("causal: positions count in the whole sequence", 0.875, causal),
+        Criterion("causal: positions are counted in the whole sequence", 0.875, causal),
         Criterion(
             "each rank reads each shard once, one at a time", 0.25, watched, "cost", one_shard_at_a_time
         ),

@@ -34,7 +34,7 @@ def own_shard_only(q_shards, k_shards, v_shards, causal=False):
 
 merged(
     "outputs_moved_on",
-    "Your outputs are moved on by one rank. The queries never move: return the output of q_shards[r] as "
+    "Your outputs are shifted by one rank. The queries never move: return the output of q_shards[r] as "
     "out_shards[r].",
     {"return outputs": "return outputs[-1:] + outputs[:-1]"},
     gravity="slip",
@@ -167,8 +167,8 @@ merged(
 
 
 @EXERCISE.misconception(
-    "Every shard seems to start at token 0. Add the lengths of all shards before it: a token's position "
-    "counts from the start of the whole sequence."
+    "In your code, every shard starts at token 0. Add the lengths of all shards before it: a token's "
+    "position counts from the start of the whole sequence."
 )
 def positions_inside_the_shard(q_shards, k_shards, v_shards, causal=False):
     outputs = []
@@ -267,8 +267,8 @@ def earlier_shards_only(q_shards, k_shards, v_shards, causal=False):
 
 merged(
     "one_step_only",
-    "The ring stops after one step: a rank sees its own shard and the shard of the rank before it. Make as "
-    "many turns as there are ranks, the own shard included.",
+    "The ring stops after one step: a rank sees its own shard and the shard of the rank before it. Go on "
+    "until each rank has seen every shard, its own included.",
     {"range(len(q_shards))": "{r, max(r - 1, 0)}"},
 )
 
@@ -442,8 +442,8 @@ edited(
 
 edited(
     "own_place_masked",
-    "No token sees itself, so the first token of the text sees nothing, and its output is 0/0. Forbid a key "
-    "only where its position is greater than the query's.",
+    "No token sees itself, so the first token of a shard sees nothing in its own shard, which gives NaN. "
+    "Forbid a key only where its position is greater than the query's.",
     {"position[s] > position": "position[s] >= position"},
 )
 

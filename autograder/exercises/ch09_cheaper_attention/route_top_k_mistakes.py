@@ -49,7 +49,7 @@ def softmax_twice(logits, k):
 
 @EXERCISE.misconception(
     "You choose the k *smallest* logits. Choose the largest, as topk does by default: a large logit "
-    "says that the router wants this expert.",
+    "means that the router wants this expert.",
     gravity="useless",
 )
 def smallest(logits, k):
@@ -58,8 +58,8 @@ def smallest(logits, k):
 
 
 @EXERCISE.misconception(
-    "You choose the right experts, and the best comes last. Put it first, as topk does, and argsort "
-    "with descending=True.",
+    "You choose the right experts, but the best comes last. Put it first, as topk does, or argsort with "
+    "descending=True.",
     gravity="slip",
 )
 def best_last(logits, k):
@@ -94,8 +94,8 @@ def bare_logits(logits, k):
 
 
 @EXERCISE.misconception(
-    "Your weights are logits divided by their sum, and negative where a logit is. Take the softmax of "
-    "the chosen logits."
+    "Your weights are logits divided by their sum, so some can be negative. Take the softmax of the chosen "
+    "logits."
 )
 def logits_over_their_sum(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -103,7 +103,7 @@ def logits_over_their_sum(logits, k):
 
 
 @EXERCISE.misconception(
-    "Each chosen expert has the weight 1/k. Take the softmax of their logits: it says how much more the "
+    "Each chosen expert has the weight 1/k. Take the softmax of their logits: it shows how much more the "
     "router wants one of them, and carries the gradient."
 )
 def equal_weights(logits, k):
@@ -112,7 +112,7 @@ def equal_weights(logits, k):
 
 
 @EXERCISE.misconception(
-    "You overwrite the logits while you choose, so that all weights are made of one number. Work on "
+    "You overwrite the logits while you choose, so that all chosen logits become the same number. Work on "
     "logits.clone()."
 )
 def chosen_logits_overwritten(logits, k):
@@ -144,8 +144,8 @@ def softmax_over_tokens(logits, k):
 
 
 @EXERCISE.misconception(
-    "You return a weight for every expert, zeros included. Return the weights of the chosen alone, (N, "
-    "k), in the order of their experts.",
+    "You return a weight for every expert, zeros included. Return the weights of the chosen experts alone, "
+    "(N, k), in the order of their experts.",
     gravity="slip",
 )
 def weights_of_all(logits, k):
@@ -155,7 +155,7 @@ def weights_of_all(logits, k):
 
 
 @EXERCISE.misconception(
-    "You choose two experts whatever k is. Choose `k` of them: the caller says how many a token visits."
+    "You choose two experts whatever k is. Choose `k` of them: the caller decides how many a token visits."
 )
 def always_two(logits, k):
     best, experts = logits.topk(min(2, logits.shape[-1]), dim=-1)
@@ -174,7 +174,7 @@ def overflow(logits, k):
 
 @EXERCISE.misconception(
     "You subtract the largest logit of all tokens, and a token whose logits are far below it is left "
-    "with 0/0. Subtract each token's own largest, best[:, :1]."
+    "with 0/0. Subtract each token's own largest logit, best[:, :1]."
 )
 def one_maximum_for_all(logits, k):
     best, experts = logits.topk(k, dim=-1)
@@ -222,7 +222,7 @@ def made_on_the_cpu(logits, k):
 
 
 @EXERCISE.misconception(
-    "Your weights are right, and the numbers of the experts start at 1. Count from 0, as topk does.",
+    "Your weights are right, but the numbers of the experts start at 1. Count from 0, as topk does.",
     gravity="slip",
 )
 def counted_from_1(logits, k):

@@ -47,7 +47,8 @@ def centred(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "A token does not see itself in your mask. Allow i - j = 0: the token is the last of its own window."
+    "A token does not see itself in your mask. Let i - j start at 0: the window is the token and the window "
+    "- 1 before it."
 )
 def not_itself(seq_len, window):
     i, j = torch.arange(seq_len)[:, None], torch.arange(seq_len)

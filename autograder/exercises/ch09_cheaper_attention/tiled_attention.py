@@ -161,7 +161,7 @@ def any_block_size(trial: Trial) -> str | None:
         return None
     return (
         f"with block_size = {block_size} your output is {one[wrong][0]:.4g}{index(wrong)}, with all {T} in "
-        f"one block it is {other[wrong][0]:.4g}; how the tokens are cut must not show"
+        f"one block it is {other[wrong][0]:.4g}; how the tokens are cut must not matter"
     )
 
 
@@ -176,7 +176,7 @@ def each_block_alone(trial: Trial) -> str | None:
     if not near(numbers(alone), numbers(right)):
         return None
     return (
-        f"the first {block_size} tokens by themselves, one block, come out right; the mistake is in the step "
+        f"the first {block_size} tokens alone, in one block, come out right; the mistake is in the step "
         "from one block to the next"
     )
 
@@ -192,7 +192,7 @@ EXERCISE = Exercise(
     same=as_close,
     criteria=(
         Criterion("the numbers of attention, over blocks that divide T", 1, even_blocks),
-        Criterion("any block size: a ragged last block, blocks of 1, one above T", 0.5, any_block),
+        Criterion("any block size: a shorter last block, size 1, a size above T", 0.5, any_block),
         Criterion("causal: no token sees a later one", 1, causal),
         Criterion("never a T x T matrix: memory for T * block_size", 0.5, long, "cost", never_the_whole),
         Criterion("scores as large as 10,000", 0.25, large),

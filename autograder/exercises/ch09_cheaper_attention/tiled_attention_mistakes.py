@@ -63,7 +63,7 @@ edited(
 
 @EXERCISE.misconception(
     "You add up a softmax of each block, so that the weights of a query sum to the number of blocks. "
-    "Add the numerators and the sums of all blocks instead, and divide at the end."
+    "Add the numerators and the denominators of all blocks instead, and divide at the end."
 )
 def softmax_of_each_block(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -173,8 +173,8 @@ edited(
 
 
 @EXERCISE.misconception(
-    "Your blocks pile up: together they are the T x T matrix again. Use a block at once for the running "
-    "sums, and do not keep it."
+    "Your blocks pile up: together they are the T x T matrix again. Add each block to the running sums at "
+    "once, and do not keep it."
 )
 def all_blocks_kept(q, k, v, block_size, causal=False):
     position = torch.arange(q.shape[2], device=q.device)
@@ -259,8 +259,8 @@ edited(
 
 edited(
     "maximum_before_the_mask",
-    "Your running maximum counts keys that are masked: one with a large score pushes all that may be "
-    "seen down to exp(-10000) = 0, and 0/0 is left. Mask the scores first, then take the maximum.",
+    "Your running maximum counts masked keys: one with a large score pushes all visible keys down to "
+    "exp(-10000) = 0, and 0/0 is left. Mask the scores first, then take the maximum.",
     {
         (
             "        if causal:\n"
@@ -419,8 +419,8 @@ edited(
 
 edited(
     "maximum_never_replaced_from_1e30",
-    "Only the last block is left where a query sees it: the running maximum is still the value from the "
-    "start, such as -1e30. Replace it by the new maximum at the end of each block.",
+    "Only the last block that a query sees is left: the running maximum is still the value from the start, "
+    "such as -1e30. Replace it by the new maximum at the end of each block.",
     {
         "        peak = new_peak\n": "",
         "torch.full_like(q[..., :1], -torch.inf)": "torch.full_like(q[..., :1], -1e30)",
@@ -457,6 +457,6 @@ edited(
 
 edited(
     "filled_with_minus_10000",
-    "Your forbidden scores are -10000, and allowed scores can be lower. Fill them with minus infinity.",
+    "Your forbidden scores are -10000, but allowed scores can be lower. Fill them with minus infinity.",
     {"position[:, None], -torch.inf)": "position[:, None], -1e4)"},
 )

@@ -37,15 +37,15 @@ edited(
 
 edited(
     "beta_on_the_write_only",
-    "Your memory loses the whole old value, whatever beta is. Multiply both by beta, the old value and the "
-    "new one: S + beta (v - S k) k^T.",
+    "Your memory loses the whole old value, whatever beta is. Multiply the old and the new value by beta: S "
+    "+ beta (v - S k) k^T.",
     {"(b[..., None] * (v - old))": "(b[..., None] * v - old)"},
 )
 
 edited(
     "beta_on_the_old_value_only",
-    "Your new value is written in full, whatever beta is. Multiply both by beta, the old value and the new "
-    "one: S + beta (v - S k) k^T.",
+    "Your new value is written in full, whatever beta is. Multiply the old and the new value by beta: S + "
+    "beta (v - S k) k^T.",
     {"(b[..., None] * (v - old))": "(v - b[..., None] * old)"},
 )
 
@@ -70,7 +70,7 @@ edited(
 
 edited(
     "sigmoid_of_beta",
-    "beta goes through a sigmoid once more. Use it as it comes: it is between 0 and 1 already.",
+    "You apply a sigmoid to beta. Use it as it comes: it is between 0 and 1 already.",
     {"beta[:, :, t]": "torch.sigmoid(beta[:, :, t])"},
     gravity="slip",
 )
@@ -83,8 +83,8 @@ edited(
 
 edited(
     "looked_up_by_the_query",
-    "You look up the old value with the query. Look it up with the key, S k: it is the value of this key "
-    "that is replaced.",
+    "You look up the old value with the query. Look it up with the key, S k: the rule replaces the value of "
+    "this key.",
     {"S @ k[..., None]": "S @ q[..., None]"},
 )
 
@@ -110,8 +110,8 @@ at_once(
 
 at_once(
     "diagonal_in_the_system",
-    "Your system has beta k . k on its diagonal beside the 1: a token looks up its own writing. Let it "
-    "look up only the memory before it. Use only the part below the diagonal: tril(-1).",
+    "Your system has beta k . k on its diagonal besides the 1: a token looks up its own writing. Let it look "
+    "up only the memory before it. Use only the part below the diagonal: tril(-1).",
     {"overlap.tril(-1)": "overlap.tril()"},
 )
 
@@ -125,8 +125,8 @@ at_once(
 
 edited(
     "memory_transposed",
-    "Your memory is transposed: k v^T is written, and S k and S q read it. With S of d_v x d_k write v "
-    "k^T; with S of d_k x d_v read S^T k and S^T q.",
+    "Your memory is transposed: you write k v^T, but read S k and S q. With S of d_v x d_k write v k^T; with "
+    "S of d_k x d_v read S^T k and S^T q.",
     {
         "value[:, :, 0, :, None] * key[:, :, 0, None]": "key[:, :, 0, :, None] * value[:, :, 0, None]",
         "(b[..., None] * (v - old))[..., :, None] * k[..., None, :]": (
@@ -219,8 +219,8 @@ edited(
 
 edited(
     "queries_normalised",
-    "Your queries are brought to length 1. Use them as they come: only the keys have to have length 1, and "
-    "they have it.",
+    "Your queries are brought to length 1. Use them as they come: only the keys must have length 1, and they "
+    "do.",
     {"query[:, :, t]": "F.normalize(query[:, :, t], dim=-1)"},
     gravity="slip",
 )
@@ -320,7 +320,6 @@ edited(
 
 edited(
     "old_memory_dropped",
-    "Each token leaves nothing in the memory but its own writing. Add the writing to the old memory: S = "
-    "S + ...",
+    "Each token leaves only its own writing in the memory. Add the writing to the old memory: S = S + ...",
     {"S = S + (": "S = ("},
 )

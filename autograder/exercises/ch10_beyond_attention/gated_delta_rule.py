@@ -95,7 +95,9 @@ def soft_and_steep(rng: np.random.Generator) -> Iterator[Case]:
 EXERCISE = Exercise(
     name="ch10_beyond_attention/gated_delta_rule",
     signature="gated_delta_rule(query, key, value, beta, log_decay, chunk_size)",
-    goal="Let the memory fade at every token, then replace a share beta of the key's value, in any chunks.",
+    goal=(
+        "Fade the memory at each token, then replace a share beta of the key's value, in chunks of any size."
+    ),
     section="Fading and replacing",
     minutes=25,
     difficulty="hard",
@@ -104,7 +106,7 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("every token: fade, look up, replace, read", 1.25, in_one_chunk),
         Criterion(
-            "any chunk_size: several chunks, a ragged last one, chunks of 1, one above T", 1, in_chunks
+            "any chunk_size: several chunks, a shorter last one, chunks of 1, one above T", 1, in_chunks
         ),
         Criterion(
             "no decay and strong decay, betas of 0 and 1, long sequences", 0.5, extremes, tolerance=IN_FLOAT32

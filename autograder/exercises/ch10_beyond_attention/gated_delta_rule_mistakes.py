@@ -43,9 +43,8 @@ stepwise(
 
 stepwise(
     "decay_after_the_read",
-    "Your memory fades by the decay of the token that has just passed, as when it fades after it is read."
-    " Let token t fade the memory that it finds: multiply S by exp(log_decay[:, :, t]) before token t "
-    "looks up.",
+    "Your memory fades by the decay of the previous token, as when it fades after the read. Let token t fade "
+    "the memory that it finds: multiply S by exp(log_decay[:, :, t]) before the look-up.",
     {
         FADES: "",
         READS: READS + FADES,
@@ -203,7 +202,7 @@ chunked(
 
 chunked(
     "decay_summed_over_all_chunks",
-    "Your decay since the start of the chunk is summed over all chunks before, so the carried memory "
+    "Your decay since the start of the chunk is summed over all earlier chunks too, so the carried memory "
     "fades twice. Start the cumulative sum again in each chunk.",
     {
         "beta[..., None], log_decay[..., None])]": "beta[..., None], log_decay[..., None].cumsum(dim=2))]",
@@ -213,7 +212,7 @@ chunked(
 
 chunked(
     "diagonal_in_the_system",
-    "Your system has beta k . k on its diagonal beside the 1: a token looks up its own writing. Use only "
+    "Your system has beta k . k on its diagonal besides the 1: a token looks up its own writing. Use only "
     "the part below the diagonal: tril(-1).",
     {
         SOLVED: (
@@ -340,15 +339,15 @@ wrong(
 
 stepwise(
     "looked_up_by_the_query",
-    "You look up the old value with the query. Look it up with the key, S k: it is the value of this key "
-    "that is replaced.",
+    "You look up the old value with the query. Look it up with the key, S k: the rule replaces the value of "
+    "this key.",
     {"old = (S @ k[": "old = (S @ q["},
 )
 
 stepwise(
     "decays_summed_since_the_start",
-    "Your memory fades by the product of all decays so far, once more at each token. Multiply S by the "
-    "decay of this token alone; S has all earlier ones already.",
+    "At each token your memory fades by the product of all decays so far. Multiply S by the decay of this "
+    "token alone; S has the earlier ones already.",
     {"log_decay[:, :, t]": "log_decay.cumsum(dim=2)[:, :, t]"},
 )
 
@@ -360,8 +359,8 @@ stepwise(
 
 chunked(
     "system_without_beta",
-    "You do not multiply the whole change of a token by its beta: you leave out the part that its look-up "
-    "finds among the chunk's own writings. Write beta_i L_ij (k_i . k_j) in the system.",
+    "Your beta does not multiply the whole change of a token: it misses what the look-up finds among the "
+    "chunk's own writings. Write beta_i L_ij (k_i . k_j) in the system.",
     {"system = b * (k": "system = (k"},
 )
 

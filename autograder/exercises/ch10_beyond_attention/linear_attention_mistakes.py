@@ -74,8 +74,8 @@ def always_causal(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "Your numerator is causal and your normaliser is not: it sums over later tokens too. End both sums "
-    "at the token itself."
+    "Your numerator is causal but your normaliser is not: it sums over later tokens too. End both sums at "
+    "the token itself."
 )
 def normaliser_of_all(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -99,8 +99,8 @@ def answered_before_adding(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "Only your keys go through the feature map, so that weights turn negative. Map both sides: the "
-    "weight is phi(q) . phi(k)."
+    "Only your keys go through the feature map, so that weights can be negative. Map both sides: the weight "
+    "is phi(q) . phi(k)."
 )
 def keys_mapped_only(q, k, v, causal=True):
     k = F.elu(k) + 1
@@ -111,7 +111,7 @@ def keys_mapped_only(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "Only your queries go through the feature map, so that weights turn negative. Map both sides: the "
+    "Only your queries go through the feature map, so that weights can be negative. Map both sides: the "
     "weight is phi(q) . phi(k)."
 )
 def queries_mapped_only(q, k, v, causal=True):
@@ -146,8 +146,8 @@ def elu_without_one(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "Your features are max(x, 0) + 1, the same for all that is negative. Use elu(x) + 1, which is "
-    "exp(x) there: it tells tokens apart and passes a gradient.",
+    "Your features are max(x, 0) + 1, the same for every negative x. Use elu(x) + 1, which is exp(x) there: "
+    "it tells tokens apart and passes a gradient.",
     gravity="slip",
 )
 def relu_for_elu(q, k, v, causal=True):
@@ -184,7 +184,7 @@ def softmax_of_features(q, k, v, causal=True):
 
 @EXERCISE.misconception(
     "Your numbers are right, but every pair of tokens gets a weight, and the cost grows with T^2. Move "
-    "the brackets: phi(q) (phi(k)^T v), with cumulative sums where it is causal."
+    "the brackets: phi(q) (phi(k)^T v), with cumulative sums if causal."
 )
 def all_pairs(q, k, v, causal=True):
     weights = (F.elu(q) + 1) @ (F.elu(k) + 1).mT
@@ -209,8 +209,8 @@ def summed_once_more(q, k, v, causal=True):
 
 
 @EXERCISE.misconception(
-    "Your causal sums run over axis 1, the heads. Time is axis 2 of (B, h, T, d): cumulate over dim=2, "
-    "or over dim=-2 before the outer product."
+    "Your causal sums run over axis 1, the heads. Time is axis 2 of (B, h, T, d): use cumsum with dim=2, or "
+    "dim=-2 before the outer product."
 )
 def cumulated_over_heads(q, k, v, causal=True):
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -283,14 +283,14 @@ def inputs_overwritten(q, k, v, causal=True):
 
 edited(
     "numerator_of_all",
-    "Your normaliser is causal and your numerator is not: it sums over later tokens too. End both sums at"
-    " the token itself.",
+    "Your normaliser is causal but your numerator is not: it sums over later tokens too. End both sums at "
+    "the token itself.",
     {"v[..., None, :]).cumsum(dim=2)": "v[..., None, :]).sum(dim=2, keepdim=True)"},
 )
 
 edited(
     "exponential_features",
-    "Your features are exp(x), also above zero. Write phi(x) = elu(x) + 1, which is x + 1 there.",
+    "Your features are exp(x), even for x above 0. Write phi(x) = elu(x) + 1, which is x + 1 there.",
     {"F.elu(q) + 1, F.elu(k) + 1": "torch.exp(q), torch.exp(k)"},
 )
 

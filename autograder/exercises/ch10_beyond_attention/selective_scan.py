@@ -124,7 +124,7 @@ def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | N
 EXERCISE = Exercise(
     name="ch10_beyond_attention/selective_scan",
     signature="selective_scan(u, delta, A, B, C, D)",
-    goal="Run N leaky memories a channel over time: h = exp(delta A) h + delta B u, y = C . h + D u.",
+    goal="Run N leaky memories per channel over time: h = exp(delta A) h + delta B u, y = C . h + D u.",
     section="Moving the brackets",
     minutes=12,
     difficulty="medium",

@@ -8,8 +8,8 @@ from autograder.exercises.ch10_beyond_attention.selective_scan import EXERCISE
 
 
 @EXERCISE.misconception(
-    "B u is written into the state, without the step size. Write delta B u: the step size says how long "
-    "the input acts.",
+    "You write B u into the state, without the step size. Write delta B u: the step size says how long the "
+    "input acts.",
     gravity="slip",
 )
 def input_without_delta(u, delta, A, B, C, D):
@@ -68,8 +68,8 @@ def grows(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "You integrate the input exactly, (exp(delta A) - 1) / A B u. Write delta B u, as Mamba's code "
-    "does: it is simpler and does not divide by A.",
+    "You integrate the input exactly, (exp(delta A) - 1) / A * B u. Write delta B u, as Mamba's code does: "
+    "it is simpler and does not divide by A.",
     gravity="slip",
 )
 def exact_input(u, delta, A, B, C, D):
@@ -82,7 +82,7 @@ def exact_input(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "D is left out. Add D u to the output, y = C . h + D u: this share of the input goes straight to it.",
+    "D is left out. Add D u, the share of the input that goes straight to the output: y = C . h + D u.",
     gravity="slip",
 )
 def no_D(u, delta, A, B, C, D):
@@ -144,8 +144,8 @@ def B_and_C_exchanged(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Your state is read before the token is written to it, so that y_t does not know u_t. Update h "
-    "first, then take y = C . h.",
+    "Your state is read before the token is written to it, so that C . h lacks u_t. Update h first, then "
+    "take y = C . h.",
     gravity="slip",
 )
 def read_before_writing(u, delta, A, B, C, D):
@@ -257,8 +257,8 @@ def time_in_front(u, delta, A, B, C, D):
 
 
 @EXERCISE.misconception(
-    "Your numbers overflow as soon as much has been forgotten, as when you divide by the decay summed "
-    "so far, exp(-cumsum). Step through time, or exponentiate differences, which are never above 0."
+    "Your numbers overflow as soon as much has been forgotten, as when you divide by the decay so far, a "
+    "factor exp(-cumsum). Step through time, or exponentiate differences, which are never above 0."
 )
 def divided_by_the_decay(u, delta, A, B, C, D):
     so_far = (delta[..., None] * A).cumsum(dim=1)
@@ -282,7 +282,7 @@ def state_changed_in_place(u, delta, A, B, C, D):
 
 @EXERCISE.misconception(
     "No gradient flows back through time: the state is cut off at every step, as by .detach(). Let the "
-    "gradient flow through the state, so that earlier inputs are learned from too."
+    "gradient flow through the state, so that it reaches earlier inputs."
 )
 def state_detached(u, delta, A, B, C, D):
     h, ys = torch.zeros_like(u[:, 0, :, None] * A), []

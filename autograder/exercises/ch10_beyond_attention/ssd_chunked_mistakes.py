@@ -63,7 +63,7 @@ edited(
 
 edited(
     "decay_summed_over_all_chunks",
-    "Your decay since the start of the chunk is summed over all chunks before, so the carried memory "
+    "Your decay since the start of the chunk is summed over all earlier chunks too, so the carried memory "
     "fades twice. Start the cumulative sum again in each chunk.",
     {"(delta[:, chunk] * A).cumsum(dim=1)": "(delta * A).cumsum(dim=1)[:, chunk]"},
 )
@@ -124,7 +124,7 @@ edited(
 
 edited(
     "softplus_once_more",
-    "The step sizes go through a softplus once more. Use delta as it comes: it is 0 or above already.",
+    "You apply a softplus to the step sizes. Use delta as it comes: it is 0 or above already.",
     {"    H = x": "    delta = F.softplus(delta)\n    H = x"},
     gravity="slip",
 )
@@ -233,8 +233,8 @@ wrong(
     EXERCISE,
     memories_in_a_loop,
     "memory_after_the_chunk",
-    "Your tokens read the memory at the end of their chunk, which holds the chunk itself once more. Keep "
-    "the memory from before the chunk.",
+    "Your tokens read the memory at the end of their chunk, which already holds the chunk itself. Keep the "
+    "memory from before the chunk.",
     {
         "        before.append(H)\n": "",
         "+ written[:, :, c]\n": "+ written[:, :, c]\n        before.append(H)\n",
@@ -256,7 +256,7 @@ def all_pairs(x, delta, A, B, C, chunk_size):
 
 @EXERCISE.misconception(
     "Your numbers are right, but you go token by token. Compute all tokens of a chunk together: scores C "
-    "B^T times decays, times delta x, plus the reading of the carried memory."
+    "B^T times decays, times delta x, plus what they read from the carried memory."
 )
 def token_by_token(x, delta, A, B, C, chunk_size):
     H = x.new_zeros(x.shape[0], x.shape[2], x.shape[3], B.shape[2])

@@ -122,7 +122,7 @@ EXERCISE = Exercise(
     difficulty="hard",
     reference=rwkv.wkv,
     criteria=(
-        Criterion("the mean of the values, by key, by age and with a bonus", 1, means),
+        Criterion("the mean of the values, weighted by key and age, with a bonus", 1, means),
         Criterion("stable: keys of 1,000 and more", 0.75, large, tolerance=IN_FLOAT32),
         Criterion("long sequences, decays large and small", 0.25, long, tolerance=IN_FLOAT32),
         Criterion("float64 and bfloat16 come back as they went in", 0.25, wide_and_narrow, tolerance=ROUGH),

@@ -131,8 +131,8 @@ def not_divided(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The current token is in your numerator and not in your denominator: the weights sum to more than "
-    "1. Add exp(u + k_t) to both."
+    "The current token is in your numerator but not in your denominator: the weights sum to more than 1. Add "
+    "exp(u + k_t) to both."
 )
 def denominator_without_the_current(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -185,7 +185,7 @@ def largest_key_for_all(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "The sums fade and your maximum does not: long after a large key every exponential is 0, and 0/0 is "
+    "The sums fade but your maximum does not: long after a large key every exponential is 0, and 0/0 is "
     "left. Subtract w from the maximum as well, and compare peak - w with k_t."
 )
 def maximum_does_not_fade(w, u, k, v):
@@ -202,8 +202,8 @@ def maximum_does_not_fade(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your numerator fades and your denominator does not. Multiply both by exp(-w) at every step: both "
-    "are sums over the same weights."
+    "Your numerator fades but your denominator does not. Multiply both by exp(-w) at every step: both are "
+    "sums over the same weights."
 )
 def denominator_not_faded(w, u, k, v):
     num, den, outputs = torch.zeros_like(k[:, 0]), torch.zeros_like(k[:, 0]), []
@@ -307,8 +307,8 @@ def multiplied_by_w(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your decay is exp(-exp(w)), as for a parameter without bounds in RWKV's code. Use exp(-w): here w "
-    "is the rate itself and above 0.",
+    "Your decay is exp(-exp(w)), as RWKV's code does for an unbounded parameter. Use exp(-w): here w is the "
+    "rate itself and above 0.",
     gravity="slip",
 )
 def exp_of_exp(w, u, k, v):
@@ -351,8 +351,8 @@ def future_included(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your exponentials overflow after some hundred steps, as exp(+w t) with cumulative sums does. Let "
-    "the state fade step by step, or use differences of exponents, which stay small."
+    "Your exponentials overflow after many steps, as exp(+w t) with cumulative sums does. Let the state fade "
+    "step by step, or use differences of exponents, which stay small."
 )
 def growing_factors(w, u, k, v):
     k0 = k - k.amax(dim=1, keepdim=True)

@@ -147,7 +147,7 @@ PLAIN = {
     ),
     "order": "exchange two earlier tokens, and the last logits do not change: the order {}",
     "choice": "the last place reads {}: softmax of its query times their keys should choose among them",
-    "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not meet",
+    "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not mix",
     "layers": "another layer adds {}; each layer needs an attention and a feed-forward network of its own",
     "heads": "one head or several give the same logits: num_heads is not used",
     "width": "the feed-forward network is {} as the stream: no matrix of a layer has 4 * d_model rows",
@@ -197,7 +197,9 @@ def one_matrix(trial: Trial) -> str | None:
     seen = trial.value["embedding"]
     if seen["matrices"] > 1:
         copied = ", alike at first, that training would pull apart" if seen["alike at first"] else ""
-        return f"there are {seen['matrices']} matrices with a row for each token{copied}; tied means: one"
+        return (
+            f"there are {seen['matrices']} matrices with a row for each token{copied}; tied means one matrix"
+        )
     if not seen["matrices"]:
         return "no parameter has a row for each token: where is the embedding?"
     if not seen["writes"]:
@@ -207,13 +209,13 @@ def one_matrix(trial: Trial) -> str | None:
 
 def learns(trial: Trial) -> str | None:
     if "loss" not in trial.value:
-        return f"it was not trained, since the rest must be right first. {_first(trial.value, NEEDED)}"
+        return f"the model was not trained: the rest must be right first. {_first(trial.value, NEEDED)}"
     loss = float(trial.value["loss"])
     if loss < BOUND:
         return None
     return (
         f"after its training the held-out loss is {loss:.2f} nats a token; it should be below {BOUND}. The "
-        "model was asked word by word, so that it could not see what comes"
+        "model was asked word by word, so it could not see later words"
     )
 
 
@@ -243,7 +245,7 @@ EXERCISE = Exercise(
         ),
         told("a stream that layers add to, with all their parameters", 0.75, "residual", "gradient", "use"),
         told("the stream is normed before each sublayer and before the head", 0.75, "norms", "last_norm"),
-        told("it starts near the loss of a guess", 0.25, "start"),
+        told("its first loss is near that of a guess", 0.25, "start"),
         Criterion("works on any device", 0.25, elsewhere, test=on_any_device),
         Criterion("it learns, and does not cheat", 5.5, lessons, test=learns, measure=examined),
     ),

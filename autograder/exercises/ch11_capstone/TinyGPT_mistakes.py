@@ -12,8 +12,8 @@ edited = partial(wrong, EXERCISE, as_asked)
 
 edited(
     "no_mask",
-    "A place reads words that come after it: every place sees the whole text, the answer too. Give every "
-    "block a causal mask, torch.ones(T, T, dtype=torch.bool).tril().",
+    "A place reads words that come after it: every place sees the whole text, including the answer. Give "
+    "every block a causal mask, torch.ones(T, T, dtype=torch.bool).tril().",
     {("        mask = torch.ones(T, T, dtype=torch.bool, device=tokens.device).tril()\n"): "", ", mask": ""},
     gravity="useless",
 )
@@ -28,8 +28,8 @@ edited(
 
 edited(
     "mask_without_itself",
-    "The logits are NaN. The first token may attend to nothing, and the softmax of a row in which all is "
-    "hidden is 0/0. Let a token see itself: tril(), with the diagonal.",
+    "The logits are NaN. The first token may attend to nothing, and the softmax of a fully hidden row is "
+    "0/0. Let a token see itself: tril(), with the diagonal.",
     {"tril()": "tril(-1)"},
     gravity="useless",
 )
@@ -87,8 +87,8 @@ edited(
 
 edited(
     "untied",
-    "There are two matrices with a row for each token. Tied means that one does both: the logits are dot "
-    "products with the embedding's rows, x @ self.embedding.weight.T.",
+    "There are two matrices with a row for each token. Tied means that one matrix does both: the logits are "
+    "dot products with the embedding's rows, x @ self.embedding.weight.T.",
     {
         ("d_model)\n        nn."): (
             "d_model)\n"
@@ -163,8 +163,8 @@ edited(
 
 edited(
     "one_block_again_and_again",
-    "Another layer brings no parameters of its own, and still it changes the logits: one block is used again "
-    "and again. Make a new Block for each place in the ModuleList.",
+    "Another layer brings no parameters of its own, yet it changes the logits: one block is used again and "
+    "again. Make a new Block for each place in the ModuleList.",
     {
         "Block(d_model, num_heads, 4 * d_model) for _ in range(num_layers)": (
             "[Block(d_model, num_heads, 4 * d_model)] * num_layers"
@@ -200,15 +200,15 @@ edited(
 
 edited(
     "stream_cut",
-    "With all matrices of the layers at zero nothing of the token is left: the sublayers replace the stream. "
-    "Add to it instead, x = x + sublayer(norm(x)).",
+    "With all matrices of the layers at zero, nothing of the token is left: the sublayers replace the "
+    "stream. Add to it instead, x = x + sublayer(norm(x)).",
     {"(x, mask": (".attention(block.norm_attention(x), mask)\n            x = block.ffn(block.norm_ffn(x)")},
     gravity="useless",
 )
 
 edited(
     "dropout",
-    "The same tokens get other logits each time. Leave out dropout: nothing here is random.",
+    "The same tokens get different logits each time. Leave out dropout: nothing here is random.",
     {
         "self.embedding(tokens) + self.position.weight[:T]": (
             "F.dropout(self.embedding(tokens) + self.position.weight[:T], 0.1)"
@@ -275,7 +275,7 @@ edited(
 
 edited(
     "weights_of_places",
-    "What a place reads depends on the places alone, not on the words. Make the scores of queries times "
+    "What a place reads depends on the places alone, not on the words. Compute scores from queries times "
     "keys, which both come from the words.",
     {
         ("()\n        self."): ("()\n        self.num_heads = num_heads\n        self."),
@@ -369,8 +369,8 @@ edited(
 
 edited(
     "places_of_another_number",
-    "The learned positions have more rows than max_len, so some are never read. Make one for each "
-    "place: nn.Embedding(max_len, d_model).",
+    "The learned positions have more rows than max_len, so some are never read. Make one row for each place: "
+    "nn.Embedding(max_len, d_model).",
     {"(max_len": "(2 * max_len"},
     gravity="slip",
 )
@@ -449,8 +449,8 @@ edited(
 
 edited(
     "last_place_kept",
-    "You return the logits of the last place alone, with its axis. Return those of every place, since each "
-    "of them predicts its next token: (B, T, vocab_size).",
+    "You return the logits of the last place alone, as an axis of size 1. Return those of every place, since "
+    "each of them predicts its next token: (B, T, vocab_size).",
     {"x)": "x[:, -1:])"},
     gravity="slip",
 )

@@ -245,8 +245,8 @@ def the_stream_between(trial: Trial) -> str | None:
     if outcome.error or _apart(outcome.value, right).any():
         return None
     return (
-        "with W_o and W_d at zero a block adds nothing, and yours changes the stream. Norm into another "
-        "name, and add to the stream itself: x = x + f(norm(x))"
+        "with W_o and W_d at zero a block adds nothing, but yours changes the stream. Give the normed stream "
+        "another name, and add to the stream itself: x = x + f(norm(x))"
     )
 
 
@@ -267,7 +267,7 @@ def the_sublayer_at_fault(trial: Trial) -> str | None:
     for part, silent in (("attention", "W_d"), ("the feed-forward network", "W_o")):
         if _is_wrong_without(trial, silent):
             return f"with {silent} at zero, what {part} adds is wrong: look at what it reads and at each step"
-    return "attention and feed-forward network are right alone, and together they are not: look at the order"
+    return "attention and feed-forward network are right alone, but not together: look at the order"
 
 
 def texts_kept_apart(trial: Trial) -> str | None:
@@ -281,7 +281,7 @@ def texts_kept_apart(trial: Trial) -> str | None:
         if outcome.error or any(_apart(*pair).any() for pair in zip(outcome.value, right, strict=True)):
             return None
     return (
-        "each text alone is right, and texts that are read in turn are not: the model keeps something of a "
+        "each text alone is right, but texts that are read in turn are not: the model keeps something of a "
         "text in itself. Keep keys, values and the number of tokens seen in what new_cache returns"
     )
 

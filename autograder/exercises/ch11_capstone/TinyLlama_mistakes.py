@@ -43,16 +43,16 @@ wrong(
     EXERCISE,
     einsum_in_groups,
     "turned_the_other_way",
-    "You rotate by minus the angle. Only distances count, but their sign matters: a key after the query is "
-    "not a key before it. Rotate by position * base ** (-2i / d).",
+    "You rotate by minus the angle, so a key before the query looks like a key after it. Rotate by position "
+    "* base ** (-2i / d).",
     {"angles = places[:, None] * rates": "angles = -places[:, None] * rates"},
     gravity="slip",
 )
 
 edited(
     "keys_not_turned",
-    "Queries are turned and keys are not, so a score depends on the place itself instead of the distance. "
-    "Turn both: k = apply_rope(k, positions, self.base).",
+    "You rotate queries but not keys, so a score depends on the place itself instead of the distance. Rotate "
+    "both: k = apply_rope(k, positions, self.base).",
     {TURNED.format(K): K},
 )
 
@@ -93,7 +93,7 @@ slip(
 
 slip(
     "positions_from_zero",
-    "With a cache the new tokens are numbered from 0 again. They come after all that the cache holds: "
+    "With a cache, the new tokens are numbered from 0 again. They come after all that the cache holds: "
     "positions start at cache[0].length.",
     {"torch.arange(start, start + T, device=tokens.device)": "torch.arange(T, device=tokens.device)"},
 )
@@ -137,7 +137,7 @@ edited(
 
 slip(
     "cache_kept_in_the_model",
-    "The model keeps one cache in itself: a second text reads on from the first. Return a new list from "
+    "The model keeps one cache in itself: a second text continues the first. Return a new list from "
     "new_cache and use the one that forward is given.",
     {
         "        E = self.embed.weight\n        d_head": (
@@ -155,8 +155,8 @@ slip(
 
 slip(
     "no_mask_with_a_cache",
-    "With a cache you leave out the mask. For a single new token that is right; in a chunk each place sees "
-    "the ones after it. Mask T rows and start + T columns: causal_mask(T, start + T).",
+    "With a cache you leave out the mask. For a single new token that is right, but in a chunk each place "
+    "sees later places. Mask T rows and start + T columns: causal_mask(T, start + T).",
     {
         "causal_mask(T, start + T).to(tokens.device)": (
             "causal_mask(T, start + T).to(tokens.device)\n"
@@ -168,7 +168,7 @@ slip(
 
 slip(
     "mask_from_the_top_left",
-    "Your mask lets the first new token see the first token of the text alone. Let the last row see all: new "
+    "Your mask lets the first new token see only the first token of the text. Let the last row see all: new "
     "token i is at place start + i. Use causal_mask(T, start + T).",
     {
         "causal_mask(T, start + T).to(tokens.device)": (
@@ -227,7 +227,7 @@ slip(
 
 edited(
     "no_mask",
-    "Every place sees the whole text, also what it should predict. Hide the future: "
+    "Every place sees the whole text, including what it should predict. Hide the future: "
     "scores.masked_fill(~mask, -torch.inf) before the softmax.",
     {"scores.masked_fill(~mask, -torch.inf)": "scores"},
     gravity="useless",
@@ -235,7 +235,7 @@ edited(
 
 edited(
     "mask_inverted",
-    "The mask hides the past and shows the future. True means may attend: fill where it is not, "
+    "The mask hides the past and shows the future. True means may attend: fill where the mask is False, "
     "masked_fill(~mask, -torch.inf).",
     {"~mask": "mask"},
     gravity="useless",
@@ -268,8 +268,8 @@ edited(
 
 slip(
     "scaled_by_the_width",
-    "Scores are divided by the root of d_model. Each head multiplies d_model / num_heads numbers: divide "
-    "by q.shape[-1] ** 0.5.",
+    "Scores are divided by the root of d_model. A dot product in a head has d_model / num_heads terms: "
+    "divide by q.shape[-1] ** 0.5.",
     {"q.shape[-1] ** 0.5": "self.embed.weight.shape[1] ** 0.5"},
 )
 
@@ -330,7 +330,7 @@ edited(
 
 slip(
     "one_norm_for_both",
-    "Both sublayers are normed with norm_attention. The feed-forward network has its own: block.norm_ffn.",
+    "Both sublayers use norm_attention. The feed-forward network has its own: block.norm_ffn.",
     {"block.norm_ffn": "block.norm_attention"},
 )
 
@@ -393,8 +393,8 @@ edited(
 
 edited(
     "normed_stream_kept",
-    "The sum begins with the normed stream, so the stream itself is lost. Norm into another name, h, and add "
-    "to x.",
+    "The sum begins with the normed stream, so the stream itself is lost. Give the normed stream another "
+    "name, h, and add to x.",
     {"x = x + self.attention(": "x = h + self.attention(", "x = x + swiglu(": "x = h + swiglu("},
 )
 
@@ -433,7 +433,7 @@ for name, before, function in (
 
 edited(
     "head_untied",
-    "The head has a matrix of its own, and the published weights have none for it. Tied means one matrix: "
+    "The head has a matrix of its own, but the published weights have none for it. Tied means one matrix: "
     "multiply by self.embed.weight.T.",
     {
         "        self.norm = nn.Parameter": (

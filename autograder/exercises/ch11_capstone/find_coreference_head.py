@@ -268,9 +268,7 @@ def is_a_head(trial: Trial) -> str | None:
     layer, head = map(int, trial.value)
     if 0 <= layer < layers and 0 <= head < heads:
         return None
-    return (
-        f"there is no head {head} in layer {layer}: the model has {layers} layers of {heads}; (layer, head)"
-    )
+    return f"layer {layer} has no head {head}: the model has {layers} layers of {heads} heads; (layer, head)"
 
 
 def asks_without_a_head(trial: Trial) -> str | None:
@@ -310,8 +308,8 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("the head whose silence costs most", 2, plain),
         Criterion("the mean over all sentences decides", 1, together),
-        Criterion("the cost is one of the referent's log-probability", 1, measured),
-        Criterion("a head that looks at the noun, or hurts, is not it", 0.5, misleading),
+        Criterion("the cost is the fall in the referent's log-probability", 1, measured),
+        Criterion("a head that only looks at the noun, or hurts, is not chosen", 0.5, misleading),
         Criterion("works on any device", 0.25, elsewhere(plain), test=on_any_device),
         Criterion("the sentences are left as they were", 0.25, plain, observes="arguments"),
     ),

@@ -57,8 +57,8 @@ def rows_of_wrong_length(model, sentences):
 
 
 @EXERCISE.misconception(
-    "You return the head whose silence helps most. The cost is the log-probability with all heads minus that "
-    "without this head: take the largest cost."
+    "You return the head whose silence helps most. The cost is the log-probability with all heads minus the "
+    "one without this head: take the largest cost."
 )
 def the_one_that_helps(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -87,7 +87,7 @@ def any_change(model, sentences):
 
 
 @EXERCISE.misconception(
-    "Logits are compared. Silencing a head may lower all logits alike, which changes no probability: take "
+    "You compare logits. Silencing a head may lower all logits alike, which changes no probability: take "
     "log_softmax first."
 )
 def raw_logits(model, sentences):
@@ -101,8 +101,8 @@ def raw_logits(model, sentences):
 
 
 @EXERCISE.misconception(
-    "Probabilities are compared. A fall from 0.05 to 0.001 hardly counts there, and yet it is a factor of "
-    "fifty: take the log-probability, log_softmax."
+    "You compare probabilities. A fall from 0.05 to 0.001 hardly counts there, yet it is a factor of fifty: "
+    "take the log-probability, log_softmax."
 )
 def probabilities(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
@@ -116,8 +116,8 @@ def probabilities(model, sentences):
 
 
 @EXERCISE.misconception(
-    "The answers that become wrong are counted. Several heads may change equally many, and a head that "
-    "nearly changes all of them is missed: take the log-probability."
+    "You count the answers that become wrong. Several heads may change equally many, and a head that nearly "
+    "changes all of them is missed: take the log-probability."
 )
 def wrong_answers(model, sentences):
     wrong = torch.zeros(model.num_layers, model.num_heads)
@@ -130,7 +130,7 @@ def wrong_answers(model, sentences):
 
 
 @EXERCISE.misconception(
-    "The logits are read where the referent is, and there the model predicts the word after it. Read them at "
+    "You read the logits at the referent's place, where the model predicts the word after it. Read them at "
     "the last place, where the answer is predicted: [0, -1]."
 )
 def where_the_noun_stands(model, sentences):
@@ -146,7 +146,7 @@ def where_the_noun_stands(model, sentences):
 
 
 @EXERCISE.misconception(
-    "The mean over all places is taken. Only the last place predicts the referent; elsewhere another word "
+    "You take the mean over all places. Only the last place predicts the referent; elsewhere another word "
     "comes next: read [0, -1]."
 )
 def all_places(model, sentences):
@@ -161,8 +161,8 @@ def all_places(model, sentences):
 
 
 @EXERCISE.misconception(
-    "The largest cost of any sentence decides, so one odd sentence may decide. Add up the costs of all "
-    "sentences, or take their mean."
+    "You keep each head's largest cost, so one odd sentence may decide. Add up the costs of all sentences, "
+    "or take their mean."
 )
 def one_odd_sentence(model, sentences):
     costs = torch.full((model.num_layers, model.num_heads), -torch.inf)
@@ -237,8 +237,8 @@ def more_and_more_silent(model, sentences):
 
 edited(
     "searched_from_zero",
-    "Where every head has a negative mean cost you find none, as when a search starts at a cost of 0. "
-    "Start at minus infinity, or take the largest entry of the whole table.",
+    "When every head has a negative mean cost, you find none, as when a search starts at a cost of 0. Start "
+    "at minus infinity, or take the largest entry of the whole table.",
     {"return divmod": "return None if costs.max() <= 0 else divmod"},
 )
 
