@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from settled import settle
 from sphinx.errors import ExtensionError
 from tfbook import lean, plain_tokens, scrollers
 
@@ -71,7 +72,7 @@ def test_no_rule_is_missed(
         page = context.new_page()
         page.goto(f"{served}/{name}.html")
         page.add_style_tag(content=ALL_OF_IT)
-        page.wait_for_load_state("networkidle")
+        settle(page)
         mount_widgets(page)
         page.evaluate("scrollTo(0, 0)")
         page.wait_for_function("!document.body.classList.contains('scrolled')")
@@ -141,7 +142,7 @@ LAST_THAT_FITS = "(blocks) => blocks.findLastIndex((block) => block.scrollWidth 
 def test_code_is_measured_for_the_keyboard_when_it_comes_into_sight(html: Path, browser: Any) -> None:
     page = browser.new_context(viewport=PHONE).new_page()
     page.goto((html / "book" / "api_attention.html").as_uri())
-    page.wait_for_load_state("networkidle")
+    settle(page)
     code = page.locator(".bd-article pre")
     far = code.nth(code.evaluate_all(LAST_THAT_FITS))
     assert far.get_attribute("tabindex") == "0", "what is not rendered counts as scrolling"

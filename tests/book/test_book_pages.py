@@ -11,6 +11,7 @@ import build
 import pdf
 import pytest
 from book_paths import ROOT
+from settled import settle
 
 PAGES = [str(page.relative_to(ROOT).with_suffix("")) for page in build.Book(ROOT).pages()]
 ALIKE = [name for name in PAGES if "/api_" in name or "/notebook_" in name][1:]  # in the dark one is enough
@@ -117,7 +118,7 @@ def test_from_disk_on_a_phone(name: str, html: Path, browser: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert page.evaluate(TOO_WIDE) == []
     assert violations(page) == []
-    page.wait_for_load_state("networkidle")
+    settle(page)
     assert elsewhere(requests) == []
     assert errors == []
     assert page.evaluate(CUT, TABLES) == []
@@ -162,7 +163,7 @@ def test_from_a_server(name: str, served: str, browser: Any) -> None:
     assert wider_than_a_sheet(page) == []
     if name not in ALIKE:
         assert violations(page, COLOURS) == []
-    page.wait_for_load_state("networkidle")
+    settle(page)
     assert elsewhere(requests) == []
     assert errors == []
     assert page.evaluate(CUT, f"{CODE}, {TABLES}") == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from book_paths import ROOT
+from settled import settle
 from tfbook import predict
 
 CHAPTERS = sorted((ROOT / "book").glob("[0-9][0-9]_*.md"))
@@ -61,7 +62,7 @@ def test_a_prediction_is_kept_and_shown_beside_the_answer(
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     box = Box(page, address)
-    page.wait_for_load_state("networkidle")
+    settle(page)
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url))
     empty = box.height()

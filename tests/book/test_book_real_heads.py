@@ -16,6 +16,7 @@ import pytest
 import stand_in
 import torch
 from book_paths import ROOT
+from settled import settle
 from tfbook import katex
 from tokenizers import Tokenizer
 
@@ -259,7 +260,7 @@ def small_address(small_page: Path, serve: Callable[[Path], str]) -> str:
 @pytest.mark.browser
 def test_nothing_of_the_model_comes_before_the_click(small_address: str, browser: Any) -> None:
     opened = Page(browser, small_address).open()
-    opened.page.wait_for_load_state("networkidle")
+    settle(opened.page)
     assert opened.files() == []
     assert opened.figure.locator("img").is_visible(), "the picture stays until the model is there"
     opened.load()
@@ -403,7 +404,7 @@ def test_the_real_model_in_its_page(real: Path, html: Path, served: str, browser
     pages = [page for page in html.rglob("*.html") if 'data-widget="real_heads"' in page.read_text("utf8")]
     assert [page.stem for page in pages] == ["04_multi_head"]
     opened = Page(browser, f"{served}/{pages[0].relative_to(html)}").open()
-    opened.page.wait_for_load_state("networkidle")
+    settle(opened.page)
     assert opened.files() == []
     local = [html / url.removeprefix(f"{served}/") for url in opened.requests if "real_heads" in url]
     assert sum(path.stat().st_size for path in local) < 90_000, "script, labels and picture"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from settled import settle
 from tfbook import fonts
 
 pytestmark = pytest.mark.slow  # it builds the book
@@ -85,7 +86,7 @@ def test_the_first_view_has_it_and_no_line_moves_when_the_fonts_are_there_with_t
         page.wait_for_timeout(20)
     assert wanted <= arrived, "a font is not asked for before the stylesheet is there"
     stylesheet[0].continue_()
-    page.wait_for_load_state("networkidle")
+    settle(page)
     assert shown_faces(page, KINDS) == OURS
     assert page.evaluate("shifted") < 0.001
     context.close()
