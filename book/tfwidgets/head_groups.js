@@ -17,7 +17,7 @@ const STYLE = `
 .tfw-groups .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr));
   gap: 0.2rem 1.5rem; }
 .tfw-groups label { display: flex; gap: 0.6rem; align-items: center; min-height: 2.1rem; }
-.tfw-groups label > span { min-width: 6.2em; }
+.tfw-groups label > span { min-width: 7em; }
 .tfw-groups input { accent-color: ${COLOURS[0]}; }
 .tfw-groups input[type="range"] { flex: 1; min-width: 5rem; }
 .tfw-groups input[type="checkbox"] { width: 1.1rem; height: 1.1rem; flex: none; }
@@ -25,6 +25,7 @@ const STYLE = `
 .tfw-groups svg { width: 100%; max-width: 38rem; height: auto; display: block; margin: 0.6rem auto 0; overflow: visible; }
 .tfw-groups text { font: 11px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }
 .tfw-groups text.title { font-size: 12px; fill: var(--faint); }
+@media (min-width: 601px) { .tfw-groups text { font-size: 8.5px; } .tfw-groups text.title { font-size: 9.5px; } }
 .tfw-groups .bare { fill: none; stroke: var(--faint); stroke-dasharray: 2 3; }
 .tfw-groups rect.head { fill-opacity: 0.3; stroke-width: 1.5; }
 .tfw-groups line { stroke-width: 1.6; }

@@ -42,7 +42,7 @@ const STYLE = `
 .tfw-lookup button:hover { border-color: ${PINK}; }
 .tfw-lookup .says { margin: 0.6rem 0 0; color: var(--faint); font-size: 0.9rem; }
 @media (max-width: 600px) {
-  .tfw-lookup .planes { grid-template-columns: 1.3fr 1fr; gap: 0.5rem; }
+  .tfw-lookup .planes { gap: 0.5rem; }
   .tfw-lookup text { font-size: 22px; }
   .tfw-lookup text.word { font-size: 20px; }
   .tfw-lookup td.track { width: 45%; }

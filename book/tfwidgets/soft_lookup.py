@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from tfcore import ops, viz
 
 STATE: dict[str, Any] = {
-    "query": [1.0, 0.0],
+    "query": [1.4, 0.6],
     "temperature": 1.0,
     "key": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
     "value": [[-1.2, -0.8], [1.2, -0.8], [0.0, 1.3]],
