@@ -42,6 +42,7 @@ const STYLE = `
 .tfw-cache output { min-width: 7.2em; text-align: right; font-variant-numeric: tabular-nums; }
 .tfw-cache svg { width: 100%; max-width: 30rem; height: auto; display: block; margin: 0.6rem auto 0; overflow: visible; }
 .tfw-cache text { font: 11px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }
+@media (max-width: 600px) { .tfw-cache text { font-size: 12.5px; } }
 .tfw-cache text.faint { fill: var(--faint); }
 .tfw-cache .frame { fill: none; stroke: var(--ink); stroke-width: 1.2; }
 .tfw-cache .roof { fill: none; stroke: var(--ink); stroke-width: 1.6; }
@@ -144,9 +145,10 @@ function drawing(found) {
     ),
     label((x0 + x1) / 2, bottom + 28, "operations for each byte", { "text-anchor": "middle" }),
     label(x0, top - 9, "share of the arithmetic that can be used", {}),
+    make("path", { class: "guide", d: `M${x0} ${bottom}H${x1}` }),
     make("path", {
       class: "roof",
-      d: `M${x(RIDGE * 10 ** -3.6)} ${bottom} L${x(RIDGE)} ${y(1)} L${x1} ${y(1)}`,
+      d: `M${x0} ${y(0.1 / RIDGE)} L${x(RIDGE)} ${y(1)} L${x1} ${y(1)}`,
     }),
     make("circle", { cx: x(inside), cy: y(Math.max(found.arithmetic, 10 ** -3.6)), r: 6, fill: COLOURS.dot }),
   ];

@@ -23,6 +23,7 @@ const STYLE = `
 .tfw-rope .axis { stroke: var(--faint); stroke-width: 0.8; fill: none; }
 .tfw-rope .curve { fill: none; stroke: var(--ink); stroke-width: 1.8; }
 .tfw-rope text { font: 9.5px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--faint); }
+@media (min-width: 601px) { .tfw-rope text { font-size: 6.8px; } }
 .tfw-rope .controls { display: grid; gap: 0.2rem; margin: 0.5rem 0 0.75rem; }
 .tfw-rope label { display: grid; grid-template-columns: 7.5rem 1fr 2.5em; gap: 0.6rem; align-items: center; min-height: 2rem; }
 .tfw-rope input { width: 100%; min-width: 5rem; }

@@ -24,9 +24,9 @@ const STYLE = `
   color: var(--ink); font: 0.95rem/1.45 var(--pst-font-family-base, system-ui, sans-serif); }
 .tfw-sampling .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr));
   gap: 0.2rem 1.5rem; }
-.tfw-sampling .more { display: flex; flex-wrap: wrap; gap: 0.5rem 1.5rem; align-items: center; }
+.tfw-sampling .more { display: flex; flex-wrap: wrap; gap: 0.5rem 1.5rem; align-items: center; margin-top: 0.4rem; }
 .tfw-sampling label { display: flex; gap: 0.6rem; align-items: center; min-height: 2rem; }
-.tfw-sampling label > span { min-width: 6em; }
+.tfw-sampling label > span { min-width: 7em; }
 .tfw-sampling input { accent-color: ${BLUE}; }
 .tfw-sampling input[type="range"] { flex: 1; min-width: 6rem; }
 .tfw-sampling input[type="checkbox"] { width: 1.1rem; height: 1.1rem; }
@@ -38,6 +38,7 @@ const STYLE = `
 .tfw-sampling .beginning { margin: 0.75rem 0 0.2rem; font-weight: 600; }
 .tfw-sampling svg { width: 100%; max-width: 34rem; height: auto; display: block; overflow: visible; }
 .tfw-sampling text { font: 11.5px/1 var(--pst-font-family-base, system-ui, sans-serif); fill: var(--ink); }
+@media (min-width: 601px) { .tfw-sampling text { font-size: 9.5px; } }
 .tfw-sampling text.number, .tfw-sampling .out text { fill: var(--faint); }
 .tfw-sampling .bar { fill: ${BLUE}; }
 .tfw-sampling .model { fill: none; stroke: ${ORANGE}; stroke-width: 1.3; }
