@@ -132,10 +132,11 @@ def execute_pages(book: Book) -> int:
     """Executes the pages whose code is not in the cache; the number of them.
 
     Raises:
-        BuildError: when a cell fails, with its traceback.
+        BuildError: when a page cannot be read, or a cell fails, with its traceback.
     """
     from jupyter_cache import get_cache
     from jupyter_cache.executors.utils import create_cache_bundle, single_nb_execution
+    from jupyter_cache.readers import NbReadError
 
     cache = get_cache(book.cache)
     pages = [page for page in book.pages() if _has_code(page)]
@@ -143,7 +144,13 @@ def execute_pages(book: Book) -> int:
         cache.remove_nb_from_project(record.pk)
     reader = {"name": "myst_nb_md", "type": "plugin"}
     records = [cache.add_nb_to_project(str(page), read_data=reader) for page in pages]
-    waiting = [record for record in records if cache.get_cached_project_nb(record.uri) is None]
+    waiting = []
+    for page, record in zip(pages, records, strict=True):
+        try:
+            if cache.get_cached_project_nb(record.uri) is None:
+                waiting.append(record)
+        except NbReadError as error:
+            raise BuildError(f"{page.relative_to(book.root)} cannot be read. {error}") from error
     say(f"{len(pages)} pages have code, {len(pages) - len(waiting)} of them are in the cache")
     failures = []
     # jupyter-cache's executor local-parallel begins with the first page and reports none before all are done.

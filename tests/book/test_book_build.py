@@ -108,6 +108,16 @@ def test_a_failing_cell_fails_the_build_and_is_shown(scratch: Path, html: Path) 
         assert "they differ" in said
 
 
+def test_a_page_whose_head_cannot_be_read_is_named(scratch: Path, html: Path) -> None:
+    head = HEAD.replace("---\n", "---\nsays: one: two\n", 1)
+    (scratch / "book" / "index.md").write_text(head + CELL)
+    code, said = run(scratch)
+    assert code == 1
+    assert "book: book/index.md cannot be read." in said
+    assert "line 1, column 10" in said
+    assert "Traceback" not in said
+
+
 def test_a_warning_fails_the_build_every_time_until_it_is_mended(scratch: Path, html: Path) -> None:
     index = scratch / "book" / "index.md"
     index.write_text("# Page\n\n{ref}`nowhere`\n")
