@@ -391,7 +391,7 @@ def states_in_empty(x, h0, W_xh, W_hh, b_h):
 
 
 UNWRITTEN = {
-    "the last norm": ("gradient_norms", last_norm_in_empty, "memory from np.empty"),
+    "the last norm": ("gradient_norms", last_norm_in_empty, "np.empty sets no value"),
     "weights of forbidden keys": ("additive_attention", attention(softmax=weights_in_empty), "np.empty"),
     "state 0": ("rnn_forward", states_in_empty, "memory that was never written"),
 }

@@ -363,7 +363,7 @@ WRONG_HEAD = {
                 "i, j = divmod(int(costs.argmax()), model.num_heads)\n    return i + 1, j + 1",
             )
         ),
-        "there is no head",
+        "has no head",
     ),
     "the first head left out": (
         head(("range(model.num_heads)", "range(1, model.num_heads)")),
