@@ -146,7 +146,9 @@ function curvesPlot() {
     svg.append(make("text", { x: 29, y: at.norm(norm) + 4, "text-anchor": "end" }, [String(norm)]));
   for (const d of [1, 4, 16, 64, 256, 1024])
     svg.append(make("text", { x: at.width(d), y: 150, "text-anchor": "middle" }, [String(d)]));
-  svg.append(make("text", { x: 163, y: 167, "text-anchor": "middle" }, ["components ", make("tspan", { "font-style": "italic" }, ["d"]), make("tspan", { dy: 3, "font-size": 8 }, ["k"])]));
+  const d = make("tspan", { "font-style": "italic" }, ["d"]);
+  const k = make("tspan", { dy: 3, "font-size": 8 }, ["k"]);
+  svg.append(make("text", { x: 163, y: 167, "text-anchor": "middle" }, ["components ", d, k]));
   const line = (stroke, dash) =>
     svg.appendChild(make("path", { class: "curve", stroke, "stroke-dasharray": dash }));
   const [scaled, plain] = [line(BLUE, "none"), line(ORANGE, "5 4")];
