@@ -36,12 +36,16 @@ class Backend:
     weights: bool
     lse: bool
     softcap: bool = False
-    refusal: Callable[..., str | None] = lambda *call: None  # the reason why it cannot serve this call
-    fastest: Callable[..., bool] = lambda *call: False  # whether "auto" should prefer it for this call
+    refusal: Callable[..., str | None] | None = None  # says why it cannot serve a call; None: it always can
+    fastest: Callable[..., bool] | None = None  # tells whether "auto" should prefer it for a call
 
     def serves(self, return_weights: bool, return_lse: bool, softcap: bool = False) -> bool:
         """Tell whether this backend can return these results; a backend that can return more is accepted."""
         return self.weights >= return_weights and self.lse >= return_lse and self.softcap >= softcap
+
+    def refuses(self, call: Call) -> str | None:
+        """Say why this backend cannot serve this call, or return None."""
+        return self.refusal(*call) if self.refusal else None
 
 
 BACKENDS = {  # "auto" takes a backend that is the fastest for the call, else the first that serves it
@@ -171,7 +175,7 @@ def _choose(name: str, call: Call, return_weights: bool, return_lse: bool, softc
             f"{name!r}, which cannot; "
             f"use {' or '.join(able)}, or auto"
         )
-    refused = BACKENDS[name].refusal(*call)
+    refused = BACKENDS[name].refuses(call)
     if refused is not None:
         raise ValueError(
             f"expected a call that {name!r} can serve, got {refused}; use {' or '.join(able)}, or auto"
@@ -181,10 +185,10 @@ def _choose(name: str, call: Call, return_weights: bool, return_lse: bool, softc
 
 def _able(call: Call, return_weights: bool, return_lse: bool, softcap: bool) -> Iterator[str]:
     """Name the backends that can serve a call, the fastest first."""
-    preferred = [name for name, backend in BACKENDS.items() if backend.fastest(*call)]
+    preferred = [name for name, backend in BACKENDS.items() if backend.fastest and backend.fastest(*call)]
     for name in dict.fromkeys([*preferred, *BACKENDS]):
         backend = BACKENDS[name]
-        if backend.serves(return_weights, return_lse, softcap) and backend.refusal(*call) is None:
+        if backend.serves(return_weights, return_lse, softcap) and backend.refuses(call) is None:
             yield name
 
 
