@@ -55,6 +55,13 @@ def test_an_answer_and_its_report_fit_on_a_phone(name: str, code: str, report: s
     assert [line for line in (code + report).splitlines() if len(line) > WIDTH] == []
 
 
+def test_the_landing_page_does_not_count_too_many_mistakes() -> None:
+    from autograder import exercises
+
+    assert "more than 1,500 mistakes by name" in LANDING.read_text()
+    assert sum(len(exercises.find(name).misconceptions) for name in exercises.names()) > 1500
+
+
 @pytest.mark.slow
 def test_the_reports_are_of_every_kind() -> None:
     found = [reported(one["name"], one["code"]) for one in REPORT.finditer(STUDENT.read_text())]
