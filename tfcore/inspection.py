@@ -23,15 +23,17 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
     """Return B and T of token ids (B, T); refuse any other tensor.
 
     Raises:
-        ValueError: another shape, numbers that are not whole, or ids outside the vocabulary.
+        ValueError: another shape, another type of numbers, or ids outside the vocabulary.
 
     >>> check_tokens(torch.tensor([[7, 1, 4]]), vocab_size=50)
     (1, 3)
     """
-    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
+    whole = tokens.dtype in (torch.int64, torch.int32)  # torch looks up no other type
+    if tokens.ndim != 2 or not whole or tokens.shape[1] == 0:
         raise ValueError(
-            f"expected token ids as whole numbers of shape (B, T) with T of 1 or more, got {tokens.dtype} "
-            f"{tuple(tokens.shape)}; a single sequence goes in as tokens[None]"
+            "expected token ids as int64 or int32 of shape (B, T) with T of 1 or more, got "
+            f"{tokens.dtype} {tuple(tokens.shape)}; other whole numbers become ids with .long(), a single "
+            "sequence goes in as tokens[None]"
         )
     if tokens.numel() and can_look(tokens):
         low, high = int(tokens.min()), int(tokens.max())

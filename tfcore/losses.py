@@ -39,7 +39,8 @@ def summed_cross_entropy(
         The sum, in float32 or wider, and the number.
 
     Raises:
-        ValueError: shapes that do not fit, or, where looking is cheap, a target that is none of the classes.
+        ValueError: shapes that do not fit, targets that are not whole numbers, or, where looking is cheap, a
+            target that is none of the classes.
 
     >>> total, count = summed_cross_entropy(torch.zeros(3, 2), torch.tensor([1, -100, 0]))
     >>> print(round(float(total), 3), int(count))
@@ -50,6 +51,11 @@ def summed_cross_entropy(
             f"expected logits (..., V) and targets (...), got {tuple(logits.shape)} and "
             f"{tuple(targets.shape)}; give one class per row of logits"
         )
+    if targets.is_floating_point():
+        raise ValueError(
+            f"expected targets as whole numbers, got {targets.dtype}; give the number of a class"
+        )
+    targets = targets.long()
     if targets.numel() and can_look(targets):
         low, high = map(int, targets.masked_fill(targets == ignore_index, 0).aminmax())
         if low < 0 or high >= logits.shape[-1]:
@@ -58,9 +64,8 @@ def summed_cross_entropy(
                 f"the model a logit for each class, and the target {ignore_index} to what does not count"
             )
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision would round the sum
-    total = F.cross_entropy(
-        wide.flatten(0, -2), targets.flatten(), ignore_index=ignore_index, reduction="sum"
-    )
+    rows = wide.reshape(-1, wide.shape[-1])  # (N, V)
+    total = F.cross_entropy(rows, targets.reshape(-1), ignore_index=ignore_index, reduction="sum")
     return total, (targets != ignore_index).sum()
 
 

@@ -157,6 +157,7 @@ def block_sparse_mask(
             raise ValueError(
                 f"expected {name} of {lowest} or more, got {value}; it is a number of tokens or blocks"
             )
+    q_pos, k_pos = q_pos.long(), k_pos.long()  # differences of unsigned numbers would wrap around
     q_block, k_block = (q_pos // block).unsqueeze(-1), (k_pos // block).unsqueeze(-2)
     distance = q_block - k_block
     allowed = distance.abs() < local

@@ -67,7 +67,7 @@ class Int8Matrix(nn.Module):
 
     def __init__(self, weight: Float[Tensor, "out in"]) -> None:
         super().__init__()
-        rounded, scale = quantize_absmax(weight.detach(), dim=1)
+        rounded, scale = quantize_absmax(weight.detach().contiguous(), dim=1)
         self.register_buffer("rounded", rounded)
         self.register_buffer("scale", scale)
 
@@ -103,6 +103,8 @@ class Int8Linear(nn.Module):
         vectors = x.reshape(-1, self.in_features).contiguous()
         if _has_kernel(vectors):
             y = torch._weight_int8pack_mm(vectors, rounded, scale).view(*x.shape[:-1], self.out_features)
+        elif x.dtype == torch.float16:  # whole numbers times x could leave its range
+            y = F.linear(x, self.weight.to(x.dtype))  # (..., out)
         else:
             y = F.linear(x, rounded.to(x.dtype)) * scale  # (..., out)
         return y if self.bias is None else y + self.bias
@@ -167,7 +169,8 @@ class Int8Embedding(nn.Module):
 def quantize_weights(model: nn.Module) -> nn.Module:
     r"""Copy a model with the matrices of its linear layers and embeddings in 8 bits.
 
-    $|W_{ij} - \hat W_{ij}| \le s_i / 2$: an output of a layer moves by at most $\frac{s_i}{2} \sum_j |x_j|$.
+    $|W_{ij} - \hat W_{ij}| \le s_i / 2$: an output of a layer moves by at most $\frac{s_i}{2} \sum_j |x_j|$,
+    and in half precision by the rounding of $s_i q_{ij}$ besides.
 
     What shares a matrix shares the rounded one: a tied head stays tied. Norms, biases, tables of positions
     and mixtures of experts stay as they are; a router that is rounded sends tokens to other experts.
@@ -186,11 +189,21 @@ def quantize_weights(model: nn.Module) -> nn.Module:
     >>> print(embedding, linear, sum(x.nbytes for x in small.parameters()))
     Int8Embedding Int8Linear 28
     """
-    return _quantized(copy.deepcopy(model), {})
+    return _quantized(copy.deepcopy(model), {}, {})
 
 
-def _quantized(module: nn.Module, matrices: dict[Tensor, Int8Matrix]) -> nn.Module:
+def _quantized(
+    module: nn.Module, matrices: dict[Tensor, Int8Matrix], done: dict[nn.Module, nn.Module]
+) -> nn.Module:
     """Exchange the matrices inside a module, or the module itself if it is a matrix."""
+    if module not in done:  # a layer in two places stays one layer
+        done[module] = _exchanged(module, matrices, done)
+    return done[module]
+
+
+def _exchanged(
+    module: nn.Module, matrices: dict[Tensor, Int8Matrix], done: dict[nn.Module, nn.Module]
+) -> nn.Module:
 
     def rounded(weight: Tensor) -> Int8Matrix:
         if weight not in matrices:
@@ -202,6 +215,7 @@ def _quantized(module: nn.Module, matrices: dict[Tensor, Int8Matrix]) -> nn.Modu
     if type(module) is nn.Embedding:
         return Int8Embedding(rounded(module.weight))
     if not isinstance(module, MixtureOfExperts):
-        for name, child in module.named_children():
-            setattr(module, name, _quantized(child, matrices))
+        for name, child in module._modules.items():  # named_children leaves repetitions out
+            if child is not None:
+                setattr(module, name, _quantized(child, matrices, done))
     return module

@@ -31,7 +31,7 @@ def scan(
         The states $h_1 ... h_T$, (B, T, ...).
 
     Raises:
-        ValueError: no step, or a decay for another number of steps.
+        ValueError: no step, or a decay whose axes are not those of the drive.
 
     From: Blelloch (1990), *Prefix Sums and Their Applications*; Martin and Cundy (2018), *Parallelizing
     Linear Recurrent Neural Nets Over Sequence Length*.
@@ -41,10 +41,13 @@ def scan(
     tensor([[1.0000, 1.5000, 1.7500]]) tensor([[2., 2., 2.]])
     """
     T = drive.shape[1]
-    if T == 0 or decay.shape[1] not in (1, T):
+    fits = decay.ndim == drive.ndim and all(
+        a in (1, n) for a, n in zip(decay.shape, drive.shape, strict=True)
+    )
+    if T == 0 or not fits:
         raise ValueError(
             f"expected one decay for each of 1 or more steps, got decay {tuple(decay.shape)} and drive "
-            f"{tuple(drive.shape)}; the second axis is time"
+            f"{tuple(drive.shape)}; the second axis is time, and an axis of decay is 1 or that of drive"
         )
     decay = decay.expand(-1, T, *decay.shape[2:])
     parallel = drive.device.type != "cpu" if parallel is None else parallel

@@ -7,9 +7,11 @@ each request's own cache once.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 
 from tfcore.costs import (
     Architecture,
@@ -35,7 +37,7 @@ class Request:
         output: tokens to write, 1 or more.
 
     Raises:
-        ValueError: no tokens, or a time below 0.
+        ValueError: no tokens, a part of a token, or a time below 0.
     """
 
     arrival: float
@@ -43,10 +45,11 @@ class Request:
     output: int
 
     def __post_init__(self) -> None:
-        if self.arrival < 0 or self.prompt < 1 or self.output < 1:
+        whole = all(isinstance(count, Integral) and count >= 1 for count in (self.prompt, self.output))
+        if not (whole and 0 <= self.arrival < math.inf):
             raise ValueError(
-                f"expected a time of 0 or later and 1 or more tokens to read and to write, got {self}; "
-                "leave out requests that ask for nothing"
+                "expected a time of 0 or later and 1 or more tokens to read and to write, in whole numbers, "
+                f"got {self}; leave out requests that ask for nothing"
             )
 
 
@@ -84,7 +87,7 @@ def step_time(
 ) -> Callable[[Step], float]:
     r"""Return a function that gives the least time of a step, in seconds.
 
-    $\max(F / F_{max}, N / N_{max})$ with the operations of all requests, the weights once, and the cache of
+    $\max(F / F_{max}, M / M_{max})$ with the operations of all requests, the weights once, and the cache of
     each request. The head computes logits for the last token of each request only.
 
     Args:

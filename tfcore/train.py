@@ -306,7 +306,11 @@ def _step(
     """Update the model once: gradient, clipping, learning rate, AdamW; return the mean loss before it."""
     model.train()
     micro_batches = map(batches, range(step * config.accumulate, (step + 1) * config.accumulate))
-    mean = _backward(model, parameters, loss, micro_batches, config.bf16)
+    try:
+        mean = _backward(model, parameters, loss, micro_batches, config.bf16)
+    except BaseException:
+        optimizer.zero_grad()  # whoever goes on must not begin with half a gradient
+        raise
     if config.clip_norm is not None:
         nn.utils.clip_grad_norm_(parameters, config.clip_norm)
     for group in optimizer.param_groups:

@@ -111,6 +111,14 @@ def test_padding_on_the_left_leaves_no_trace():
     torch.testing.assert_close(torch.cat(cut, dim=1)[1:, 3:], alone)
 
 
+def test_nan_in_padding_on_the_left_leaves_no_trace():
+    layer, x = make(), draw(2, 7, D_MODEL)
+    real = torch.arange(7) >= torch.tensor([[0], [3]])
+    clean = layer(x, real[:, None, None])
+    dirty = layer(x.masked_fill(~real[..., None], torch.nan), real[:, None, None])
+    torch.testing.assert_close(dirty[real], clean[real])
+
+
 def test_parts_of_a_hybrids_logit_are_refused():
     tokens = torch.tensor([[3, 1, 4]])
     with pytest.raises(ValueError, match="pre-norm blocks of attention"):

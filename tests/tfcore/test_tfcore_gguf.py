@@ -217,6 +217,33 @@ def test_the_tokenizer_cuts_as_the_one_that_was_written(split, tmp_path):
         assert len(ours.encode("2024").ids) == 4
 
 
+def test_a_token_that_a_text_may_spell_stays_whole(tmp_path):
+    fields = tokenizer_fields(trained("qwen2"), "qwen2")
+    fields = fields | {"tokens": [*fields["tokens"], "<think>"], "token_type": [*fields["token_type"], 4]}
+    ours = GGUFFile(written(llama(), tmp_path / "m.gguf", tokenizer=fields)).tokenizer
+    whole = len(fields["tokens"]) - 1
+    ids = ours.encode("<think>the words<|end|>").ids
+    assert ids[0] == whole
+    assert ids.count(whole) == 1
+    assert ours.decode(ids) == "<think>the words"
+
+
+@pytest.mark.parametrize(("split", "count"), [("llama-bpe", 1), ("qwen2", 2)])
+def test_a_word_that_is_a_token_is_taken_whole_where_the_model_was_trained_so(split, count, tmp_path):
+    fields = tokenizer_fields(trained(split), split)
+    fields |= {"tokens": [*fields["tokens"], "zq"], "token_type": [*fields["token_type"], 1]}
+    ours = GGUFFile(written(llama(), tmp_path / "m.gguf", tokenizer=fields)).tokenizer
+    assert len(ours.encode("zq").ids) == count
+
+
+@pytest.mark.parametrize("field", ["tokens", "token_type", "merges"])
+def test_a_tokenizer_that_is_not_whole_is_refused(field, tmp_path):
+    fields = {name: value for name, value in tokenizer_fields(trained()).items() if name != field}
+    path = written(llama(), tmp_path / "m.gguf", tokenizer=fields)
+    with pytest.raises(ValueError, match=rf"got none of tokenizer\.ggml\.{field};"):
+        _ = GGUFFile(path).tokenizer
+
+
 def test_another_tokenizer_is_refused(tmp_path):
     for change in ({"model": "llama"}, {"pre": "gpt-4o"}):
         path = written(llama(), tmp_path / "m.gguf", tokenizer=tokenizer_fields(trained()) | change)

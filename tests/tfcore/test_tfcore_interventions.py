@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tfcore.attention import attention
 from tfcore.config import AttentionConfig, BlockConfig, ModelConfig, PositionConfig
 from tfcore.generate import generate
 from tfcore.interventions import ablate, attention_maps, direct_effect, logit_lens, patch, places, record
@@ -386,3 +388,50 @@ def test_what_is_recorded_in_a_narrow_type_is_computed_in_a_wide_one(dtype):
     assert torch.allclose(recorded.float(), plain.float(), atol=0.05, rtol=0.05)
     for weights in seen.values():
         assert torch.allclose(weights.float().sum(-1), torch.ones(()), atol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["weights", "scores"])
+def test_to_record_lets_no_nan_out_of_padding(place):
+    model = raised(Decoder(config("rope", tied=False)))
+    real, tokens = torch.arange(T) >= torch.tensor([[0], [2], [1]]), text()
+    with torch.no_grad():
+        model.stack.embedding.weight[0] = torch.nan
+    tokens = tokens.clamp(min=1).where(real, torch.tensor(0))
+    plain = model(tokens, padding=real)
+    with record(model, f"blocks.*.attention.{place}"):
+        recorded = model(tokens, padding=real)
+    assert plain[real].isfinite().all()
+    torch.testing.assert_close(recorded[real], plain[real])
+
+
+def test_a_layers_own_attention_is_used_while_recording_and_kept():
+    model, calls = raised(Decoder(config())), []
+
+    def mine(q, k, v, **options):
+        calls.append(q.shape)
+        return attention(q, k, v, **options)
+
+    layer = next(part for part in model.modules() if isinstance(part, MultiHeadAttention))
+    layer.attend = mine
+    with record(model, "blocks.0.attention.queries"):
+        model(text())
+    assert layer.attend is mine
+    assert len(calls) == 1
+
+
+def test_heads_may_be_numbers_of_numpy():
+    model, tokens = raised(Decoder(config())), text()
+    found = np.unravel_index(np.int64(5), (LAYERS, HEADS))
+    with ablate(model, head=found):
+        theirs = model(tokens)
+    with ablate(model, head=(1, 1)):
+        assert torch.equal(theirs, model(tokens))
+
+
+def test_direct_effects_are_those_of_the_model_without_dropout():
+    block = dataclasses.replace(BLOCK, dropout=0.5)
+    model, target = raised(Decoder(config(block=block))), torch.tensor([3, 1, 7])
+    logits = model(text())[torch.arange(B), -1, target]
+    model.train()
+    torch.testing.assert_close(direct_effect(model, text(), target).total(), logits)
+    assert model.training

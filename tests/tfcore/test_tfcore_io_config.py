@@ -168,3 +168,40 @@ def test_an_unknown_family_is_refused_with_a_list_of_those_known(fields, tmp_pat
 
 def test_a_file_may_name_its_family_by_model_type_alone(tmp_path):
     assert same_as("gpt2", from_pretrained(rewrite(tiny.folder("gpt2"), tmp_path, architectures=...)))
+
+
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5}
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "says"),
+    [
+        (family, fields, says)
+        for family in ("gemma3", "modernbert")
+        for fields, says in (
+            ({"rope_parameters": LINEAR, "rope_scaling": None}, "expected rope_parameters by kind of layer"),
+            (
+                {
+                    "rope_parameters": {"full_attention": LINEAR},
+                    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+                },
+                "expected one rotation",
+            ),
+        )
+    ],
+)
+def test_two_rotations_of_one_kind_of_layer_are_refused(family, fields, says, tmp_path):
+    folder = rewrite(tiny.folder(family), tmp_path, **fields)
+    with pytest.raises(ValueError, match=says):
+        from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "field"),
+    [("gpt2", "layer_norm_epsilon"), ("gpt2", "vocab_size"), ("llama", "rms_norm_eps")],
+)
+@pytest.mark.parametrize("wrong", [None, "x", []], ids=str)
+def test_a_field_of_another_type_is_refused_by_its_file(family, field, wrong, tmp_path):
+    folder = rewrite(tiny.folder(family), tmp_path, **{field: wrong})
+    with pytest.raises(ValueError, match=r"config\.json: expected"):
+        from_pretrained(folder)

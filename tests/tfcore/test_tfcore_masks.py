@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tfcore.masks import (
+    block_sparse_mask,
     causal_mask,
     combine_masks,
     default_positions,
@@ -105,3 +106,10 @@ def test_narrow_positions_do_not_wrap_around(dtype):
     narrow = torch.tensor([0, 1, 2], dtype=dtype)
     assert position_mask(narrow, narrow, causal=True).equal(torch.ones(3, 3).tril().bool())
     assert position_mask(narrow, narrow, causal=True, window=2).sum(-1).tolist() == [1, 2, 2]
+
+
+def test_blocks_of_narrow_positions_do_not_wrap_around():
+    token = torch.arange(6)
+    wide = block_sparse_mask(token, token, block=1, local=2, causal=False)
+    narrow = token.to(torch.uint8)
+    assert torch.equal(block_sparse_mask(narrow, narrow, block=1, local=2, causal=False), wide)

@@ -245,3 +245,23 @@ def test_it_is_saved_and_loaded():
 def test_a_matrix_gives_its_numbers_back():
     matrix = Int8Matrix(torch.tensor([[1.27, -0.64], [0.0, 0.0]]))
     torch.testing.assert_close(matrix.weight, torch.tensor([[1.27, -0.64], [0.0, 0.0]]))
+
+
+def test_float16_overflows_no_sooner_than_the_layer_itself():
+    layer, x = nn.Linear(5, 3, bias=False).half(), torch.full((2, 5), 600.0, dtype=torch.float16)
+    nn.init.constant_(layer.weight, 0.01)
+    torch.testing.assert_close(quantize_weights(layer)(x), layer(x), rtol=0.02, atol=0)
+
+
+def test_a_layer_in_two_places_stays_one_layer():
+    layer = nn.Linear(6, 6)
+    first, _, last = quantize_weights(nn.Sequential(layer, nn.ReLU(), layer))
+    assert type(first) is Int8Linear
+    assert last is first
+
+
+def test_a_matrix_that_was_turned_over_serves_the_kernel():
+    matrix = Int8Matrix(draw(IN, 32, dtype=torch.bfloat16).T)
+    assert matrix.rounded.is_contiguous()
+    x = draw(2, IN, dtype=torch.bfloat16)
+    torch.testing.assert_close(Int8Linear(matrix, None)(x), x @ matrix.weight.T, rtol=0.02, atol=0.02)

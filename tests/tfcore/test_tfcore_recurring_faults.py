@@ -116,6 +116,14 @@ def test_two_masks_on_one_place_do_not_overflow(backend):
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
+def test_a_finite_bias_of_a_wider_type_stays_finite(backend):
+    q = draw(1, 1, 4, 8, dtype=torch.float32)
+    bias = torch.full((4, 4), torch.finfo(torch.float64).min, dtype=torch.float64)
+    output = attention(q, q, q, bias=bias, backend=backend)
+    torch.testing.assert_close(output[0, 0], q[0, 0].mean(0).expand(4, -1))
+
+
+@pytest.mark.parametrize("backend", CPU_BACKENDS)
 @pytest.mark.parametrize(("T_q", "T_k"), [(3, 7), (1, 5), (6, 2)])
 def test_causal_aligns_the_last_query_with_the_last_key(backend, T_q, T_k):
     q, k, v = draw(1, 1, T_q, 4), draw(1, 1, T_k, 4, seed=1), draw(1, 1, T_k, 4, seed=2)

@@ -165,8 +165,9 @@ def test_probabilities_are_wide_and_cold_ones_certain():
     z = torch.tensor([[1.0, 3.0, 2.0]], dtype=torch.bfloat16)
     assert token_probabilities(z).dtype == torch.float32
     assert token_probabilities(z, 0.0).tolist() == [[0.0, 1.0, 0.0]]
-    with pytest.raises(ValueError, match="temperature of 0 or more, got -1"):
-        token_probabilities(z, -1.0)
+    for wrong in (-1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"finite temperature of 0 or more, got {wrong}"):
+            token_probabilities(z, wrong)
 
 
 def test_the_loop_allocates_little_beside_the_model():

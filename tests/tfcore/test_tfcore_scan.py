@@ -49,7 +49,7 @@ def test_decay_broadcasts(parallel):
 @pytest.mark.parametrize("parallel", [True, False])
 def test_steps_without_a_decay_and_no_steps_are_refused(parallel):
     decay, drive, _ = draw(6)
-    for a, b in ((decay[:, 1:], drive), (decay[:, :0], drive[:, :0])):
+    for a, b in ((decay[:, 1:], drive), (decay[:, :0], drive[:, :0]), (decay[..., 0], drive)):
         with pytest.raises(ValueError, match="expected one decay for each"):
             scan(a, b, parallel=parallel)
 

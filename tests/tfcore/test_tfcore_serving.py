@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,14 @@ WAYS = {"static": {"static": True}, "continuous": {}, "chunked": {"budget": 8}}
 def test_the_time_of_a_step_is_that_of_a_dense_model():
     with pytest.raises(ValueError, match="expected a dense model of one stack, got 8 experts"):
         step_time(MODELS["Mixtral 8x7B"].architecture, H100)
+
+
+@pytest.mark.parametrize(
+    "asked", [(-1.0, 4, 2), (math.nan, 4, 2), (math.inf, 4, 2), (0.0, 0, 2), (0.0, 4, 0), (0.0, 4, 2.5)]
+)
+def test_a_request_that_would_never_be_served_is_refused(asked):
+    with pytest.raises(ValueError, match="in whole numbers, got Request"):
+        Request(*asked)
 
 
 traces = st.lists(

@@ -141,6 +141,8 @@ def test_a_file_with_another_split_comes_back(split, whole_words, tmp_path):
         (changed(model__byte_fallback=True), "another kind of model"),
         (changed(post_processor={"type": "Other"}), "another kind of post_processor"),
         (changed(added_tokens__0__lstrip=True), "another kind of added_tokens"),
+        (changed(truncation={"max_length": 2}), "another kind of truncation"),
+        (changed(padding={"pad_id": 0}), "another kind of padding"),
         (changed(model__merges=["a b c"]), "too many values"),
         (changed(model__merges=[["日", "本"]]), "'日'"),
     ],

@@ -184,6 +184,7 @@ def test_a_step_with_nothing_to_predict_is_refused_and_an_empty_part_is_not(empt
     with pytest.raises(ValueError, match=r"expected batches with something to predict, got none; "):
         train(model, lambda i: empty, config, pad_loss, progress=False)
     assert same(before, dict(model.named_parameters()))
+    assert all(p.grad is None for p in model.parameters())
     parts, whole = Tiny(), Tiny()
     losses = train(parts, lambda i: ragged(i // 2) if i % 2 else empty, config, pad_loss, progress=False)
     assert same(losses, train(whole, ragged, TrainConfig(steps=2), pad_loss, progress=False))

@@ -96,3 +96,16 @@ INDUCTION = Induction(TOKENS, TOKENS, torch.tensor([2]))
 def test_a_batch_of_another_kind_is_refused(loss, batch):
     with pytest.raises(ValueError, match=r"expected .*, got .*; "):
         loss(nn.Embedding(5, 5), batch)
+
+
+def test_one_row_and_narrow_targets_have_the_same_loss():
+    logits = torch.randn(4, 5, generator=torch.Generator().manual_seed(2))
+    targets = torch.tensor([3, 0, 4, 1])
+    total, count = summed_cross_entropy(logits, targets)
+    for narrow in (torch.int32, torch.int16, torch.uint8):
+        assert torch.equal(summed_cross_entropy(logits, targets.to(narrow))[0], total)
+    rows = [summed_cross_entropy(*pair)[0] for pair in zip(logits, targets, strict=True)]
+    torch.testing.assert_close(sum(rows), total)
+    assert int(count) == 4
+    with pytest.raises(ValueError, match="expected targets as whole numbers"):
+        summed_cross_entropy(logits, targets.float())

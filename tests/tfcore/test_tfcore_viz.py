@@ -218,6 +218,13 @@ def test_the_words_name_the_largest_weights():
     )
 
 
+def test_a_grid_that_is_refused_leaves_the_figure_empty():
+    figure = Figure()
+    with pytest.raises(ValueError, match="expected a name for each"):
+        viz.head_grid(figure, weights(2, 3, 4, 4), list("abc"))
+    assert len(viz.head_grid(figure, weights(2, 3, 4, 4), list("abcd")).axes) == 6
+
+
 def test_a_grid_has_layers_as_rows_and_heads_as_columns():
     given = weights(2, 3, 4, 5)
     given[1, 0] = np.eye(4, 5)

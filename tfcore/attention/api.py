@@ -205,6 +205,10 @@ def _score_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int]:
         raise ValueError(f"expected at least one key, got {shapes}; no keys give output 0 and lse -inf")
     if q.shape[3] != k.shape[3]:
         raise ValueError(f"expected q and k of one width d_k, got {shapes}; project them to the same width")
+    if q.shape[3] == 0:
+        raise ValueError(
+            f"expected a width d_k of 1 or more, got {shapes}; without width there are no scores"
+        )
     if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
         raise ValueError(
             f"expected a number of query heads that the key heads divide, got {q.shape[1]} and {k.shape[1]}; "

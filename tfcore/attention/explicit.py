@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tfcore.attention.pattern import Pattern, blank_unused, wide
+from tfcore.attention.pattern import Pattern, blank_unused, in_type, wide
 
 
 def explicit_attention(
@@ -123,7 +123,7 @@ def masked_scores(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if bias is not None:
-        scores = scores + bias.to(scores.dtype)
+        scores = scores + in_type(bias, scores.dtype)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -math.inf)
     return scores

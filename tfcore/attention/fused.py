@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from tfcore.attention.pattern import Pattern, blank_unused
+from tfcore.attention.pattern import Pattern, blank_unused, in_type
 
 
 def fused_attention(
@@ -77,8 +77,7 @@ def _one_mask(
     Those rows are opened here, and zeroed after the kernel.
     """
     if bias is not None:
-        limits = torch.finfo(dtype)  # a finite bias stays finite in a narrow type
-        bias = bias.to(dtype).clamp(limits.min, limits.max).masked_fill(bias == -math.inf, -math.inf)
+        bias = in_type(bias, dtype)
         scores = bias if allowed is None else torch.where(allowed, bias, -math.inf)
         empty = (scores == -math.inf).all(dim=-1, keepdim=True)
         return scores.masked_fill(empty, 0.0), empty

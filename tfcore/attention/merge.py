@@ -17,7 +17,7 @@ def merge(
 ) -> tuple[Float[Tensor, "*rows d_v"], Float[Tensor, "*rows"]]:
     r"""Combine the attention of the same queries to two disjoint sets of keys.
 
-    $\ell = \ln(e^{\ell_a} + e^{\ell_b}), \; o = e^{\ell_a - \ell} o_a + e^{\ell_b - \ell} o_b$.
+    $L = \ln(e^{L_a} + e^{L_b}), \; o = e^{L_a - L} o_a + e^{L_b - L} o_b$.
 
     This is exact, associative and commutative; (0, -inf), attention to no key at all, is its neutral element.
     Tiles, the shards of a ring and the halves of a split cache are all merged by it. The shares are as

@@ -90,6 +90,16 @@ def blank_unused(
     return q.masked_fill(idle, 0.0), k.masked_fill(unseen, 0.0), v.masked_fill(unseen, 0.0)
 
 
+def in_type(bias: Float[Tensor, "#B #H #T_q #T_k"], dtype: torch.dtype) -> Float[Tensor, "#B #H #T_q #T_k"]:
+    """Bring a bias to another type: one that is finite stays finite in a narrow type.
+
+    >>> print(in_type(torch.tensor([[[[-1e5, -torch.inf]]]]), torch.float16))
+    tensor([[[[-65504.,    -inf]]]], dtype=torch.float16)
+    """
+    limits = torch.finfo(dtype)
+    return bias.to(dtype).clamp(limits.min, limits.max).masked_fill(bias == -torch.inf, -torch.inf)
+
+
 def wide(dtype: torch.dtype) -> torch.dtype:
     """Name the type that scores, softmax and lse are computed in: float32 or wider.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 def kept_share(lse: Float[Tensor, "*B H T_q"], sinks: Float[Tensor, " H"]) -> Float[Tensor, "*B H T_q"]:
     r"""Return the part of each query's weight that stays with the keys; the sink takes the rest.
 
-    $\frac{e^{\ell}}{e^{\ell} + e^{z}} = \sigma(\ell - z)$, with $\ell = \ln \sum_j e^{s_j}$ over the keys.
+    $\frac{e^{L}}{e^{L} + e^{z}} = \sigma(L - z)$, with $L = \ln \sum_j e^{s_j}$ over the keys.
 
     So any way to compute attention that also returns its lse can have sinks: its output is multiplied by
     this share.

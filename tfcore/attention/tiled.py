@@ -34,7 +34,7 @@ def tiled_attention(
 ) -> tuple[Float[Tensor, "B H T_q d_v"], None, Float[Tensor, "B H T_q"]]:
     r"""Attend tile by tile, in memory linear in T.
 
-    $\ell_i = \ln \sum_j e^{s_{ij}}, \; o_i = \sum_j e^{s_{ij} - \ell_i} v_j$, both summed over blocks of j.
+    $L_i = \ln \sum_j e^{s_{ij}}, \; o_i = \sum_j e^{s_{ij} - L_i} v_j$, both summed over blocks of j.
 
     Args:
         q: queries, (B, H, T_q, d_k).

@@ -49,7 +49,7 @@ def triton_attention(
 ) -> tuple[Float[Tensor, "B H T_q d_v"], None, Float[Tensor, "B H T_q"]]:
     r"""Attend by FlashAttention-2 kernels of our own.
 
-    $\ell_i = \ln \sum_j e^{s_{ij}}, \; o_i = \sum_j e^{s_{ij} - \ell_i} v_j$, both summed over blocks of j.
+    $L_i = \ln \sum_j e^{s_{ij}}, \; o_i = \sum_j e^{s_{ij} - L_i} v_j$, both summed over blocks of j.
 
     Args:
         q: queries, (B, H, T_q, d_k).

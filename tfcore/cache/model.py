@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -55,7 +56,7 @@ class Cache:
         if min(lengths) < max(lengths):
             raise ValueError(
                 f"expected layers that have seen the same tokens, got lengths {lengths}; a call was cut "
-                f"short: make another, or, if no layer keeps a state, truncate({min(lengths)})"
+                f"short: make another, or, if every layer can go back, truncate({min(lengths)})"
             )
         return min(self.keys_seen(num_new))
 
@@ -110,9 +111,18 @@ class Cache:
         self.real = None if self.real is None else self.real[rows]
 
     def truncate(self, length: int) -> None:
-        """Forget all but the first tokens, in every layer."""
-        for layer in self.layers:
-            layer.truncate(length)
+        """Forget all but the first tokens, in every layer.
+
+        Raises:
+            ValueError: a length to which a layer cannot go back; then no layer does.
+        """
+        before = [copy.copy(layer) for layer in self.layers]  # going back writes into no tensor
+        try:
+            for layer in self.layers:
+                layer.truncate(length)
+        except ValueError:
+            self.layers[:] = before
+            raise
 
     def num_bytes(self) -> int:
         """Count the bytes that all layers hold on to."""

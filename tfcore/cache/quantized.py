@@ -13,6 +13,8 @@ from tfcore.quantize import quantize_absmax
 class QuantizedCache:
     r"""A cache in 8 bits: about a quarter of the memory of float32, with an error of at most half a step.
 
+    In bfloat16 up to half a step is added when the result is rounded to the type of the keys.
+
     Tokens are rounded in groups, each channel of a group with a scale of its own. Tokens that do not fill a
     group yet are not rounded. Attention sees new tokens before they are rounded, so a text that is read in
     one piece gives the very output that it gives without a cache.
@@ -134,7 +136,7 @@ def dequantize_kv(
 ) -> Float[Tensor, "*batch T d"]:
     r"""Turn steps into numbers again: the inverse of :func:`quantize_kv` up to half a step.
 
-    $\hat x = s \, q, \; |\hat x - x| \le s / 2$.
+    $\hat x = s \, q, \; |\hat x - x| \le s / 2$, before the product is rounded to its type.
 
     Args:
         q: rounded numbers, int8.

@@ -15,7 +15,8 @@ class SlidingWindowCache:
     keys before it, since the chunk's first token sees those; attention's own window does the rest.
 
     The buffer has room for 2w: keys are written behind one another, and when the end is reached the last
-    w - 1 move to the front. So a step copies one key on average, and ``update`` returns a view in order.
+    w - 1 move to the front. So a step copies about two keys on average, and ``update`` returns a view in
+    order.
 
     Args:
         batch: B, sequences.

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
+from numbers import Real
 from typing import Any, get_args
 
 
 def check_sizes(config: Any, *names: str) -> None:
-    """Refuse a configuration in which a size is not a whole number of 1 or more; None is accepted.
+    """Refuse a configuration in which a size is not a whole number of 1 or more, or None where it may be.
 
     Args:
-        config: any object with these attributes.
-        names: the attributes that are sizes.
+        config: a dataclass.
+        names: the fields that are sizes.
 
     Raises:
-        ValueError: names the first attribute that is wrong.
+        ValueError: names the first field that is wrong.
 
-    >>> from types import SimpleNamespace
-    >>> check_sizes(SimpleNamespace(d_model=0, d_ff=None), "d_ff", "d_model")
+    >>> from tfcore.config import AttentionConfig
+    >>> check_sizes(AttentionConfig(d_model=12, num_heads=3, window=None), "d_model", "window")
+    >>> AttentionConfig(d_model=0, num_heads=3)
     Traceback (most recent call last):
     ValueError: expected d_model as a whole number of 1 or more, got 0
     """
+    optional = {field.name for field in fields(config) if "None" in str(field.type)}
     for name in names:
         value = getattr(config, name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        if value is None and name in optional:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"expected {name} as a whole number of 1 or more, got {value!r}")
 
 
 def check_eps(name: str, eps: float) -> None:
-    if not 0 <= eps < math.inf:
+    if not (isinstance(eps, Real) and 0 <= eps < math.inf):
         raise ValueError(f"expected a {name} of 0 or more, got {eps!r}; 1e-5 is usual")
 
 

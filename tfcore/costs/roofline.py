@@ -68,11 +68,11 @@ def arithmetic_intensity(flops: float, num_bytes: float) -> float:
 def time_bound(flops: float, num_bytes: float, ceiling: Ceiling) -> float:
     r"""Give the least time that some work can take, in seconds.
 
-    $\max(F / F_{max}, \; N / N_{max})$: arithmetic and memory work at the same time, and the slower decides.
+    $\max(F / F_{max}, \; M / M_{max})$: arithmetic and memory work at the same time, and the slower decides.
 
     Args:
         flops: operations, F.
-        num_bytes: bytes read and written, N.
+        num_bytes: bytes read and written, M.
         ceiling: the device.
 
     Returns:

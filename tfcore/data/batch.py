@@ -117,7 +117,9 @@ def pad(
     if not rows:
         raise ValueError("expected at least one row, got none; draw a batch of 1 or more")
     longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], device=device)
+    return torch.tensor(
+        [[*row, *[value] * (longest - len(row))] for row in rows], dtype=torch.long, device=device
+    )
 
 
 def draw(items: Sequence[Item], batch_size: int, generator: torch.Generator) -> list[Item]:

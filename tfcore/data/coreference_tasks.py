@@ -78,6 +78,8 @@ class Split:
         >>> print(f"{split.best_loss(split.held_out):.3f}")
         0.531
         """
+        if not texts:
+            raise ValueError("expected at least one text, got none; the mean is over their tokens")
         if any(is_novel(sentence) for sentence in texts):
             return math.inf
         tokens = sum(len(VOCABULARY.encode(sentence.text)) + 1 for sentence in texts)

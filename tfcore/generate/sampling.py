@@ -88,8 +88,8 @@ def token_probabilities(
     $p = \text{softmax}(\text{filter}(z / \tau))$; its limit at $\tau = 0$ is 1 for the largest logit.
 
     Args:
-        logits: z, (..., V).
-        temperature: $\tau$, 0 or more: below 1 likely tokens become likelier.
+        logits: z, (..., V); each row needs one that is finite, and none may be plus infinity.
+        temperature: $\tau$, finite, 0 or more: below 1 likely tokens become likelier.
         top_k: as in :func:`filter_logits`.
         top_p: as in :func:`filter_logits`.
 
@@ -97,7 +97,7 @@ def token_probabilities(
         Probabilities, (..., V), float32 or wider.
 
     Raises:
-        ValueError: a negative temperature, or a top_k or top_p that :func:`filter_logits` refuses.
+        ValueError: a negative or infinite temperature, or what :func:`filter_logits` refuses.
 
     From: Ackley, Hinton and Sejnowski (1985), *A Learning Algorithm for Boltzmann Machines*.
 
@@ -105,8 +105,10 @@ def token_probabilities(
     >>> print(token_probabilities(z), token_probabilities(z, temperature=0.0))
     tensor([0.2689, 0.7311]) tensor([0., 1.])
     """
-    if not temperature >= 0:
-        raise ValueError(f"expected a temperature of 0 or more, got {temperature}; 0 takes the likeliest")
+    if not 0 <= temperature < math.inf:
+        raise ValueError(
+            f"expected a finite temperature of 0 or more, got {temperature}; 0 takes the likeliest"
+        )
     logits = _wide(logits)
     if temperature == 0:
         return torch.zeros_like(logits).scatter(-1, logits.argmax(dim=-1, keepdim=True), 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from numbers import Integral
 from typing import Any, Literal, cast
 
 import torch
@@ -112,7 +113,7 @@ def ablate(
     """
     if by not in REPLACEMENTS:
         raise ValueError(f"expected one of {', '.join(REPLACEMENTS)}, got {by!r}")
-    pairs = cast(list[tuple[int, int]], [head] if head and isinstance(head[0], int) else head)
+    pairs = cast(list[tuple[int, int]], [head] if len(head) and isinstance(head[0], Integral) else head)
     layers = self_attention_layers(model)
     with ExitStack() as undo:
         for layer, index in pairs:

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from tfcore.attention import attention
 from tfcore.attention.explicit import masked_scores
-from tfcore.attention.pattern import wide
+from tfcore.attention.pattern import blank_unused, wide
 from tfcore.attention.sinks import kept_share
 from tfcore.layers import FeedForward, MultiHeadAttention
 from tfcore.layers.heads import merge_heads, split_heads
@@ -179,14 +179,16 @@ def _into_call(layer: MultiHeadAttention, name: str) -> Install:
     """Change what flows within the call of attention."""
 
     def install(change: Change) -> Callable[[], None]:
-        watched = layer.attend if isinstance(layer.attend, _Watched) else _Watched()
+        own = vars(layer).get("attend")  # None: the class has the usual one
+        watched = own if isinstance(own, _Watched) else _Watched(own)
         layer.attend = watched
         watched.changes.append((name, change))
 
         def remove() -> None:
             watched.changes.remove((name, change))
             if not watched.changes:
-                del layer.attend  # the class has the usual one
+                del layer.attend
+                vars(layer).update({} if watched.own is None else {"attend": watched.own})
 
         return remove
 
@@ -194,9 +196,15 @@ def _into_call(layer: MultiHeadAttention, name: str) -> Install:
 
 
 class _Watched:
-    """Attention that calls functions with what flows through it."""
+    """Attention that calls functions with what flows through it.
 
-    def __init__(self) -> None:
+    Args:
+        own: the function that the layer had been given for its attention, if any. It computes the output,
+            unless scores or weights are asked for, which only the equation here has.
+    """
+
+    def __init__(self, own: Callable[..., Tensor] | None) -> None:
+        self.own = own
         self.changes: list[tuple[str, Change]] = []
 
     def at(self, name: str, x: Tensor) -> Tensor:
@@ -208,7 +216,7 @@ class _Watched:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         q, k, v = self.at("queries", q), self.at("keys", k), self.at("values", v)
         if not {"scores", "weights"} & {place for place, _ in self.changes}:
-            output: Tensor = attention(q, k, v, **options)
+            output: Tensor = (self.own or attention)(q, k, v, **options)
             return output
         dtype, groups = q.dtype, q.shape[1] // k.shape[1]
         q, k, v = (x.to(wide(dtype)) for x in (q, k, v))
@@ -217,6 +225,7 @@ class _Watched:
         allowed = position_mask(q_pos, k_pos, causal=options["causal"], window=options["window"])
         if options["mask"] is not None:
             allowed = allowed & options["mask"]
+        q, k, v = blank_unused(q, k, v, allowed)
         score_options = options["bias"], options["scale"], options["softcap"]
         scores = self.at("scores", masked_scores(q, k, allowed, *score_options))
         nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # (B, H, T_q, 1)

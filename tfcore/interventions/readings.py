@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,16 @@ class DirectEffect:
         return self.embedding + self.heads.sum(dim=(0, 2)) + self.ffn.sum(dim=0) + self.bias
 
 
+@contextmanager
+def _without_dropout(model: nn.Module) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor, " B"]) -> DirectEffect:
     r"""Divide the logit of a token among the parts that write into the stream of the last place.
@@ -105,7 +116,7 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
         target: the token whose logit is divided, (B,).
 
     Returns:
-        The contributions; they add up to the logit.
+        The contributions; they add up to the logit of the model in evaluation mode.
 
     Raises:
         ValueError: a model with norms after its sublayers, without a final norm, with a cap on logits, or
@@ -130,7 +141,7 @@ def direct_effect(model: Decoder, tokens: Int[Tensor, "B T"], target: Int[Tensor
             "another"
         )
     names = ("stream.0", f"stream.{len(layers)}", "blocks.*.attention.heads", "blocks.*.ffn.output")
-    with record(model, *names) as seen:
+    with record(model, *names) as seen, _without_dropout(model):
         model(tokens)
     x = seen[names[1]][:, -1]  # (B, d_model)
     centers = model.config.block.norm == "layer"

@@ -105,7 +105,13 @@ class Family:
                 f"expected a {self.name} that tfcore computes, got one where {'; '.join(unknown)}; "
                 "it would come out wrong: use transformers for it"
             )
-        return self.config_from(_Fields({**self.defaults, **json}))
+        try:
+            return self.config_from(_Fields({**self.defaults, **json}))
+        except TypeError as error:
+            raise ValueError(
+                f"expected fields of the types that a {self.name} has, got some that do not fit: {error}; "
+                "compare them with another file of this family"
+            ) from error
 
 
 class _Fields(dict[str, Any]):

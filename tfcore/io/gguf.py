@@ -36,8 +36,14 @@ SPLITS = {  # the file's name of a way to cut text into words: how the tokenizer
     "qwen2": _by_pattern("qwen2"),
 }
 LINEAR = ("rope.scaling.type", "rope.scaling.factor")
-SPECIAL = 3
-"""The type of a token that no text spells, such as the end of a message."""
+WHOLE_WORDS = ("llama-bpe",)
+"""The splits of tokenizers that take a word whole if it is a token, whatever the merges."""
+
+SPECIAL, USER_DEFINED = 3, 4
+"""The types of tokens that no merges make: what no text spells, such as the end of a message, and what a text
+may spell, such as ``<think>``."""
+
+TOKENIZER_FIELDS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "token_type", "merges"))
 
 
 def _header_of(path: Path) -> Any:
@@ -125,8 +131,10 @@ class GGUFFile:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer in the file: byte-level BPE with a known way to cut text into words.
 
+        It puts no token before a text, also where the file asks for one.
+
         Raises:
-            ValueError: a tokenizer of another kind.
+            ValueError: a tokenizer of another kind, or one that is not whole.
         """
         fields = self._fields
         kind, split = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre")
@@ -135,14 +143,23 @@ class GGUFFile:
                 f"expected a byte-level BPE (gpt2) with the split {' or '.join(SPLITS)} in {self.folder}, "
                 f"got {kind} with {split}; read the model's tokenizer.json with the tokenizers library"
             )
-        tokens = fields["tokenizer.ggml.tokens"]
-        merges = [tuple(pair.split(" ")) for pair in fields["tokenizer.ggml.merges"]]
-        tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+        if missing := [name for name in TOKENIZER_FIELDS if name not in fields]:
+            raise ValueError(
+                f"expected a tokenizer with {', '.join(TOKENIZER_FIELDS)} in {self.folder}, got none of "
+                f"{', '.join(missing)}; read the model's tokenizer.json with the tokenizers library"
+            )
+        tokens, types, merged = (fields[name] for name in TOKENIZER_FIELDS)
+        merges = [tuple(pair.split(" ")) for pair in merged]
+        vocab = {token: i for i, token in enumerate(tokens)}
+        bpe = models.BPE(vocab=vocab, merges=merges, ignore_merges=split in WHOLE_WORDS)
+        tokenizer = Tokenizer(bpe)
         tokenizer.pre_tokenizer = SPLITS[split]
         tokenizer.decoder = decoders.ByteLevel()
-        types = fields["tokenizer.ggml.token_type"]
-        special = [token for token, kind in zip(tokens, types, strict=True) if kind == SPECIAL]
-        tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
+        of_type = {
+            kind: [t for t, own in zip(tokens, types, strict=True) if own == kind] for kind in set(types)
+        }
+        tokenizer.add_special_tokens([AddedToken(t, special=True) for t in of_type.get(SPECIAL, [])])
+        tokenizer.add_tokens([AddedToken(t, normalized=False) for t in of_type.get(USER_DEFINED, [])])
         return tokenizer
 
     @property

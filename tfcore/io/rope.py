@@ -93,26 +93,36 @@ def json_of_partial_rope(config: ModelConfig) -> Json:
     }
 
 
-def ropes_from(json: Json, names: tuple[str, str]) -> tuple[PositionConfig, PositionConfig]:
+def ropes_from(
+    json: Json, names: tuple[str, str], scaled: tuple[str, ...] = (FULL,)
+) -> tuple[PositionConfig, PositionConfig]:
     """Read the rotations of layers that see all tokens, and of layers that see a window.
 
     Args:
         json: the fields.
         names: fields with the two bases, for files from before transformers 5.
+        scaled: the kinds of layers for which a ``rope_scaling`` of those files holds.
+
+    Raises:
+        ValueError: rotations that are not given by kind of layer, or two for one kind.
 
     >>> json = {"rope_theta": 500.0, "rope_local_base_freq": 10.0, "max_position_embeddings": 64}
     >>> [positions.base for positions in ropes_from(json, ("rope_theta", "rope_local_base_freq"))]
     [500.0, 10.0]
     """
     by_kind = json.get("rope_parameters") or {}
-    older = {FULL: json.get("rope_scaling") or {}, SLIDING: {}}
+    if set(by_kind) - {FULL, SLIDING}:
+        raise ValueError(
+            f"expected rope_parameters by kind of layer, {FULL} and {SLIDING}, got {by_kind}; "
+            "give each kind its own"
+        )
     full, sliding = (
         rope_from(
             altered(
                 json,
                 rope_theta=json[name],
-                rope_parameters={**older[kind], **by_kind.get(kind, {})},
-                rope_scaling=None,
+                rope_parameters=by_kind.get(kind),
+                rope_scaling=json.get("rope_scaling") if kind in scaled else None,
             )
         )
         for kind, name in zip((FULL, SLIDING), names, strict=True)

@@ -78,7 +78,7 @@ class GatedDeltaNet(nn.Module):
                 "a memory that is written in order can follow no other mask"
             )
         if mask is not None:
-            x = x * mask[:, 0, 0, -T:, None]
+            x = x.masked_fill(~mask[:, 0, 0, -T:, None], 0.0)
         inputs, z = self.W_qkvz(x).split([c.channels, c.num_value_heads * c.d_value], dim=-1)
         recent = inputs.new_zeros(len(x), c.channels, c.d_conv - 1)
         if cache is not None and cache.recent is not None:

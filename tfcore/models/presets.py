@@ -111,6 +111,9 @@ def t5(
 ) -> EncoderDecoderConfig:
     """T5; version 1.1 gates its feed-forward networks and unties its head.
 
+    Raises:
+        ValueError: another version.
+
     From: Raffel et al. (2020), *Exploring the Limits of Transfer Learning with a Unified Text-to-Text
     Transformer*; Shazeer (2020), *GLU Variants Improve Transformer* (the gate).
 
@@ -118,6 +121,8 @@ def t5(
     >>> (old.block.gated, old.tied, old.logit_scale), (new.block.gated, new.tied, new.logit_scale)
     ((False, True, 0.25), (True, False, 1.0))
     """
+    if version not in ("1.0", "1.1"):
+        raise ValueError(f"expected version 1.0 or 1.1, got {version!r}; name one of these")
     new = version == "1.1"
     block = BlockConfig(
         AttentionConfig(d_model, num_heads, d_head=d_head, bias=False, scale=1.0),

@@ -18,7 +18,7 @@ def sinusoids(
 ) -> Float[Tensor, "*batch T d_model"]:
     r"""Work out the sinusoidal encoding of any positions.
 
-    $PE_{p,2i} = \sin(p \, \omega_i), \; PE_{p,2i+1} = \cos(p \, \omega_i)$ with
+    $PE_{m,2i} = \sin(m \, \omega_i), \; PE_{m,2i+1} = \cos(m \, \omega_i)$ with
     $\omega_i = \text{base}^{-2i/d}$.
 
     Args:

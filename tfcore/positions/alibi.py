@@ -14,8 +14,8 @@ from tfcore.masks import default_positions
 def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
     r"""List the slope of each head.
 
-    $m_h = 2^{-8h/n}, \; h = 1 \dots n$, for n a power of two; otherwise the slopes of the next lower power,
-    and then every second slope of the next higher power.
+    $\beta_j = 2^{-8j/h}, \; j = 1 \dots h$, for h heads, a power of two; otherwise the slopes of the next
+    lower power, and then every second slope of the next higher power.
 
     Args:
         num_heads: number of heads.
@@ -43,7 +43,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
 def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Float[Tensor, "num_heads q_len k_len"]:
     r"""Build the bias, the queries being the last of the keys.
 
-    $B_{hij} = -m_h \, |p^q_i - p^k_j|$.
+    $B_{jmn} = -\beta_j \, |m - n|$ for a query at m and a key at n.
 
     Args:
         num_heads: number of heads.

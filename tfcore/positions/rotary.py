@@ -20,7 +20,7 @@ def apply_rope(
 ) -> Float[Tensor, "*batch T d"]:
     r"""Turn each pair of channels by its own angle per position.
 
-    $\begin{pmatrix} x_a' \\ x_b' \end{pmatrix} = R(p \, \omega_i) \begin{pmatrix} x_a \\ x_b \end{pmatrix}$
+    $\begin{pmatrix} x_a' \\ x_b' \end{pmatrix} = R(m \, \omega_i) \begin{pmatrix} x_a \\ x_b \end{pmatrix}$
     with $\omega_i = \text{base}^{-2i/d}$, so that $q_m' \cdot k_n'$ depends on m - n alone.
 
     Args:

@@ -30,6 +30,8 @@ def check_kind(content: Json) -> None:
         "normalizer": content.get("normalizer") is None,
         "pre_tokenizer": split_in(content.get("pre_tokenizer")) is not None,
         "post_processor": specials_around(content.get("post_processor")) is not None,
+        "truncation": content.get("truncation") is None,
+        "padding": content.get("padding") is None,
         "added_tokens": not any(token.get(option) for token in content["added_tokens"] for option in STRIPS),
     }
     if different := [name for name, same in as_here.items() if not same]:

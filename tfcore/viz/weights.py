@@ -158,7 +158,11 @@ def head_grid(
     grid = figure.subplots(num_layers, num_heads, squeeze=False)
     for (layer, head), axes in np.ndenumerate(grid):
         name = f"layer {layer}, head {head}"
-        _draw_head(axes, values[layer, head], query_tokens, key_tokens, name)
+        try:
+            _draw_head(axes, values[layer, head], query_tokens, key_tokens, name)
+        except ValueError:
+            figure.clear()
+            raise
         axes.set(xlabel=f"head {head}", ylabel=f"layer {layer}")
         axes.label_outer(remove_inner_ticks=True)
     for axes in grid[0]:

@@ -42,7 +42,9 @@ def config_from(json: Json) -> ModelConfig:
         dropout=json["mlp_dropout"],
     )
     number = json["num_hidden_layers"]
-    positions, window_positions = ropes_from(json, ("global_rope_theta", "local_rope_theta"))
+    positions, window_positions = ropes_from(
+        json, ("global_rope_theta", "local_rope_theta"), scaled=(FULL, SLIDING)
+    )
     config = ModelConfig(
         vocab_size=json["vocab_size"],
         num_layers=number,
