@@ -362,10 +362,9 @@ def _names_torchscript(number_of_files: int) -> bool:
 def _may_call(forbidden: Forbidden, number_of_files: int) -> bool:
     """Return whether the code that ran could reach a forbidden C function: it spells one, or fetches any."""
     text = _code_that_ran(number_of_files)
-    words = map(plain, set(re.findall(r"\w+", text)))
-    return bool(
-        LOOKUPS.search(text) or _names_torchscript(number_of_files) or not _in_c(forbidden).isdisjoint(words)
-    )
+    if LOOKUPS.search(text) or _names_torchscript(number_of_files):
+        return True
+    return not _in_c(forbidden).isdisjoint(map(plain, set(re.findall(r"\w+", text))))
 
 
 @cache

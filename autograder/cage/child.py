@@ -16,7 +16,7 @@ from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot  # noqa: F401  once for all children
 import numpy as np
 import torch
 from IPython.core.displayhook import CapturingDisplayHook
@@ -108,7 +108,6 @@ def make_shell() -> InteractiveShell:
     config.InteractiveShell.banner1 = ""
     shell: InteractiveShell = Shell.instance(config=config)
     torch.rand(8).half()  # torch must look up the processor before the walls are up
-    _draw_once()
     profiler_guard.note_switches()
     stubs.install(shell)
     _work_once(shell)
@@ -119,14 +118,6 @@ def _work_once(shell: InteractiveShell) -> None:
     """Run a cell and a call, so that imports of a first run are done before any submission."""
     _run(shell, np.frombuffer(b"None", np.uint8), limit=60)
     calling.call(lambda x: x + 1, [torch.ones(2)], {}, forbidden=["torch.softmax"])
-
-
-def _draw_once() -> None:
-    """Draw a figure, so that matplotlib has loaded its parts before any submission."""
-    figure, axes = plt.subplots()
-    axes.set_title("a")
-    figure.savefig(io.BytesIO(), format="png")
-    plt.close(figure)
 
 
 def serve(sock: socket.socket, shell: InteractiveShell) -> None:

@@ -61,9 +61,10 @@ def watched_at_first(function: Function, forbidden: tuple[str, ...]) -> Candidat
     """Return a candidate of ours, watched for forbidden calls only in its first call of each probe.
 
     The watch takes half of the time or more. A call in a branch that only later cases take is not seen, so
-    students' code is always watched in full.
+    students' code is always watched in full. A lesson, the longest probe, is not watched: other probes have
+    called the same model.
     """
-    watched, unwatched, begun = local(function, forbidden), local(function), set[str]()
+    watched, unwatched, begun = local(function, forbidden), local(function), {"trained"}
 
     def call(case: Case) -> Outcome:
         chosen = unwatched if case.probe in begun else watched
