@@ -7,6 +7,7 @@ import subprocess
 import sys
 import venv
 from importlib import metadata
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -105,17 +106,20 @@ def clean_python(folder, requirements):
     for name in ["pip", *(pin.name for pin in pins if not pin.marker or pin.marker.evaluate())]:
         for file in metadata.distribution(name).files:
             source, target = Path(file.locate()), Path(os.path.normpath(site / file))
-            if not source.is_file() or not target.is_relative_to(folder):
+            if not source.is_file() or not target.is_relative_to(folder) or "include" in target.parts:
                 continue
             if target.parent != folder / "bin" or not source.read_bytes().startswith(b"#!"):
-                target.parent.mkdir(parents=True, exist_ok=True)
                 _link(source, target)
+            compiled = Path(cache_from_source(source))
+            if source.suffix == ".py" and compiled.is_file():  # as pip compiles what it installs
+                _link(compiled, Path(cache_from_source(target)))
     return folder / "bin" / "python"
 
 
 def _link(source, target):
     if target.exists():
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except OSError:  # another disk

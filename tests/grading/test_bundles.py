@@ -405,14 +405,15 @@ def test_a_students_bundle_gives_nothing_away(few, tmp_path):
 
 
 def test_the_same_course_gives_the_same_bytes(template, tmp_path):
-    for kind in ("gradescope", "student", "instructor"):
-        both = []
-        for _ in range(2):
-            bundle_library.grader_wheels.cache_clear()
-            bundle_library.student_wheels.cache_clear()
-            both.append(made(kind, template, tmp_path / "bundle.zip", ASSIGNMENT).read_bytes())
+    both = []
+    for _ in range(2):
+        bundle_library.grader_wheels.cache_clear()
+        bundle_library.student_wheels.cache_clear()
+        both.append({})
+        for kind in ("gradescope", "student", "instructor"):
+            both[-1][kind] = made(kind, template, tmp_path / "bundle.zip", ASSIGNMENT).read_bytes()
             os.utime(tmp_path / "bundle.zip", (0, 0))
-        assert both[0] == both[1], kind
+    assert [kind for kind in both[0] if both[0][kind] != both[1][kind]] == []
 
 
 def test_all_bundles_at_once(template, tmp_path):
