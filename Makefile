@@ -36,7 +36,7 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 
 test: $(SETUP) release ## every test; of the bank of answers the cage grades a sample and what changed lately
 	@$(MAKE) --no-print-directory -j2 test-tfcore book
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 tests --ignore=tests/tfcore
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 tests --ignore=tests/tfcore
 
 test-tfcore: lint ## style, types and the tests of tfcore, which `make test` runs while it builds the book
 	@$(BIN)/python -m pytest --durations=10 --durations-min=5 tests/tfcore tfcore

@@ -2,7 +2,7 @@
 
 1. KaTeX and what else comes from npm is installed from ``package-lock.json`` where it is missing.
 2. Pages with code are executed side by side into Jupyter's cache; a page runs again only when its code,
-   `tfcore`, `tfwidgets` or a library has changed.
+   `tfcore`, `tfwidgets` or a library has changed; their docstrings and comments do not count.
 3. Jupyter Book writes the pages with warnings as errors.
 
 When nothing that goes into the book has changed since a build that succeeded, nothing is done.
@@ -11,6 +11,7 @@ When nothing that goes into the book has changed since a build that succeeded, n
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -33,6 +34,8 @@ from filelock import FileLock
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = "_build"
 CELL_TIMEOUT = 600
+PRINTED = "triton_kernels.py"
+"""The file of `tfcore` that a page prints, comments and all."""
 LIBRARIES = ("numpy", "torch", "matplotlib", "myst-nb", "Sphinx", "sphinx-book-theme")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -80,11 +83,12 @@ class Book:
         text += sorted((self.root / "notebooks").glob("*/*.ipynb"))
         imported = [*_under(self.root / "tfcore"), *_under(book / "tfwidgets")]
         code = [path for path in imported if path.suffix == ".py"]
+        engine += code  # for the docstrings, which the pages of the reference show
         libraries = " ".join([sys.version, *(f"{name}=={version(name)}" for name in LIBRARIES)])
         return {
             "text": _hash(self.root, text),
             "engine": _hash(self.root, engine),
-            "code": _hash(self.root, code, libraries),
+            "code": _hash(self.root, [], libraries, *map(_without_docstrings, code)),
         }
 
 
@@ -104,6 +108,25 @@ def _files(contents: object) -> Iterator[str]:
 def _under(folder: Path) -> list[Path]:
     ignored = {"__pycache__", ".ipynb_checkpoints"}
     return sorted(p for p in folder.rglob("*") if p.is_file() and not ignored & set(p.parts))
+
+
+def _without_docstrings(path: Path) -> str:
+    """What a file of Python does, whatever it says of it."""
+    text = path.read_text("utf8")
+    if path.name == PRINTED:
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [line for line in body if not _is_text(line)]  
+    return f"{path.name} {ast.dump(tree)}"
+
+
+def _is_text(line: ast.stmt) -> bool:
+    match line:
+        case ast.Expr(ast.Constant(str())):
+            return True
+    return False
 
 
 def _hash(root: Path, files: Iterable[Path], *more: str) -> str:

@@ -97,6 +97,15 @@ def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
     assert "1 page executed" in said, "the page was not executed again after its imports had changed"
     assert "forty-three eight" in page.read_text()
 
+    (scratch / "tfcore" / "__init__.py").write_text(
+        '"""What it is."""\n\nanswer = \'forty-three\'  # still\n'
+    )
+    code, said = run(scratch)
+    assert code == 0
+    assert "0 pages executed, 2 written" in said, (
+        "a docstring executes a page, or does not reach the reference"
+    )
+
 
 def test_a_failing_cell_fails_the_build_and_is_shown(scratch: Path, html: Path) -> None:
     cell = "```{code-cell} python\nassert 1 == 2, 'they differ'\n```\n"
