@@ -192,6 +192,17 @@ def test_definitions_of_a_notebook():
     assert with_needs("h", known) == {}
 
 
+def test_only_lines_that_python_cannot_read_are_left_out():
+    rest = "def last_bit(x):\n    y = (x\n         % 2)\n    return y\n"
+    text = 'def f():\n    """\n    !not a command\n    """\n'
+    for above in ("", "%matplotlib inline\n!echo it's (\n"):
+        known = definitions([above + rest, text + above])
+        space = {}
+        exec(known["last_bit"].text, space)
+        assert space["last_bit"](7) == 1
+        assert known["f"].text == text.rstrip()
+
+
 def as_student(folder, solved):
     """The released notebooks, with the solutions of some exercises pasted into their answer cells."""
     for chapter in CHAPTERS:
