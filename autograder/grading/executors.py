@@ -70,12 +70,14 @@ class _Pairs:
         self._all: list[Pair] = []
 
     def grade(self, task: Task, tier: str) -> Verdict:
-        """Return the verdict of this thread's pair."""
-        if not hasattr(self._thread, "pair"):
-            self._thread.pair = Pair(tier)
-            self._all.append(self._thread.pair)
-        verdict: Verdict = self._thread.pair.grade(task)
-        return verdict
+        """Return the verdict of this thread's pair, which another one replaces if the tier has changed."""
+        pair: Pair | None = getattr(self._thread, "pair", None)
+        if pair is None or pair.tier != tier:
+            if pair:
+                pair.close()
+            pair = self._thread.pair = Pair(tier)
+            self._all.append(pair)
+        return pair.grade(task)
 
     def close(self) -> None:
         """End all pairs."""

@@ -77,6 +77,26 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         list(executors.dask(tasks(), "D", 1))
 
 
+class Pair:
+    """Stands in for the processes of a pair; its verdict is its tier."""
+
+    def __init__(self, tier):
+        self.tier, self.closed = tier, False
+
+    def grade(self, task):
+        return "closed" if self.closed else self.tier
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_worker_grades_each_run_at_its_own_tier(monkeypatch):
+    monkeypatch.setattr(executors, "Pair", Pair)
+    pairs = executors._Pairs()
+    assert [pairs.grade({}, tier) for tier in "DDAAD"] == ["D", "D", "A", "A", "D"]
+    assert [pair.closed for pair in pairs._all] == [True, True, False]
+
+
 class Workers:
     """Stands in for a client of workers that hold less, or grade with something else."""
 
