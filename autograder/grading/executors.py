@@ -138,6 +138,8 @@ def _client(workers: int) -> Iterator[Client]:
                 ) from error
             yield client
     except OSError as error:
+        if error.errno:  # of this machine's disk, while the tasks are read; Dask's own errors have no number
+            raise
         raise BadInputError(f"no Dask scheduler answers at {address} ({error}).") from error
     finally:
         if local_cluster:

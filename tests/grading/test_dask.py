@@ -77,6 +77,25 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         list(executors.dask(tasks(), "D", 1))
 
 
+class Client(nullcontext):
+    """Stands in for the client of a scheduler that answers."""
+
+    def __init__(self, address, timeout):
+        super().__init__(self)
+
+    def wait_for_workers(self, count, timeout):
+        pass
+
+
+def test_a_disk_that_fails_is_not_the_scheduler(monkeypatch):
+    monkeypatch.setenv(executors.SCHEDULER, "tcp://somewhere")
+    monkeypatch.setattr("distributed.Client", Client)
+    with pytest.raises(OSError, match="Input/output"), executors._client(1):
+        raise OSError(5, "Input/output error")
+    with pytest.raises(BadInputError, match="no Dask scheduler answers"), executors._client(1):
+        raise OSError("in <TCP>: Stream is closed")
+
+
 class Pair:
     """Stands in for the processes of a pair; its verdict is its tier."""
 
