@@ -300,10 +300,9 @@ class _Run:
             if verdict.status == "graded":
                 graded.append(submission)
             elif verdict.status == "failed":
-                why = verdict.note.strip().splitlines()
-                self._add_problem(
-                    submission, f"{why[0]} {why[-1] if why[1:] else ''} Grade again, or report this fault"
-                )
+                first, *rest = verdict.note.strip().splitlines()
+                why = " ".join([first, *rest[-1:]]).removesuffix(".")
+                self._add_problem(submission, f"{why}. Grade again, or report this fault")
             else:
                 self._add_problem(submission, verdict.note)
         if not graded:

@@ -180,7 +180,7 @@ def _on_a_worker(task: Task, tier: str) -> Verdict:
 def _failure_note(result: object) -> str:
     """Return a note on a failed task; Dask gives an exception, or its type, value and traceback."""
     error = result[1] if isinstance(result, tuple) else result
-    return f"the cluster could not grade it ({error}); grade again"
+    return f"the cluster could not grade it ({error})"
 
 
 EXECUTORS: dict[str, Executor] = {"local": local, "processes": processes, "dask": dask}

@@ -147,13 +147,13 @@ class Pair:
                 continue
             except (wire.WireError, OSError) as error:
                 self._end()
-                lost = f"the grader lost one of its processes: {error!r}; grade again"
+                lost = f"the grader lost one of its processes: {error!r}"
                 verdict, killed = Verdict("failed", note=lost), not isinstance(error, wire.TooLate)
             if last or not killed:
                 break
         # In a safe tier a child cannot kill itself.
         if killed and verdict.status == "graded" and self.tier in cages.SAFE:
-            verdict = Verdict("failed", note="its process was killed from outside, twice; grade again")
+            verdict = Verdict("failed", note="its process was killed from outside, twice")
         return dataclasses.replace(verdict, tier=self.tier, seconds=round(time.monotonic() - started, 3))
 
     def _grade(self, task: Task) -> tuple[Verdict, bool]:
