@@ -148,11 +148,12 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     _match_beside_empty_cell(released, submitted, pairs)
     notes += _remark_text_elsewhere(released, submitted, pairs)
     cells = [result for i, cell in enumerate(submitted) for result in _convert_cell(cell, pairs.get(i))]
-    elsewhere = _defined_elsewhere(submitted)
+    elsewhere = set().union(*(_defined_names(cell) for cell in submitted if cell["cell_type"] == "code"))
     for index, cell in enumerate(wanted):
         if not _is_matched(cell, pairs):
             missing = _with_metadata(None, cell)
-            if cell["cell_type"] == "code" and not _is_test(cell) and _defined_names(cell) <= elsewhere:
+            names = _defined_names(cell) if cell["cell_type"] == "code" and not _is_test(cell) else set()
+            if names and names <= elsewhere:
                 missing["source"] = "# This answer is in another cell."
             elif not _is_test(cell):
                 notes.append(f"the cell {_id(cell)!r} is missing")
@@ -328,10 +329,6 @@ def _defined_names(cell: Cell) -> set[str]:
         return set().union(*map(forbidden_calls.defined_names, forbidden_calls.statements(cell["source"])))
     except RecursionError:
         return set()
-
-
-def _defined_elsewhere(submitted: list[Cell]) -> set[str]:
-    return set().union(*(_defined_names(cell) for cell in submitted if cell["cell_type"] == "code"))
 
 
 def _convert_cell(cell: Cell, release: Cell | None) -> list[Cell]:
