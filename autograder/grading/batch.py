@@ -34,7 +34,6 @@ from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.remark import Remark
 from autograder.course.student_ids import is_valid
 from autograder.course.workers import MOST_WORKERS, Progress
-from autograder.exercises import UnknownExerciseError
 from autograder.grading import gradebook, submissions, written
 from autograder.grading.executors import EXECUTORS, grade_all, tier_of
 from autograder.grading.pair import Task, notebook_task
@@ -154,7 +153,7 @@ def grade(
     known = exercises.assignments()
     chosen = [name for name in course.chosen(names) if name in names or name in known]
     for assignment in chosen:
-        _require_exercises(assignment)
+        exercises.names_of(assignment)  # refuses an assignment without exercises
     gradebook.require_usable(course)
     for output in (course.state, course.autograded):
         require_writable(output)
@@ -170,13 +169,6 @@ def grade(
         _Run(course, releases, found, limits, seed, force, batch).grade_all(executor, workers, progress)
     batch.seconds = time.monotonic() - started
     return batch
-
-
-def _require_exercises(assignment: str) -> None:
-    try:
-        exercises.names_of(assignment)
-    except UnknownExerciseError as error:
-        raise BadInputError(f"the grader knows no exercises of {assignment} ({error}).") from error
 
 
 def secret_seed(course: Course) -> int:

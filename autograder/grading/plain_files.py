@@ -12,7 +12,6 @@ from autograder import exercises
 from autograder.checking.declaration import Exercise
 from autograder.checking.report import Report
 from autograder.course.errors import BadInputError
-from autograder.exercises import UnknownExerciseError
 from autograder.grading import cages, matching
 from autograder.grading.pair import Pair, file_task
 from autograder.grading.session import Limits
@@ -58,10 +57,7 @@ def check(
     Raises:
         BadInputError: the exercise is unknown, a file cannot be read, or this machine has no walls.
     """
-    try:
-        exercise = exercises.find(name)
-    except UnknownExerciseError as error:
-        raise BadInputError(f"{error}.") from error
+    exercise = exercises.find(name)
     contents = {file: _read(file) for file in files}
     seed = secrets.randbits(62) if seed is None else seed
     with Pair(cages.required(allow_unsafe)) as pair:

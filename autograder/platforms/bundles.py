@@ -19,7 +19,6 @@ from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import CONFIG, Course
-from autograder.exercises import UnknownExerciseError
 from autograder.packages import colab
 from autograder.packages.bundle_library import REQUIREMENTS, grader_wheels, pinned, student_wheels
 from autograder.packages.wheels import BUNDLED, GUIDES, pack_zip, resources
@@ -63,10 +62,7 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
     Raises:
         BadInputError: the assignment has no exercises, or not exactly one notebook.
     """
-    try:
-        exercises.of_assignment(assignment)
-    except UnknownExerciseError as error:
-        raise BadInputError(f"{assignment} has no exercises that the grader knows ({error}).") from error
+    exercises.names_of(assignment)  # refuses an assignment without exercises
     notebooks = publish.notebooks(course, assignment)
     if len(notebooks) != 1:
         raise BadInputError(
