@@ -322,8 +322,8 @@ class _Run:
         scores = {cell.grade_id: cell.score for cell in verdict.cells if cell.score is not None}
         folder, stamp = self._written_to(submission), submission.timestamp
         done = written.is_written(folder, submission.notebook, notebook, stamp)
-        held = book.held(submission.assignment, submission.student)
-        if done and all(name in held and held[name] == score for name, score in scores.items()):
+        held = book.held(submission.assignment, submission.student, submission.notebook)
+        if done and held and all(name in held and held[name] == score for name, score in scores.items()):
             book.penalise(submission.assignment, submission.student)
             return
         same = self._store(submission).has_other_verdict(self.identities[submission])

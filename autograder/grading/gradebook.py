@@ -345,13 +345,17 @@ class GradebookWriter:
     def _roster(self) -> Roster:
         return student_table.read(self.book.db, self._class_file)
 
-    def held(self, assignment: str, student: str) -> dict[str, float | None]:
-        """Return the grader's points by grade_id; an empty dictionary for a student without a submission."""
+    def held(self, assignment: str, student: str, notebook: str) -> dict[str, float | None]:
+        """Return the grader's points by grade_id; an empty dictionary for a notebook without points."""
         try:
-            submission = self.book.find_submission(assignment, student)
+            grades = self.book.find_submission_notebook(notebook, assignment, student).grades
         except api.MissingEntry:
             return {}
-        return {grade.name: grade.auto_score for nb in submission.notebooks for grade in nb.grades}
+        return {
+            grade.name: grade.auto_score
+            for grade in grades
+            if grade.auto_score is not None or grade.manual_score is not None
+        }
 
     def _enter_notebook(
         self,

@@ -62,7 +62,9 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     )
     waiting: dict[str, list[str]] = {}
     for key, name, score, max_score, is_waiting in session.execute(query.where(of_chosen)):
-        rows[key].scores[name], rows[key].max_scores[name] = float(score), float(max_score)
+        scores, max_scores = rows[key].scores, rows[key].max_scores
+        scores[name] = scores.get(name, 0.0) + float(score)  # two notebooks may have cells of one name
+        max_scores[name] = max_scores.get(name, 0.0) + float(max_score)
         if is_waiting:
             waiting.setdefault(key, []).append(name)
     for key, names in waiting.items():
