@@ -90,14 +90,6 @@ def main() -> None:
             )
 
 
-def _is_of(requested: str, exercise: str) -> bool:
-    return requested in (exercise, exercise.split("/")[0])
-
-
-def _requested_exercises(requested: str) -> list[str]:
-    return [name for name in exercises.names() if _is_of(requested, name)]
-
-
 @cache
 def _prepare(requested: str, seed: int, torch: bool) -> None:
     """Import the requested exercises once for all forks, and torch, which chapters 1 to 3 do not need.
@@ -108,7 +100,7 @@ def _prepare(requested: str, seed: int, torch: bool) -> None:
     with contextlib.suppress(Exception):  # the fork raises it again and reports it
         if torch:
             importlib.import_module("torch")
-        for name in _requested_exercises(requested):
+        for name in exercises.names_chosen([requested]):
             examination(name, seed).oracle.compute_expected()
     huge_pages.prepare_forks()
     gc.enable()
@@ -166,7 +158,7 @@ def grade(task: dict[str, Any], sock: socket.socket) -> Verdict:
     session = Session(sock, Limits(**task["limits"]))
     data = task["submission"].tobytes()
     try:
-        if task["kind"] == "notebook":
+        if "assignment" in task:
             released = wire.json_from_array(task["released"])
             known = [CellVerdict.from_dict(cell) for cell in wire.json_from_array(task["known"])]
             return grade_notebook(session, task["assignment"], released, data, task["seed"], known)
@@ -239,7 +231,9 @@ def grade_notebook(
     errors: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:
-        marks, saved = marks_of(cell), _take_pictures(cell)
+        marks, saved = marks_of(cell), cell.pop("outputs", [])
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
         if marks.get("grade") and not marks.get("solution"):
             if marks["grade_id"] in reusable:
                 verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
@@ -277,14 +271,6 @@ def grade_notebook(
         "nbformat_minor": 5,
     }
     return Verdict("graded", cells=(*verdicts.values(), *manual), notebook=notebook, remarks=remarks)
-
-
-def _take_pictures(cell: Cell) -> list[dict[str, Any]]:
-    """Return the student's saved pictures of a cell, and leave the cell without outputs until it runs."""
-    saved: list[dict[str, Any]] = cell.get("outputs", [])
-    if saved:
-        cell["outputs"] = []
-    return saved
 
 
 def _remarks(

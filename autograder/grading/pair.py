@@ -58,7 +58,6 @@ def notebook_task(
 ) -> Task:
     """Return the task to grade a submitted notebook; exercises with a known verdict are not graded again."""
     return {
-        "kind": "notebook",
         "assignment": assignment,
         "released": wire.bytes_to_array(released),
         "submission": wire.bytes_to_array(submission),
@@ -73,7 +72,6 @@ def file_task(
 ) -> Task:
     """Return the task to grade one exercise in a file; `shrinking` makes failing cases smaller."""
     return {
-        "kind": "file",
         "exercise": exercise,
         "submission": wire.bytes_to_array(submission),
         "is_notebook": is_notebook,
