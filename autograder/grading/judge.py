@@ -31,7 +31,7 @@ from autograder.checking.candidate import UNJUDGED, local
 from autograder.checking.declaration import Exercise
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
-from autograder.course.cells import grade_id_of, marks_of
+from autograder.course.cells import grade_id_of, marks_of, text_of
 from autograder.course.remark import Remark
 from autograder.grading import matching
 from autograder.grading.session import OVERHEAD_SECONDS, Limits, Session
@@ -224,7 +224,7 @@ def grade_notebook(
     tested = map(exercises.find, exercises.names_tested_by(released, assignment))
     declared = {exercise.function_name: exercise for exercise in tested}
     for cell in released["cells"]:
-        cell["source"] = matching.joined(cell["source"])
+        cell["source"] = text_of(cell["source"])
     matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])
     _define_what_is_brought(session, declared.values())
     session.run((sources := [matching.imports(released["cells"])])[0])

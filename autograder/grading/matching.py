@@ -11,7 +11,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from autograder.cage.wire import json_from_bytes
-from autograder.course.cells import marks_of
+from autograder.course.cells import marks_of, text_of
 from autograder.grading import saved_pictures
 from autograder.reading import forbidden_calls
 
@@ -93,36 +93,29 @@ def _pictures(attachments: Any) -> dict[str, dict[str, str]]:
     """Return the pictures that were pasted into a cell, by name and kind."""
     named = attachments.items() if isinstance(attachments, dict) else ()
     pictures = {
-        name: {kind: data for kind, text in kinds.items() if (data := _picture(kind, joined(text)))}
+        name: {kind: data for kind, text in kinds.items() if (data := _picture(kind, text_of(text)))}
         for name, kinds in named
         if isinstance(kinds, dict)
     }
     return {name: kinds for name, kinds in pictures.items() if kinds}
 
 
-def _picture(kind: str, data: Any) -> str | None:
-    is_picture = kind in ("image/png", "image/jpeg", "image/gif") and isinstance(data, str)
-    return data if is_picture and _BASE64.fullmatch(data) else None
+def _picture(kind: str, data: str) -> str | None:
+    return data if kind in ("image/png", "image/jpeg", "image/gif") and _BASE64.fullmatch(data) else None
 
 
 def _clean(cell: Cell) -> Cell:
-    source = joined(cell.get("source", ""))
     kind = cell.get("cell_type")
     metadata = cell.get("metadata")
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
     return {
         "cell_type": kind if kind in ("code", "markdown", "raw") else "raw",
-        "source": source if isinstance(source, str) else "",
+        "source": text_of(cell.get("source")),
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "attachments": _pictures(cell.get("attachments")),
         "pictures": saved_pictures.find(cell.get("outputs")),
     }
-
-
-def joined(source: Any) -> Any:
-    """Return a cell's text, which a notebook may store as a list of lines."""
-    return "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
 
 
 def match(released: list[Cell], submitted: list[Cell]) -> Matched:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder.course.cells import marks_of
+from autograder.course.cells import marks_of, text_of
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_seed
 from autograder.course.layout import CONFIG, Course
@@ -209,5 +209,4 @@ def _solutions(cell: dict[str, Any]) -> Iterable[str]:
 
 def source(cell: dict[str, Any]) -> str:
     """Return a cell's text, which a notebook may store as a list of lines."""
-    text = cell.get("source", "")
-    return text if isinstance(text, str) else "".join(text)
+    return text_of(cell.get("source"))
