@@ -459,17 +459,6 @@ def reading(course: Course) -> Iterator[Session]:
         engine.dispose()
 
 
-def graded_assignments(course: Course) -> set[str]:
-    """Return the names of the assignments for which the gradebook has a submission.
-
-    Raises:
-        BadInputError: the course has no gradebook, or it cannot be read.
-    """
-    with reading(course) as session:
-        query = select(api.Assignment.name).join(api.SubmittedAssignment).distinct()
-        return set(session.scalars(query))
-
-
 def due_dates(course: Course) -> dict[str, datetime]:
     """Return the due date for everybody of each assignment that has one, in UTC.
 
