@@ -339,9 +339,7 @@ class _Run:
             {submission.notebook: node},
             scores,
             submission.timestamp,
-            written.cells_with_equal_answers(
-                written.notebook(folder / f"{submission.notebook}.ipynb"), notebook
-            ),
+            written.cells_with_equal_answers(read_record(folder / f"{submission.notebook}.ipynb"), notebook),
         )
 
     def _written_to(self, submission: Submission) -> Path:

@@ -57,15 +57,6 @@ def _stamp(timestamp: str | None) -> bytes | None:
     return f"{timestamp}\n".encode() if timestamp else None
 
 
-def notebook(path: Path) -> dict[str, Any]:
-    """Return the graded notebook in a file; an empty dictionary if the file cannot be read."""
-    try:
-        read = json.loads(path.read_bytes())
-        return read if isinstance(read, dict) else {}
-    except (OSError, ValueError, RecursionError):
-        return {}
-
-
 def cells_with_equal_answers(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
     """Return the ids of the graded cells whose answers are equal in two graded notebooks.
 
