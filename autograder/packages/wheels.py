@@ -149,6 +149,7 @@ def requirements(extras: tuple[str, ...] = ()) -> list[Requirement]:
     return [Requirement(line) for line in (*project["dependencies"], *optional)]
 
 
+@cache
 def build_both() -> Files:
     """Build both wheels with all files of their packages, and return them by file name."""
     tfcore_wheel = build("tfcore", sources("tfcore"))
