@@ -291,16 +291,11 @@ def _remark_text_elsewhere(released: list[Cell], submitted: list[Cell], pairs: d
     other = [c for i, c in enumerate(submitted) if i not in pairs and c["cell_type"] != "code"]
     texts = [c for c in other if not _is_given(c["source"].strip(), given)]
     written = {id(c): submitted[i]["source"].strip() for i, c in pairs.items()}
-    empty = [
-        c
-        for c in released
-        if c["cell_type"] == "markdown" and marks_of(c).get("solution") and written.get(id(c), "") in given
-    ]
     cells = "a cell" if len(texts) == 1 else f"{len(texts)} cells"
     return [
         f"the written answer {_id(c)!r} is empty, and there is text in {cells} beside it: look there"
-        for c in empty
-        if texts
+        for c in released
+        if texts and _is_written(c) and written.get(id(c), "") in given
     ]
 
 
