@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from autograder import exercises
-from autograder.checking.declaration import Exercise
 from autograder.checking.report import Report
 from autograder.course.errors import BadInputError
 from autograder.grading import cages, matching
@@ -65,11 +64,8 @@ def check(
             is_notebook = file.suffix == ".ipynb"
             verdict = pair.grade(file_task(exercise.name, contents[file], is_notebook, seed, limits))
             report = verdict.cells[0].report if verdict.cells else None
-            yield Checked(str(file), report or _not_graded(exercise, verdict.note))
-
-
-def _not_graded(exercise: Exercise, why: str) -> Report:
-    return Report.without_points(exercise, "stopped", f"Not graded: {why}")
+            why = f"Not graded: {verdict.note}"
+            yield Checked(str(file), report or Report.without_points(exercise, "stopped", why))
 
 
 def _read(file: Path) -> bytes:
