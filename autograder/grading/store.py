@@ -75,9 +75,6 @@ class VerdictStore:
     def __contains__(self, key: str) -> bool:
         return key in self._places
 
-    def __len__(self) -> int:
-        return len(self._places)
-
     def __getitem__(self, key: str) -> Verdict:
         return Verdict.from_dict(self._line(self._places[key])["verdict"])
 
