@@ -28,7 +28,6 @@ import tfcore
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, write_atomically
 
-PROJECT = "transformers-from-first-principles"
 PACKAGES = {"tfcore": ("tfcore",), "autograder": ("autograder", "tfwidgets")}
 """The packages in each wheel."""
 NOT_IN_WHEELS = ("book", "test")
