@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nbgrader import api
-from sqlalchemy import Connection, create_engine, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, select
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
@@ -66,14 +65,8 @@ def read(course: Course) -> OtherGradebook:
     Raises:
         BadInputError: the gradebook cannot be read.
     """
-    engine = create_engine(course.db_url)
-    try:
-        with engine.connect() as connection:
-            return _read(connection)
-    except SQLAlchemyError as error:
-        raise gradebook.cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
+    with gradebook.connected(course) as connection:
+        return _read(connection)
 
 
 def _read(connection: Connection) -> OtherGradebook:
