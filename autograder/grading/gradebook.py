@@ -25,9 +25,8 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
-from autograder.grading import student_table
 from autograder.grading.late import LatePenalty
-from autograder.grading.rows import Row, find_rows
+from autograder.grading.rows import Row, find_rows, read_students
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -340,7 +339,7 @@ class GradebookWriter:
 
     @cached_property
     def _roster(self) -> Roster:
-        return student_table.read(self.book.db, self._class_file)
+        return read_students(self.book.db, self._class_file)
 
     def held(self, assignment: str, student: str, notebook: str) -> dict[str, float | None]:
         """Return the grader's points by grade_id; an empty dictionary for a notebook without points."""

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, select
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.grading.rows import select_cells, select_grades
-from autograder.grading.student_table import ABOUT_STUDENT
+from autograder.grading.rows import ABOUT_STUDENT, select_cells, select_grades
 
 Cell = tuple[str, str]
 """The names of a notebook and of a cell in it."""

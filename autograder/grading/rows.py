@@ -1,4 +1,4 @@
-"""Read the points of students from nbgrader's tables."""
+"""Read students and their points from nbgrader's tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from typing import Any
 from nbgrader import api
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
+
+from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person, Roster
+
+ABOUT_STUDENT = ("first_name", "last_name", "email", "lms_user_id")
+"""The columns of nbgrader's table of students that describe one."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +98,20 @@ def _seconds_late(handed_in: datetime | None, extension: timedelta | None, due: 
     if handed_in is None or due is None:
         return 0.0
     return max(0.0, (handed_in - due - (extension or timedelta())).total_seconds())
+
+
+def read_students(session: Session, class_file: ClassFile) -> Roster:
+    """Return the students in the gradebook, sorted by id, with their groups."""
+    return Roster(
+        tuple(
+            Person(
+                row.id,
+                row.first_name or "",
+                row.last_name or "",
+                row.email or "",
+                row.lms_user_id or "",
+                class_file.groups(row.id),
+            )
+            for row in session.scalars(select(api.Student).order_by(api.Student.id))
+        )
+    )
