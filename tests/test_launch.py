@@ -185,11 +185,6 @@ def test_each_released_notebook_begins_with_the_cell() -> None:
         assert f" {zoo.MODELS[name].package}\n" in cell_for(PUBLISHED, models=(name,))
 
 
-def test_a_model_of_no_such_name_adds_no_package() -> None:
-    notebook = {"cells": [{"cell_type": "code", "source": '# zoo.load("typo")'}]}
-    assert first_code(colab.insert_first_cell(Course.at(ROOT), notebook)) == cell_for(PUBLISHED)
-
-
 @pytest.fixture
 def course(tmp_path: Path) -> Course:
     """A course of one assignment whose settings name a fork."""

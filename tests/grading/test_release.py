@@ -9,6 +9,7 @@ from scratch import ASSIGNMENT, ROOT, hand_in, in_process, new_course, tree
 from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.packages import colab
 from autograder.release import publish
 
 
@@ -265,3 +266,9 @@ def test_the_repositorys_own_release_is_up_to_date():
 def test_unknown_assignment(course):
     with pytest.raises(BadInputError, match="no assignment is called 'ch99'"):
         Course.at(course).chosen(["ch99"])
+
+
+def test_a_model_of_no_such_name_adds_no_package():
+    notebook = {"cells": [{"cell_type": "code", "source": '# zoo.load("typo")'}]}
+    first = colab.insert_first_cell(Course.at(ROOT), notebook)["cells"][0]
+    assert first == colab.first_cell(Course.at(ROOT))
