@@ -235,14 +235,12 @@ def grade_notebook(
         if cell["cell_type"] == "code":
             cell["outputs"] = []
         if marks.get("grade") and not marks.get("solution"):
-            if marks["grade_id"] in reusable:
-                verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
+            if (name := marks["grade_id"]) in reusable:
+                verdicts[name] = reusable[name]
                 continue
-            report = judge_exercise(session, declared[marks["grade_id"]], sources, seed, errors)
+            report = judge_exercise(session, declared[name], sources, seed, errors)
             report = _name_earlier_mistake(report, sources, verdicts)
-            verdicts[marks["grade_id"]] = CellVerdict(
-                marks["grade_id"], report.score, report.max_score, report
-            )
+            verdicts[name] = CellVerdict(name, report.score, report.max_score, report)
         elif cell["cell_type"] == "code" and len(cell["source"]) > LONGEST_CELL:
             too_long = (
                 f"a cell of {len(cell['source']):,} characters was not run; the limit is {LONGEST_CELL:,}"
