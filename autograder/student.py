@@ -130,7 +130,7 @@ def bring(*names: str, again: bool = False) -> None:
     """
     namespace = sys._getframe(1).f_globals
     wanted = [exercises.find(name) for name in names]
-    if not again and _is_brought(namespace):
+    if not again and _is_brought({exercise.function_name for exercise in wanted}, namespace):
         print("They are here already, in the cell that begins with # Brought. To write it again,")
         print("delete that cell and call bring(..., again=True).")
         return
@@ -141,7 +141,7 @@ def bring(*names: str, again: bool = False) -> None:
         brought.append(_yours_or_ours(exercise, taken, elsewhere))
     text = _cell(brought)
     exec(compile(text, "<brought>", "exec"), namespace)
-    namespace["_brought"] = True
+    namespace["_brought"] = {each.exercise.function_name for each in brought}
     for each in brought:
         why = f", since {each.why_ours}" if each.why_ours else ""
         print(f"{each.exercise.function_name}: {each.whose}{why}")
@@ -170,10 +170,20 @@ def _shell() -> Any:
     return get_ipython() if get_ipython else None
 
 
-def _is_brought(namespace: dict[str, Any]) -> bool:
-    """Return whether `bring` has run, or its cell is in a notebook of this folder, as it was last saved."""
-    saved = (cell for path in Path.cwd().glob("*.ipynb") for cell in _code_cells(path) or ())
-    return "_brought" in namespace or any(cell.startswith(BROUGHT) for cell in saved)
+def _is_brought(wanted: set[str], namespace: dict[str, Any]) -> bool:
+    """Return whether `bring` has run for these functions, or a notebook of this folder has a cell with them.
+
+    The functions in a saved cell are also defined, since it may be the cell of another notebook.
+    """
+    if wanted <= namespace.get("_brought", set()):
+        return True
+    for cell in (cell for path in Path.cwd().glob("*.ipynb") for cell in _code_cells(path) or ()):
+        known = needed_code.definitions([cell]) if cell.startswith(BROUGHT) else {}
+        if wanted <= known.keys():
+            needed = [each.text for name in wanted for each in needed_code.with_needs(name, known).values()]
+            exec("\n".join(needed), namespace)
+            return True
+    return False
 
 
 def _code_cells(path: Path) -> list[str] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import tempfile
+from functools import cache
 from typing import Any
 
 from .landlock import NO_NEW_PRIVILEGES
@@ -50,6 +51,7 @@ datagrams. It may not send a file's events to another process as signals, nor co
 FILTER, SET_SECCOMP = 2, 22
 
 
+@cache
 def program() -> bytes | None:
     """Return the filter as a program for the kernel, or None if libseccomp is not installed."""
     try:

@@ -14,7 +14,6 @@ from autograder.cage.tensors import is_tensor
 
 Scalar = (bool, int, float, np.bool_, np.integer, np.floating)
 
-
 MOST_CHARACTERS = 400
 """The longest description of a value."""
 

@@ -48,8 +48,8 @@ def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
 
     if named:
         return chosen
-    in_gradebook = gradebook.graded_assignments(course)
-    graded = [name for name in chosen if name in in_gradebook]
+    rows = gradebook.read_all(course, chosen)
+    graded = [name for name in chosen if rows[name]]
     if not graded:
         raise BadInputError("nothing is graded yet. Run: autograder grade")
     return graded

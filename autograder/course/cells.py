@@ -16,6 +16,16 @@ def marks_of(cell: Mapping[str, Any]) -> dict[str, Any]:
     return marks
 
 
+def text_of(source: Any) -> str:
+    """Return a text that a notebook may store as a list of lines; an empty text for anything else.
+
+    >>> text_of(["a ", "= 1"]), text_of("a = 1"), text_of(None)
+    ('a = 1', 'a = 1', '')
+    """
+    parts = source if isinstance(source, list) else [source]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
 def grade_id_of(cell: Mapping[str, Any]) -> str:
     """Return the name of a graded cell or of an answer, or an empty text."""
     return str(marks_of(cell).get("grade_id", ""))

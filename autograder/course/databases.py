@@ -49,12 +49,6 @@ def complete_address(given: str, root: Path) -> str:
     return server.render_as_string(hide_password=False)
 
 
-def sqlite_file(url: str) -> Path | None:
-    """Return the file that an address names, or None if it names a server."""
-    parsed = make_url(url)
-    return Path(str(parsed.database)) if parsed.drivername == "sqlite" else None
-
-
 def read_only(path: Path) -> URL:
     """Return the address of a gradebook's file that nothing may write to, whatever its name."""
     return URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})

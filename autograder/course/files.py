@@ -57,10 +57,10 @@ def read_if_there(path: Path) -> bytes | None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the entries of one of our JSON files; none if the file is missing or damaged."""
+    """Return the entries of a JSON file that we wrote; none if the file is missing or damaged."""
     try:
         entries = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}
 

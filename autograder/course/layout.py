@@ -123,9 +123,10 @@ class Course:
     @property
     def db_file(self) -> Path | None:
         """The gradebook's file, or None if the gradebook is on a server."""
-        from autograder.course import databases
+        from sqlalchemy import make_url
 
-        return databases.sqlite_file(self.db_url)
+        url = make_url(self.db_url)
+        return Path(str(url.database)) if url.drivername == "sqlite" else None
 
     @cached_property
     def assignments(self) -> tuple[str, ...]:

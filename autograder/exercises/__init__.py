@@ -17,7 +17,7 @@ from autograder.course.errors import BadInputError
 _FOLDER = Path(__file__).parent
 
 
-class UnknownExerciseError(LookupError):
+class UnknownExerciseError(BadInputError, LookupError):
     """Raised when no exercise, or no assignment, has that name."""
 
 
@@ -69,7 +69,7 @@ def find(name: str) -> Exercise:
     matches = [known for known in names() if name in (known, known.split("/")[1])]
     if not matches:
         near = [known for known in names() if known.split("/")[0] == name.split("/")[0]] or names()
-        raise UnknownExerciseError(f"no exercise is called {name!r}. Known: {', '.join(near)}")
+        raise UnknownExerciseError(f"no exercise is called {name!r}. Known: {', '.join(near)}.")
     declared, *_ = [import_module(module) for module in modules_of(matches[0])]
     exercise: Exercise = declared.EXERCISE
     return exercise
@@ -85,7 +85,7 @@ def names_of(assignment: str) -> list[str]:
     """Return the names of an assignment's exercises, in the order of its notebook, without importing them."""
     if assignment not in assignments():
         raise UnknownExerciseError(
-            f"no assignment is called {assignment!r}. Known: {', '.join(assignments())}"
+            f"the grader knows no exercises of {assignment!r}. Known: {', '.join(assignments())}."
         )
     return [name for name in names() if name.startswith(f"{assignment}/")]
 
@@ -94,11 +94,19 @@ def names_tested_by(notebook: dict[str, Any], assignment: str) -> list[str]:
     """Return the names of an assignment's exercises, and of others that its released notebook tests.
 
     An exercise may have moved to another assignment after the notebook was released.
+
+    Raises:
+        UnknownExerciseError: the notebook has a test cell that belongs to no exercise.
     """
-    names = names_of(assignment)
+    own = names_of(assignment)
     marks = [cell.get("metadata", {}).get("nbgrader", {}) for cell in notebook["cells"]]
     tests = [str(mark["grade_id"]) for mark in marks if mark.get("grade") and not mark.get("solution")]
-    return [*names, *(find(test).name for test in tests if f"{assignment}/{test}" not in names)]
+    if unknown := [test for test in tests if not any(name.endswith(f"/{test}") for name in names())]:
+        raise UnknownExerciseError(
+            f"no exercise is called {unknown[0]!r}, as is a test cell of {assignment}, so the grader cannot "
+            "grade it. Declare the exercise, or make the cell an answer that is graded by a person."
+        )
+    return [*own, *(find(test).name for test in tests if f"{assignment}/{test}" not in own)]
 
 
 def of_assignment(assignment: str) -> list[Exercise]:

@@ -28,7 +28,7 @@ from autograder.course.layout import Course
 from autograder.course.lock import require_no_move
 from autograder.grading import gradebook, other_gradebook
 from autograder.grading.other_gradebook import Cell, Handed, Marks, OtherGradebook
-from autograder.grading.student_table import ABOUT_STUDENT
+from autograder.grading.rows import ABOUT_STUDENT
 from autograder.release import publish
 
 FOLDER = "adopted"

@@ -34,7 +34,6 @@ from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.remark import Remark
 from autograder.course.student_ids import is_valid
 from autograder.course.workers import MOST_WORKERS, Progress
-from autograder.exercises import UnknownExerciseError
 from autograder.grading import gradebook, submissions, written
 from autograder.grading.executors import EXECUTORS, grade_all, tier_of
 from autograder.grading.pair import Task, notebook_task
@@ -154,7 +153,7 @@ def grade(
     known = exercises.assignments()
     chosen = [name for name in course.chosen(names) if name in names or name in known]
     for assignment in chosen:
-        _require_exercises(assignment)
+        exercises.names_of(assignment)  # refuses an assignment without exercises
     gradebook.require_usable(course)
     for output in (course.state, course.autograded):
         require_writable(output)
@@ -170,13 +169,6 @@ def grade(
         _Run(course, releases, found, limits, seed, force, batch).grade_all(executor, workers, progress)
     batch.seconds = time.monotonic() - started
     return batch
-
-
-def _require_exercises(assignment: str) -> None:
-    try:
-        exercises.names_of(assignment)
-    except UnknownExerciseError as error:
-        raise BadInputError(f"the grader knows no exercises of {assignment} ({error}).") from error
 
 
 def secret_seed(course: Course) -> int:
@@ -300,10 +292,9 @@ class _Run:
             if verdict.status == "graded":
                 graded.append(submission)
             elif verdict.status == "failed":
-                why = verdict.note.strip().splitlines()
-                self._add_problem(
-                    submission, f"{why[0]} {why[-1] if why[1:] else ''} Grade again, or report this fault"
-                )
+                first, *rest = verdict.note.strip().splitlines()
+                why = " ".join([first, *rest[-1:]]).removesuffix(".")
+                self._add_problem(submission, f"{why}. Grade again, or report this fault")
             else:
                 self._add_problem(submission, verdict.note)
         if not graded:
@@ -331,8 +322,8 @@ class _Run:
         scores = {cell.grade_id: cell.score for cell in verdict.cells if cell.score is not None}
         folder, stamp = self._written_to(submission), submission.timestamp
         done = written.is_written(folder, submission.notebook, notebook, stamp)
-        held = book.held(submission.assignment, submission.student)
-        if done and all(name in held and held[name] == score for name, score in scores.items()):
+        held = book.held(submission.assignment, submission.student, submission.notebook)
+        if done and held and all(name in held and held[name] == score for name, score in scores.items()):
             book.penalise(submission.assignment, submission.student)
             return
         same = self._store(submission).has_other_verdict(self.identities[submission])
@@ -348,9 +339,7 @@ class _Run:
             {submission.notebook: node},
             scores,
             submission.timestamp,
-            written.cells_with_equal_answers(
-                written.notebook(folder / f"{submission.notebook}.ipynb"), notebook
-            ),
+            written.cells_with_equal_answers(read_record(folder / f"{submission.notebook}.ipynb"), notebook),
         )
 
     def _written_to(self, submission: Submission) -> Path:

@@ -121,16 +121,14 @@ def require(tier: str, facts: dict[str, Any]) -> None:
     """
     opened = [f"{name} ({what})" for name, what in facts["got"].items() if what]
     if tier == "A":
-        shared = [space for space in SPACES if facts["spaces"][space] == _space(space)]
+        shared = [
+            space for space in SPACES if facts["spaces"][space] == os.readlink(f"/proc/self/ns/{space}")
+        ]
         opened += [f"it shares the {space} namespace" for space in shared]
         opened += ["it can write to the root folder"] * facts["root_writable"]
         opened += ["it sees the grader's files"] * facts["sees_target"]
     if opened:
         raise CageError(f"the sandbox has gaps: {', '.join(opened)}")
-
-
-def _space(name: str) -> str:
-    return os.readlink(f"/proc/self/ns/{name}")
 
 
 def _missing_requirements(tier: str) -> str:
@@ -140,7 +138,7 @@ def _missing_requirements(tier: str) -> str:
     missing = []
     if not landlock.version():
         missing.append("Landlock (Linux 5.13 or later, and not switched off)")
-    if _filter() is None:
+    if syscalls.program() is None:
         missing.append("libseccomp (Debian: apt install libseccomp2) and pyseccomp (pip)")
     if tier == "A" and not shutil.which("bwrap"):
         missing.append("bubblewrap (Debian: apt install bubblewrap)")
@@ -195,7 +193,7 @@ def config(tier: str, folder: Path) -> dict[str, Any]:
     """Return the settings for a zygote: the walls that its children put up around themselves."""
     if tier not in SAFE:
         return {"readable": None, "writable": [], "filter": None, "folder": str(folder)}
-    program = _filter()
+    program = syscalls.program()
     assert program
     return {
         "readable": [*readable(), str(folder / "matplotlib")],
@@ -203,11 +201,6 @@ def config(tier: str, folder: Path) -> dict[str, Any]:
         "filter": base64.b64encode(program).decode(),
         "folder": str(folder),
     }
-
-
-@cache
-def _filter() -> bytes | None:
-    return syscalls.program()
 
 
 @cache

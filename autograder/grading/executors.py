@@ -70,12 +70,14 @@ class _Pairs:
         self._all: list[Pair] = []
 
     def grade(self, task: Task, tier: str) -> Verdict:
-        """Return the verdict of this thread's pair."""
-        if not hasattr(self._thread, "pair"):
-            self._thread.pair = Pair(tier)
-            self._all.append(self._thread.pair)
-        verdict: Verdict = self._thread.pair.grade(task)
-        return verdict
+        """Return the verdict of this thread's pair, which another one replaces if the tier has changed."""
+        pair: Pair | None = getattr(self._thread, "pair", None)
+        if pair is None or pair.tier != tier:
+            if pair:
+                pair.close()
+            pair = self._thread.pair = Pair(tier)
+            self._all.append(pair)
+        return pair.grade(task)
 
     def close(self) -> None:
         """End all pairs."""
@@ -136,6 +138,8 @@ def _client(workers: int) -> Iterator[Client]:
                 ) from error
             yield client
     except OSError as error:
+        if error.errno:  # of this machine's disk, while the tasks are read; Dask's own errors have no number
+            raise
         raise BadInputError(f"no Dask scheduler answers at {address} ({error}).") from error
     finally:
         if local_cluster:
@@ -176,7 +180,7 @@ def _on_a_worker(task: Task, tier: str) -> Verdict:
 def _failure_note(result: object) -> str:
     """Return a note on a failed task; Dask gives an exception, or its type, value and traceback."""
     error = result[1] if isinstance(result, tuple) else result
-    return f"the cluster could not grade it ({error}); grade again"
+    return f"the cluster could not grade it ({error})"
 
 
 EXECUTORS: dict[str, Executor] = {"local": local, "processes": processes, "dask": dask}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbgrader import api, dbutil
 from nbgrader.utils import compute_checksum, is_grade, is_solution
-from sqlalchemy import Connection, create_engine, false, func, inspect, select, text, update
+from sqlalchemy import URL, Connection, create_engine, false, func, inspect, select, text, update
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -25,9 +25,8 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
-from autograder.grading import student_table
 from autograder.grading.late import LatePenalty
-from autograder.grading.rows import Row, find_rows
+from autograder.grading.rows import Row, find_rows, read_students
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -62,27 +61,21 @@ def exists(course: Course) -> bool:
     remedy = "Name another" + (" file" if path else " database")
     if path and not course.db:
         remedy = "Move it away, or name another"
-    engine = create_engine(databases.read_only(path) if path else course.db_url)
-    try:
-        with engine.connect() as connection:
-            inspector = inspect(connection)
-            tables = set(inspector.get_table_names())
-            if not tables and not path:
-                return False
-            revision = None
-            if "alembic_version" in tables:
-                revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-            lacking = [
-                f"{name}.{column.name}"
-                for name, table in api.Base.metadata.tables.items()
-                if name in tables
-                for column in table.columns
-                if column.name not in {existing["name"] for existing in inspector.get_columns(name)}
-            ]
-    except SQLAlchemyError as error:
-        raise cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
+    with connected(course, databases.read_only(path) if path else None) as connection:
+        inspector = inspect(connection)
+        tables = set(inspector.get_table_names())
+        if not tables and not path:
+            return False
+        revision = None
+        if "alembic_version" in tables:
+            revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        lacking = [
+            f"{name}.{column.name}"
+            for name, table in api.Base.metadata.tables.items()
+            if name in tables
+            for column in table.columns
+            if column.name not in {existing["name"] for existing in inspector.get_columns(name)}
+        ]
     missing = set(api.Base.metadata.tables) - tables
     if revision is None or (revision == expected_revision() and missing):
         raise BadInputError(
@@ -149,7 +142,7 @@ def require_usable(course: Course) -> None:
     """
     exists(course)
     if course.db_file is None:
-        with _trial_connection(course) as connection:  # the server may refuse access, or allow only reading
+        with connected(course) as connection:  # the server may refuse access, or allow only reading
             _create_tables(connection)
             connection.execute(update(api.Grade).where(false()).values(auto_score=0.0))
     else:
@@ -161,7 +154,7 @@ def require_usable(course: Course) -> None:
                 raise BadInputError(
                     f"{course.db_file} must be writable ({error.strerror}). Give yourself that permission."
                 ) from error
-            with _trial_connection(course) as connection:
+            with connected(course) as connection:
                 _begin(connection)
 
 
@@ -235,13 +228,16 @@ def _begin(connection: Connection) -> None:
 
 
 @contextmanager
-def _trial_connection(course: Course) -> Iterator[Connection]:
-    """Yield a connection to try whether the gradebook can be written; all changes are rolled back."""
-    engine = create_engine(course.db_url)
+def connected(course: Course, url: URL | None = None) -> Iterator[Connection]:
+    """Yield a connection to the gradebook; changes that are not committed are rolled back.
+
+    Raises:
+        BadInputError: the gradebook cannot be used.
+    """
+    engine = create_engine(url or course.db_url)
     try:
         with engine.connect() as connection:
             yield connection
-            connection.rollback()
     except SQLAlchemyError as error:
         raise cannot_be_used(course, error) from error
     finally:
@@ -343,15 +339,19 @@ class GradebookWriter:
 
     @cached_property
     def _roster(self) -> Roster:
-        return student_table.read(self.book.db, self._class_file)
+        return read_students(self.book.db, self._class_file)
 
-    def held(self, assignment: str, student: str) -> dict[str, float | None]:
-        """Return the grader's points by grade_id; an empty dictionary for a student without a submission."""
+    def held(self, assignment: str, student: str, notebook: str) -> dict[str, float | None]:
+        """Return the grader's points by grade_id; an empty dictionary for a notebook without points."""
         try:
-            submission = self.book.find_submission(assignment, student)
+            grades = self.book.find_submission_notebook(notebook, assignment, student).grades
         except api.MissingEntry:
             return {}
-        return {grade.name: grade.auto_score for nb in submission.notebooks for grade in nb.grades}
+        return {
+            grade.name: grade.auto_score
+            for grade in grades
+            if grade.auto_score is not None or grade.manual_score is not None
+        }
 
     def _enter_notebook(
         self,
@@ -445,25 +445,8 @@ def reading(course: Course) -> Iterator[Session]:
         BadInputError: the course has no gradebook, or it cannot be read.
     """
     require(course)
-    engine = create_engine(course.db_url)
-    try:
-        with Session(engine) as session:
-            yield session
-    except SQLAlchemyError as error:
-        raise cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
-
-
-def graded_assignments(course: Course) -> set[str]:
-    """Return the names of the assignments for which the gradebook has a submission.
-
-    Raises:
-        BadInputError: the course has no gradebook, or it cannot be read.
-    """
-    with reading(course) as session:
-        query = select(api.Assignment.name).join(api.SubmittedAssignment).distinct()
-        return set(session.scalars(query))
+    with connected(course) as connection, Session(connection) as session:
+        yield session
 
 
 def due_dates(course: Course) -> dict[str, datetime]:

@@ -31,7 +31,7 @@ from autograder.checking.candidate import UNJUDGED, local
 from autograder.checking.declaration import Exercise
 from autograder.checking.examination import Examination
 from autograder.checking.report import Report
-from autograder.course.cells import grade_id_of, marks_of
+from autograder.course.cells import grade_id_of, marks_of, text_of
 from autograder.course.remark import Remark
 from autograder.grading import matching
 from autograder.grading.session import OVERHEAD_SECONDS, Limits, Session
@@ -90,14 +90,6 @@ def main() -> None:
             )
 
 
-def _is_of(requested: str, exercise: str) -> bool:
-    return requested in (exercise, exercise.split("/")[0])
-
-
-def _requested_exercises(requested: str) -> list[str]:
-    return [name for name in exercises.names() if _is_of(requested, name)]
-
-
 @cache
 def _prepare(requested: str, seed: int, torch: bool) -> None:
     """Import the requested exercises once for all forks, and torch, which chapters 1 to 3 do not need.
@@ -108,7 +100,7 @@ def _prepare(requested: str, seed: int, torch: bool) -> None:
     with contextlib.suppress(Exception):  # the fork raises it again and reports it
         if torch:
             importlib.import_module("torch")
-        for name in _requested_exercises(requested):
+        for name in exercises.names_chosen([requested]):
             examination(name, seed).oracle.compute_expected()
     huge_pages.prepare_forks()
     gc.enable()
@@ -166,7 +158,7 @@ def grade(task: dict[str, Any], sock: socket.socket) -> Verdict:
     session = Session(sock, Limits(**task["limits"]))
     data = task["submission"].tobytes()
     try:
-        if task["kind"] == "notebook":
+        if "assignment" in task:
             released = wire.json_from_array(task["released"])
             known = [CellVerdict.from_dict(cell) for cell in wire.json_from_array(task["known"])]
             return grade_notebook(session, task["assignment"], released, data, task["seed"], known)
@@ -232,23 +224,23 @@ def grade_notebook(
     tested = map(exercises.find, exercises.names_tested_by(released, assignment))
     declared = {exercise.function_name: exercise for exercise in tested}
     for cell in released["cells"]:
-        cell["source"] = matching.joined(cell["source"])
+        cell["source"] = text_of(cell["source"])
     matched = matching.match(released["cells"], matching.read_notebook(data)["cells"])
     _define_what_is_brought(session, declared.values())
     session.run((sources := [matching.imports(released["cells"])])[0])
     errors: list[str] = []
     verdicts: dict[str, CellVerdict] = {}
     for cell in matched.cells:
-        marks, saved = marks_of(cell), _take_pictures(cell)
+        marks, saved = marks_of(cell), cell.pop("outputs", [])
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
         if marks.get("grade") and not marks.get("solution"):
-            if marks["grade_id"] in reusable:
-                verdicts[marks["grade_id"]] = reusable[marks["grade_id"]]
+            if (name := marks["grade_id"]) in reusable:
+                verdicts[name] = reusable[name]
                 continue
-            report = judge_exercise(session, declared[marks["grade_id"]], sources, seed, errors)
+            report = judge_exercise(session, declared[name], sources, seed, errors)
             report = _name_earlier_mistake(report, sources, verdicts)
-            verdicts[marks["grade_id"]] = CellVerdict(
-                marks["grade_id"], report.score, report.max_score, report
-            )
+            verdicts[name] = CellVerdict(name, report.score, report.max_score, report)
         elif cell["cell_type"] == "code" and len(cell["source"]) > LONGEST_CELL:
             too_long = (
                 f"a cell of {len(cell['source']):,} characters was not run; the limit is {LONGEST_CELL:,}"
@@ -277,14 +269,6 @@ def grade_notebook(
         "nbformat_minor": 5,
     }
     return Verdict("graded", cells=(*verdicts.values(), *manual), notebook=notebook, remarks=remarks)
-
-
-def _take_pictures(cell: Cell) -> list[dict[str, Any]]:
-    """Return the student's saved pictures of a cell, and leave the cell without outputs until it runs."""
-    saved: list[dict[str, Any]] = cell.get("outputs", [])
-    if saved:
-        cell["outputs"] = []
-    return saved
 
 
 def _remarks(

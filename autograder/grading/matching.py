@@ -11,7 +11,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from autograder.cage.wire import json_from_bytes
-from autograder.course.cells import marks_of
+from autograder.course.cells import marks_of, text_of
 from autograder.grading import saved_pictures
 from autograder.reading import forbidden_calls
 
@@ -93,36 +93,29 @@ def _pictures(attachments: Any) -> dict[str, dict[str, str]]:
     """Return the pictures that were pasted into a cell, by name and kind."""
     named = attachments.items() if isinstance(attachments, dict) else ()
     pictures = {
-        name: {kind: data for kind, text in kinds.items() if (data := _picture(kind, joined(text)))}
+        name: {kind: data for kind, text in kinds.items() if (data := _picture(kind, text_of(text)))}
         for name, kinds in named
         if isinstance(kinds, dict)
     }
     return {name: kinds for name, kinds in pictures.items() if kinds}
 
 
-def _picture(kind: str, data: Any) -> str | None:
-    is_picture = kind in ("image/png", "image/jpeg", "image/gif") and isinstance(data, str)
-    return data if is_picture and _BASE64.fullmatch(data) else None
+def _picture(kind: str, data: str) -> str | None:
+    return data if kind in ("image/png", "image/jpeg", "image/gif") and _BASE64.fullmatch(data) else None
 
 
 def _clean(cell: Cell) -> Cell:
-    source = joined(cell.get("source", ""))
     kind = cell.get("cell_type")
     metadata = cell.get("metadata")
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
     return {
         "cell_type": kind if kind in ("code", "markdown", "raw") else "raw",
-        "source": source if isinstance(source, str) else "",
+        "source": text_of(cell.get("source")),
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "attachments": _pictures(cell.get("attachments")),
         "pictures": saved_pictures.find(cell.get("outputs")),
     }
-
-
-def joined(source: Any) -> Any:
-    """Return a cell's text, which a notebook may store as a list of lines."""
-    return "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
 
 
 def match(released: list[Cell], submitted: list[Cell]) -> Matched:
@@ -148,11 +141,12 @@ def match(released: list[Cell], submitted: list[Cell]) -> Matched:
     _match_beside_empty_cell(released, submitted, pairs)
     notes += _remark_text_elsewhere(released, submitted, pairs)
     cells = [result for i, cell in enumerate(submitted) for result in _convert_cell(cell, pairs.get(i))]
-    elsewhere = _defined_elsewhere(submitted)
+    elsewhere = set().union(*(_defined_names(cell) for cell in submitted if cell["cell_type"] == "code"))
     for index, cell in enumerate(wanted):
         if not _is_matched(cell, pairs):
             missing = _with_metadata(None, cell)
-            if cell["cell_type"] == "code" and not _is_test(cell) and _defined_names(cell) <= elsewhere:
+            names = _defined_names(cell) if cell["cell_type"] == "code" and not _is_test(cell) else set()
+            if names and names <= elsewhere:
                 missing["source"] = "# This answer is in another cell."
             elif not _is_test(cell):
                 notes.append(f"the cell {_id(cell)!r} is missing")
@@ -297,16 +291,11 @@ def _remark_text_elsewhere(released: list[Cell], submitted: list[Cell], pairs: d
     other = [c for i, c in enumerate(submitted) if i not in pairs and c["cell_type"] != "code"]
     texts = [c for c in other if not _is_given(c["source"].strip(), given)]
     written = {id(c): submitted[i]["source"].strip() for i, c in pairs.items()}
-    empty = [
-        c
-        for c in released
-        if c["cell_type"] == "markdown" and marks_of(c).get("solution") and written.get(id(c), "") in given
-    ]
     cells = "a cell" if len(texts) == 1 else f"{len(texts)} cells"
     return [
         f"the written answer {_id(c)!r} is empty, and there is text in {cells} beside it: look there"
-        for c in empty
-        if texts
+        for c in released
+        if texts and _is_written(c) and written.get(id(c), "") in given
     ]
 
 
@@ -328,10 +317,6 @@ def _defined_names(cell: Cell) -> set[str]:
         return set().union(*map(forbidden_calls.defined_names, forbidden_calls.statements(cell["source"])))
     except RecursionError:
         return set()
-
-
-def _defined_elsewhere(submitted: list[Cell]) -> set[str]:
-    return set().union(*(_defined_names(cell) for cell in submitted if cell["cell_type"] == "code"))
 
 
 def _convert_cell(cell: Cell, release: Cell | None) -> list[Cell]:

@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nbgrader import api
-from sqlalchemy import Connection, create_engine, func, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, select
 
 from autograder.course.layout import Course
 from autograder.grading import gradebook
-from autograder.grading.student_table import ABOUT_STUDENT
+from autograder.grading.rows import ABOUT_STUDENT, select_cells, select_grades
 
 Cell = tuple[str, str]
 """The names of a notebook and of a cell in it."""
@@ -65,14 +64,8 @@ def read(course: Course) -> OtherGradebook:
     Raises:
         BadInputError: the gradebook cannot be read.
     """
-    engine = create_engine(course.db_url)
-    try:
-        with engine.connect() as connection:
-            return _read(connection)
-    except SQLAlchemyError as error:
-        raise gradebook.cannot_be_used(course, error) from error
-    finally:
-        engine.dispose()
+    with gradebook.connected(course) as connection:
+        return _read(connection)
 
 
 def _read(connection: Connection) -> OtherGradebook:
@@ -106,14 +99,8 @@ def _read(connection: Connection) -> OtherGradebook:
 
 
 def _read_grades(connection: Connection, handed: dict[str, Handed]) -> None:
-    grade, graded, task = api.Grade, api.GradeCell.__table__, api.TaskCell.__table__
     names = ("auto_score", "manual_score", "extra_credit", "needs_manual_grade")
-    most = func.coalesce(graded.c.max_score, task.c.max_score)
-    query = (
-        _of_cell(grade, *(getattr(grade, name) for name in names), most)
-        .outerjoin(graded, graded.c.id == grade.cell_id)
-        .outerjoin(task, task.c.id == grade.cell_id)
-    )
+    query = select_grades(*(getattr(api.Grade, name) for name in names))
     for key, notebook, cell, *values in connection.execute(query):
         marks = handed[key].cells.setdefault((notebook, cell), Marks())
         for name, value in zip((*names, "max_score"), values, strict=True):
@@ -122,20 +109,7 @@ def _read_grades(connection: Connection, handed: dict[str, Handed]) -> None:
 
 def _read_comments(connection: Connection, handed: dict[str, Handed]) -> None:
     comment = api.Comment
-    for key, notebook, cell, auto, manual in connection.execute(
-        _of_cell(comment, comment.auto_comment, comment.manual_comment)
-    ):
+    query = select_cells(comment, comment.auto_comment, comment.manual_comment)
+    for key, notebook, cell, auto, manual in connection.execute(query):
         marks = handed[key].cells.setdefault((notebook, cell), Marks())
         marks.auto_comment, marks.manual_comment = auto, manual
-
-
-def _of_cell(table: Any, *columns: Any) -> Any:
-    """Return a query for columns of grades or comments, with the submission, the notebook and the cell."""
-    cell = api.BaseCell.__table__
-    return (
-        select(api.SubmittedNotebook.assignment_id, api.Notebook.name, cell.c.name, *columns)
-        .select_from(table)
-        .join(api.SubmittedNotebook, api.SubmittedNotebook.id == table.notebook_id)
-        .join(api.Notebook, api.Notebook.id == api.SubmittedNotebook.notebook_id)
-        .join(cell, cell.c.id == table.cell_id)
-    )

@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from autograder import cage
@@ -58,7 +57,6 @@ def notebook_task(
 ) -> Task:
     """Return the task to grade a submitted notebook; exercises with a known verdict are not graded again."""
     return {
-        "kind": "notebook",
         "assignment": assignment,
         "released": wire.bytes_to_array(released),
         "submission": wire.bytes_to_array(submission),
@@ -73,7 +71,6 @@ def file_task(
 ) -> Task:
     """Return the task to grade one exercise in a file; `shrinking` makes failing cases smaller."""
     return {
-        "kind": "file",
         "exercise": exercise,
         "submission": wire.bytes_to_array(submission),
         "is_notebook": is_notebook,
@@ -106,9 +103,7 @@ class Pair:
     def __enter__(self) -> Pair:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -147,13 +142,13 @@ class Pair:
                 continue
             except (wire.WireError, OSError) as error:
                 self._end()
-                lost = f"the grader lost one of its processes: {error!r}; grade again"
+                lost = f"the grader lost one of its processes: {error!r}"
                 verdict, killed = Verdict("failed", note=lost), not isinstance(error, wire.TooLate)
             if last or not killed:
                 break
         # In a safe tier a child cannot kill itself.
         if killed and verdict.status == "graded" and self.tier in cages.SAFE:
-            verdict = Verdict("failed", note="its process was killed from outside, twice; grade again")
+            verdict = Verdict("failed", note="its process was killed from outside, twice")
         return dataclasses.replace(verdict, tier=self.tier, seconds=round(time.monotonic() - started, 3))
 
     def _grade(self, task: Task) -> tuple[Verdict, bool]:

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from autograder import exercises
-from autograder.checking.declaration import Exercise
 from autograder.checking.report import Report
 from autograder.course.errors import BadInputError
-from autograder.exercises import UnknownExerciseError
 from autograder.grading import cages, matching
 from autograder.grading.pair import Pair, file_task
 from autograder.grading.session import Limits
@@ -58,10 +56,7 @@ def check(
     Raises:
         BadInputError: the exercise is unknown, a file cannot be read, or this machine has no walls.
     """
-    try:
-        exercise = exercises.find(name)
-    except UnknownExerciseError as error:
-        raise BadInputError(f"{error}.") from error
+    exercise = exercises.find(name)
     contents = {file: _read(file) for file in files}
     seed = secrets.randbits(62) if seed is None else seed
     with Pair(cages.required(allow_unsafe)) as pair:
@@ -69,11 +64,8 @@ def check(
             is_notebook = file.suffix == ".ipynb"
             verdict = pair.grade(file_task(exercise.name, contents[file], is_notebook, seed, limits))
             report = verdict.cells[0].report if verdict.cells else None
-            yield Checked(str(file), report or _not_graded(exercise, verdict.note))
-
-
-def _not_graded(exercise: Exercise, why: str) -> Report:
-    return Report.without_points(exercise, "stopped", f"Not graded: {why}")
+            why = f"Not graded: {verdict.note}"
+            yield Checked(str(file), report or Report.without_points(exercise, "stopped", why))
 
 
 def _read(file: Path) -> bytes:

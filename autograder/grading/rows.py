@@ -1,4 +1,4 @@
-"""Read the points of students from nbgrader's tables."""
+"""Read students and their points from nbgrader's tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from typing import Any
 from nbgrader import api
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
+
+from autograder.course.class_file import ClassFile
+from autograder.course.class_list import Person, Roster
+
+ABOUT_STUDENT = ("first_name", "last_name", "email", "lms_user_id")
+"""The columns of nbgrader's table of students that describe one."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,6 @@ class Row:
 def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     """Return the rows of several assignments, with one query for each table."""
     assignment, handed_in, notebook = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
-    graded, task = api.GradeCell.__table__, api.TaskCell.__table__
     chosen = select(handed_in.id).join(assignment).where(assignment.name.in_(assignments))
     times = handed_in.timestamp, handed_in.extension, assignment.duedate
     columns: tuple[Any, ...] = (handed_in.id, handed_in.student_id, assignment.name, *times)
@@ -50,34 +55,42 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     penalty = notebook.late_submission_penalty
     for key, taken_off in session.execute(select(notebook.assignment_id, penalty).where(of_chosen)):
         rows[key] = replace(rows[key], late_penalty=rows[key].late_penalty + (taken_off or 0.0))
-    most = func.coalesce(graded.c.max_score, task.c.max_score)
-    columns = (notebook.assignment_id, api.BaseCell.name, api.Grade.score, most, api.Grade.needs_manual_grade)
-    query = (
-        select(*columns)
-        .select_from(api.Grade)
-        .join(notebook)
-        .join(api.BaseCell.__table__, api.BaseCell.id == api.Grade.cell_id)
-        .outerjoin(graded, graded.c.id == api.Grade.cell_id)
-        .outerjoin(task, task.c.id == api.Grade.cell_id)
-    )
     waiting: dict[str, list[str]] = {}
-    for key, name, score, max_score, is_waiting in session.execute(query.where(of_chosen)):
-        rows[key].scores[name], rows[key].max_scores[name] = float(score), float(max_score)
+    grades = select_grades(api.Grade.score, api.Grade.needs_manual_grade).where(of_chosen)
+    for key, _, name, score, is_waiting, max_score in session.execute(grades):
+        scores, max_scores = rows[key].scores, rows[key].max_scores
+        scores[name] = scores.get(name, 0.0) + float(score)  # two notebooks may have cells of one name
+        max_scores[name] = max_scores.get(name, 0.0) + float(max_score)
         if is_waiting:
             waiting.setdefault(key, []).append(name)
     for key, names in waiting.items():
         rows[key] = replace(rows[key], needs_manual_grade=tuple(sorted(names)))
-    columns = notebook.assignment_id, api.BaseCell.name, api.Comment.comment
-    query = (
-        select(*columns)
-        .select_from(api.Comment)
-        .join(notebook)
-        .join(api.BaseCell.__table__, api.BaseCell.id == api.Comment.cell_id)
-    )
-    for key, name, comment in session.execute(query.where(of_chosen)):
+    for key, _, name, comment in session.execute(
+        select_cells(api.Comment, api.Comment.comment).where(of_chosen)
+    ):
         if comment:
             rows[key].comments[name] = comment
     return rows.values()
+
+
+def select_cells(table: Any, *columns: Any) -> Any:
+    """Return a query for columns of grades or comments, with the submission, the notebook and the cell."""
+    cell = api.BaseCell.__table__
+    return (
+        select(api.SubmittedNotebook.assignment_id, api.Notebook.name, cell.c.name, *columns)
+        .select_from(table)
+        .join(api.SubmittedNotebook, api.SubmittedNotebook.id == table.notebook_id)
+        .join(api.Notebook, api.Notebook.id == api.SubmittedNotebook.notebook_id)
+        .join(cell, cell.c.id == table.cell_id)
+    )
+
+
+def select_grades(*columns: Any) -> Any:
+    """Return a query for columns of grades as in `select_cells`, with the cell's most points at the end."""
+    graded, task = api.GradeCell.__table__, api.TaskCell.__table__
+    query = select_cells(api.Grade, *columns, func.coalesce(graded.c.max_score, task.c.max_score))
+    query = query.outerjoin(graded, graded.c.id == api.Grade.cell_id)
+    return query.outerjoin(task, task.c.id == api.Grade.cell_id)
 
 
 def _seconds_late(handed_in: datetime | None, extension: timedelta | None, due: datetime | None) -> float:
@@ -85,3 +98,20 @@ def _seconds_late(handed_in: datetime | None, extension: timedelta | None, due: 
     if handed_in is None or due is None:
         return 0.0
     return max(0.0, (handed_in - due - (extension or timedelta())).total_seconds())
+
+
+def read_students(session: Session, class_file: ClassFile) -> Roster:
+    """Return the students in the gradebook, sorted by id, with their groups."""
+    return Roster(
+        tuple(
+            Person(
+                row.id,
+                row.first_name or "",
+                row.last_name or "",
+                row.email or "",
+                row.lms_user_id or "",
+                class_file.groups(row.id),
+            )
+            for row in session.scalars(select(api.Student).order_by(api.Student.id))
+        )
+    )

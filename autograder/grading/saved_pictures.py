@@ -9,10 +9,11 @@ points depend on a picture.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from autograder.cage.limits import IMAGE_CAP, OUTPUTS_CAP
+from autograder.course.cells import text_of
 
 Output = dict[str, Any]
 
@@ -24,29 +25,21 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\n]+=*\n?")
 
 def find(outputs: Any) -> list[Output]:
     """Return the outputs of a submitted cell that are pictures of figures; the outputs may have any form."""
-    return [*_pictures(outputs[:OUTPUTS_CAP] if isinstance(outputs, list) else ())]
-
-
-def _pictures(outputs: Any) -> Iterator[Output]:
-    for output in outputs:
+    found = list[Output]()
+    for output in outputs[:OUTPUTS_CAP] if isinstance(outputs, list) else ():
         data = output.get("data") if isinstance(output, dict) else None
         if not isinstance(data, dict):
             continue
-        text, picture = (_joined(data.get(kind)) for kind in ("text/plain", "image/png"))
+        text, picture = (text_of(data.get(kind)) for kind in ("text/plain", "image/png"))
         if _FIGURE.fullmatch(text) and len(picture) <= IMAGE_CAP and _BASE64.fullmatch(picture):
             shown = {"text/plain": text, "image/png": picture}
-            yield {"output_type": "display_data", "data": shown, "metadata": {}}
+            found.append({"output_type": "display_data", "data": shown, "metadata": {}})
+    return found
 
 
 def texts(saved: Sequence[Output]) -> list[str]:
     """Return the texts of saved pictures. The child compares its figures with these texts."""
     return [output["data"]["text/plain"] for output in saved]
-
-
-def _joined(text: Any) -> str:
-    """Return a text that a notebook may store as a list of lines, or an empty text for anything else."""
-    parts = text if isinstance(text, list) else [text]
-    return "".join(parts) if all(isinstance(part, str) for part in parts) else ""
 
 
 def fill_in(outputs: list[Output], saved: Sequence[Output]) -> list[Output]:

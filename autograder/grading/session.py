@@ -30,12 +30,18 @@ OVERHEAD_SECONDS = 60
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one submission: processor time of a cell and of a call, time on the clock, memory."""
+    """The limits of one submission: processor time of a cell and of a call, time on the clock, memory.
+
+    A submission always has as much time in all as one of its cells.
+    """
 
     cell_seconds: float = 30.0
     call_seconds: float = 5.0
     total_seconds: float = 600.0
     memory_bytes: int = 2 << 30
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total_seconds", max(self.total_seconds, self.cell_seconds))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from autograder import exercises
@@ -70,16 +69,11 @@ class VerdictStore:
     def __enter__(self) -> VerdictStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def __contains__(self, key: str) -> bool:
         return key in self._places
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def __getitem__(self, key: str) -> Verdict:
         return Verdict.from_dict(self._line(self._places[key])["verdict"])

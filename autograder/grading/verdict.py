@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from autograder.checking.report import Report
@@ -24,8 +24,7 @@ class CellVerdict:
         return cls(data["grade_id"], data["score"], data["max_score"], report)
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {"report": self.report.as_dict() if self.report else None}
+        return vars(self) | {"report": self.report.as_dict() if self.report else None}
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,10 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON data; its notebook is the same object, not a copy."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         cells = [cell.as_dict() for cell in self.cells]
         remarks = [asdict(remark) for remark in self.remarks]
-        return plain | {"cells": cells, "remarks": remarks, "score": self.score, "max_score": self.max_score}
+        points = {"score": self.score, "max_score": self.max_score}
+        return vars(self) | points | {"cells": cells, "remarks": remarks}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Verdict:

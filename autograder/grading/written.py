@@ -7,10 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autograder.course.cells import grade_id_of
+from autograder.course.cells import grade_id_of, text_of
 from autograder.course.files import read_if_there, write_if_changed
 from autograder.course.remark import Remark
-from autograder.grading.matching import joined
 from autograder.grading.submissions import SECRET, TIME, Submission
 from autograder.grading.verdict import Verdict
 
@@ -58,15 +57,6 @@ def _stamp(timestamp: str | None) -> bytes | None:
     return f"{timestamp}\n".encode() if timestamp else None
 
 
-def notebook(path: Path) -> dict[str, Any]:
-    """Return the graded notebook in a file; an empty dictionary if the file cannot be read."""
-    try:
-        read = json.loads(path.read_bytes())
-        return read if isinstance(read, dict) else {}
-    except (OSError, ValueError, RecursionError):
-        return {}
-
-
 def cells_with_equal_answers(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
     """Return the ids of the graded cells whose answers are equal in two graded notebooks.
 
@@ -74,13 +64,13 @@ def cells_with_equal_answers(one: dict[str, Any], other: dict[str, Any]) -> set[
     """
     first, second = ({grade_id_of(c): c for c in nb.get("cells", [])} for nb in (one, other))
     code = [
-        [joined(cell["source"]) for cell in nb.get("cells", []) if cell["cell_type"] == "code"]
+        [text_of(cell["source"]) for cell in nb.get("cells", []) if cell["cell_type"] == "code"]
         for nb in (one, other)
     ]
     return {
         name
         for name in first.keys() & second.keys() - {""}
-        if joined(first[name]["source"]) == joined(second[name]["source"])
+        if text_of(first[name]["source"]) == text_of(second[name]["source"])
         and (first[name]["cell_type"] == "markdown" or code[0] == code[1])
     }
 

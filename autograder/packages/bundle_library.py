@@ -24,12 +24,6 @@ FOR_CHECK = ("autograder/__init__.py", "autograder/student.py", "autograder/cage
 
 
 @cache
-def grader_wheels() -> Files:
-    """Return the grader, the reference and the widgets as two wheels."""
-    return wheels.build_both()
-
-
-@cache
 def student_wheels() -> Files:
     """Return the same two wheels without the modules that only grading needs."""
     sources = wheels.sources("autograder")

@@ -91,7 +91,7 @@ def insert_first_cell(course: Course, notebook: dict[str, Any]) -> dict[str, Any
     cells = notebook["cells"]
     code = ["".join(each["source"]) if each["cell_type"] == "code" else None for each in cells]
     place = next((i for i, text in enumerate(code) if text is not None), None)
-    models = sorted({name for text in code if text for name in LOADED.findall(text)})
+    models = sorted({name for text in code if text for name in LOADED.findall(text)} & MODELS.keys())
     cell = first_cell(course, models)
     if cell is None or place is None:
         return notebook

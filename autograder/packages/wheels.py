@@ -28,7 +28,6 @@ import tfcore
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, write_atomically
 
-PROJECT = "transformers-from-first-principles"
 PACKAGES = {"tfcore": ("tfcore",), "autograder": ("autograder", "tfwidgets")}
 """The packages in each wheel."""
 NOT_IN_WHEELS = ("book", "test")
@@ -149,6 +148,7 @@ def requirements(extras: tuple[str, ...] = ()) -> list[Requirement]:
     return [Requirement(line) for line in (*project["dependencies"], *optional)]
 
 
+@cache
 def build_both() -> Files:
     """Build both wheels with all files of their packages, and return them by file name."""
     tfcore_wheel = build("tfcore", sources("tfcore"))

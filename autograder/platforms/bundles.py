@@ -19,10 +19,9 @@ from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, require_writable, write_atomically
 from autograder.course.layout import CONFIG, Course
-from autograder.exercises import UnknownExerciseError
 from autograder.packages import colab
-from autograder.packages.bundle_library import REQUIREMENTS, grader_wheels, pinned, student_wheels
-from autograder.packages.wheels import BUNDLED, GUIDES, pack_zip, resources
+from autograder.packages.bundle_library import REQUIREMENTS, pinned, student_wheels
+from autograder.packages.wheels import BUNDLED, GUIDES, build_both, pack_zip, resources
 from autograder.platforms import gradescope
 from autograder.release import audit, publish
 
@@ -63,10 +62,7 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
     Raises:
         BadInputError: the assignment has no exercises, or not exactly one notebook.
     """
-    try:
-        exercises.of_assignment(assignment)
-    except UnknownExerciseError as error:
-        raise BadInputError(f"{assignment} has no exercises that the grader knows ({error}).") from error
+    exercises.names_of(assignment)  # refuses an assignment without exercises
     notebooks = publish.notebooks(course, assignment)
     if len(notebooks) != 1:
         raise BadInputError(
@@ -77,7 +73,7 @@ def of_gradescope(course: Course, assignment: str, index: str = "") -> Bundle:
     released = {f"released/{assignment}/{name}.ipynb": data for name, data in notebooks.items()}
     unfinished = json.dumps(gradescope.not_graded(gradescope.UNFINISHED), indent=1).encode()
     files = scripts | released | {"unfinished.json": unfinished}
-    wheels = grader_wheels()
+    wheels = build_both()
     requirements = _requirements(pinned(course, GRADING), wheels, index)
     return Bundle(f"gradescope-{assignment}", files | wheels | requirements)
 
@@ -98,7 +94,7 @@ def for_class(course: Course, assignments: list[str], index: str = "") -> Bundle
 
 def for_colleagues(course: Course, assignments: list[str], index: str = "") -> Bundle:
     """Return the bundle for other instructors: the course without the data of this class and its teacher."""
-    wheels = grader_wheels()
+    wheels = build_both()
     needs = pinned(course, NOTEBOOKS, extras=("grade",))
     files = _released(course, assignments) | wheels | _requirements(needs, wheels, index)
     files |= {"README.md": (BUNDLED / "instructor.md").read_bytes(), CONFIG: _public(course.root / CONFIG)}

@@ -11,7 +11,7 @@ from typing import Any
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
-from autograder.course.files import require_writable, write_if_changed
+from autograder.course.files import read_record, require_writable, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
 from autograder.course.visible import visible
@@ -103,7 +103,7 @@ def results(course: Course, assignments: list[str], folder: Path) -> tuple[list[
     paths = []
     for row in rows:
         graded = (course.autograded / row.student / row.assignment).glob("*.ipynb")
-        notebooks = [written.notebook(path) for path in sorted(graded)]
+        notebooks = [read_record(path) for path in sorted(graded)]
         by_notebook = [written.reports_in(notebook).get("reports", {}) for notebook in notebooks]
         reports = {name: report for named in by_notebook for name, report in named.items()}
         remarks = "\n".join(str(remark) for notebook in notebooks for remark in written.remarks_in(notebook))

@@ -148,17 +148,17 @@ def _collect(statement: ast.stmt, definitions: dict[str, list[ast.AST]], imports
         for name, dotted in imported_names(statement).items():
             imports[name] = dotted
             definitions.pop(name, None)
-    elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         definitions.setdefault(statement.name, []).append(statement)
         return
     for target, value in _bindings(statement):
         for bound in ast.walk(target):
             if isinstance(bound, ast.Name):
                 definitions.setdefault(bound.id, []).append(value)
-    if not isinstance(statement, ast.Import | ast.ImportFrom):
-        for inner in ast.iter_child_nodes(statement):
-            if isinstance(inner, ast.stmt):
-                _collect(inner, definitions, imports)
+    for inner in ast.iter_child_nodes(statement):
+        if isinstance(inner, ast.stmt):
+            _collect(inner, definitions, imports)
 
 
 def _bindings(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autograder.reading.forbidden_calls import defined_names, imported_names
 
-MAGIC = re.compile(r"^(\s*)[%!]", re.MULTILINE)
+MAGIC = re.compile(r"^(\s*)[%!]")
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,24 @@ def definitions(cells: Iterable[str]) -> dict[str, Definition]:
     """
     found: dict[str, Definition] = {}
     for cell in cells:
-        source = MAGIC.sub(r"\1# ", cell)
-        try:
-            statements = ast.parse(source).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        lines = source.splitlines()
-        for statement in statements:
+        lines = cell.splitlines()
+        for statement in _statements(lines):
             found |= _defined(statement, lines)
     return found
+
+
+def _statements(lines: list[str]) -> list[ast.stmt]:
+    """Return the statements of a cell; comment out the commands for IPython in its lines."""
+    try:
+        return ast.parse("\n".join(lines)).body
+    except SyntaxError as error:
+        at = (error.lineno or 1) - 1
+        if at < len(lines) and MAGIC.match(lines[at]):
+            lines[at] = MAGIC.sub(r"\1# ", lines[at])
+            return _statements(lines)
+        return []
+    except (ValueError, RecursionError, MemoryError):
+        return []
 
 
 def _defined(statement: ast.stmt, lines: list[str]) -> dict[str, Definition]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder.course.cells import marks_of
+from autograder.course.cells import marks_of, text_of
 from autograder.course.errors import BadInputError
 from autograder.course.files import Files, read_seed
 from autograder.course.layout import CONFIG, Course
@@ -80,14 +81,22 @@ def leaks_in_folder(course: Course, path: Path) -> list[str]:
 def _read(path: Path) -> Files:
     try:
         if path.is_dir():
-            files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-            return unpack(files)
+            return unpack({p.relative_to(path).as_posix(): p.read_bytes() for p in _files_below(path)})
         with zipfile.ZipFile(path) as bundle:
             return unpack(_inside(bundle))
     except (OSError, RuntimeError, zipfile.BadZipFile) as error:
         raise BadInputError(
             f"{path} cannot be searched ({error}). Name a folder or an intact zip file without a password."
         ) from error
+
+
+def _files_below(path: Path) -> Iterator[Path]:
+    """Yield the files in a folder, also those in linked folders, as a zip program finds them."""
+    visited = set()
+    for folder, folders, names in os.walk(path, followlinks=True):
+        visited.add(os.path.realpath(folder))
+        folders[:] = [n for n in sorted(folders) if os.path.realpath(Path(folder, n)) not in visited]
+        yield from (file for name in names if (file := Path(folder, name)).is_file())
 
 
 def unpack(files: Files) -> Files:
@@ -200,5 +209,4 @@ def _solutions(cell: dict[str, Any]) -> Iterable[str]:
 
 def source(cell: dict[str, Any]) -> str:
     """Return a cell's text, which a notebook may store as a list of lines."""
-    text = cell.get("source", "")
-    return text if isinstance(text, str) else "".join(text)
+    return text_of(cell.get("source"))

@@ -58,9 +58,13 @@ def make_release(course: Course, assignment: str, variant: str | None = None) ->
         variant: the student or class that gets other numbers; see `autograder.course.variants`.
 
     Raises:
-        BadInputError: nbgrader cannot convert the source, or the release would give away a solution.
+        BadInputError: nbgrader cannot convert the source, a test cell is of no exercise, or the release would
+            give away a solution.
     """
     files, save_to_cache = _unchecked_files(course, assignment, variant)
+    if assignment in exercises.assignments():
+        for notebook in (data for name, data in files.items() if name.endswith(".ipynb")):
+            exercises.names_tested_by(json.loads(notebook), assignment)  # refuses a test of no exercise
     _refuse_leaks(course, assignment, files)
     save_to_cache()
     return files

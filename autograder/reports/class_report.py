@@ -12,6 +12,7 @@ from statistics import mean, median
 from typing import Any
 
 from autograder.course.errors import BadInputError
+from autograder.course.files import read_record
 from autograder.course.layout import Course
 from autograder.course.remark import Remark
 from autograder.grading import gradebook, written
@@ -170,7 +171,7 @@ def make_report(course: Course, assignment: str) -> ClassReport:
     for student in (row.student for row in rows):
         reports[student], remarks[student], answers[student] = {}, {}, {}
         for path in sorted((course.autograded / student / assignment).glob("*.ipynb")):
-            notebook = written.notebook(path)
+            notebook = read_record(path)
             reports[student] |= written.reports_in(notebook).get("reports", {})
             remarks[student][path.stem] = written.remarks_in(notebook)
             answers[student] |= plagiarism.answers_in(notebook)

@@ -29,7 +29,7 @@ from autograder.course.lock import MOVE, hold_lock, require_no_move
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
-from autograder.grading.student_table import ABOUT_STUDENT
+from autograder.grading.rows import ABOUT_STUDENT
 from autograder.roster import people, traces
 
 NUMBERED = ("brightspace", "canvas", "moodle")

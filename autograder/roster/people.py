@@ -9,8 +9,8 @@ from autograder.course.class_file import ClassFile
 from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.grading import gradebook, student_table
-from autograder.grading.student_table import ABOUT_STUDENT
+from autograder.grading import gradebook
+from autograder.grading.rows import ABOUT_STUDENT, read_students
 
 
 def read(course: Course) -> Roster:
@@ -22,7 +22,7 @@ def read(course: Course) -> Roster:
     if not gradebook.exists(course):
         return Roster(())
     with gradebook.reading(course) as session:
-        return student_table.read(session, ClassFile.read(course))
+        return read_students(session, ClassFile.read(course))
 
 
 def require_known(course: Course, student: str) -> Person:

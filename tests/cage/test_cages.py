@@ -78,7 +78,7 @@ def test_the_next_tier_is_taken_and_what_is_missing_told(monkeypatch, lost, tier
     if lost == "bubblewrap":
         monkeypatch.setattr(cages.shutil, "which", lambda name: None)
     else:
-        monkeypatch.setattr(cages, "_filter", lambda: None)
+        monkeypatch.setattr(cages.syscalls, "program", lambda: None)
     held = cages.strongest.__wrapped__()
     assert held.tier == tier
     assert lost in held.missing["A"]

@@ -9,6 +9,7 @@ from small_course import RIGHT, answer_cell, cell, released
 from submissions import ANSWER, TEST, scores, stripped, submission
 
 from autograder.course.remark import Remark
+from autograder.grading import matching
 from autograder.grading.session import Limits
 
 
@@ -259,6 +260,12 @@ def test_an_answer_in_another_cell_is_no_missing_one(grade_notebook, source):
     verdict = grade_notebook(notebook)
     assert scores(verdict)["softmax"] == 3
     assert verdict.remarks == ()
+
+
+def test_a_deleted_answer_that_defines_nothing_is_missing():
+    marks = {"grade_id": "derivation", "grade": True, "solution": True}
+    answer = cell("code", "# YOUR CODE HERE\nraise NotImplementedError()", **marks)
+    assert matching.match([answer], []).notes == ["the cell 'derivation' is missing"]
 
 
 MISSING = """

@@ -169,6 +169,16 @@ def test_a_saved_cell_is_found_by_a_new_kernel(here, tmp_path, written, capsys):
     assert len(written) == 1
 
 
+def test_another_notebook_in_the_folder_brought(here, tmp_path, written, capsys):
+    bring("repeat_kv")
+    mine = written[0] + "factor = 2\n1 / 0\n"
+    notebook(tmp_path, "ch11_capstone", mine).rename(here / "mine.ipynb")
+    assert callable(bring("repeat_kv")["repeat_kv"])
+    assert (len(written), "They are here already" in capsys.readouterr().out) == (1, True)
+    assert callable(bring("repeat_kv", "causal_mask")["causal_mask"])
+    assert len(written) == 2
+
+
 def test_an_unknown_name(here):
     with pytest.raises(UnknownExerciseError, match="apply_ropes"):
         bring("apply_ropes")
@@ -190,6 +200,17 @@ def test_definitions_of_a_notebook():
     assert needed["np"].text == "import numpy as np"
     assert "math.e" in needed["g"].text
     assert with_needs("h", known) == {}
+
+
+def test_only_lines_that_python_cannot_read_are_left_out():
+    rest = "def last_bit(x):\n    y = (x\n         % 2)\n    return y\n"
+    text = 'def f():\n    """\n    !not a command\n    """\n'
+    for above in ("", "%matplotlib inline\n!echo it's (\n"):
+        known = definitions([above + rest, text + above])
+        space = {}
+        exec(known["last_bit"].text, space)
+        assert space["last_bit"](7) == 1
+        assert known["f"].text == text.rstrip()
 
 
 def as_student(folder, solved):

@@ -191,6 +191,15 @@ def test_the_release_refuses_what_stands_in_the_source(released, plant):
     assert tree(released / "notebooks") == before
 
 
+def test_linked_folders_are_searched_too(course, tmp_path):
+    (tmp_path / "share").mkdir()
+    (tmp_path / "share" / "ch").symlink_to(course / "solutions", target_is_directory=True)
+    (tmp_path / "share" / "again").symlink_to(tmp_path / "share", target_is_directory=True)
+    done = in_process("audit", str(tmp_path / "share"), cwd=course)
+    assert done.exit_code == 1
+    assert f"ch/{ASSIGNMENT}/{ASSIGNMENT}.ipynb: it gives away" in " ".join(done.stdout.split())
+
+
 def test_a_course_without_a_seed_and_what_is_no_bundle(course, tmp_path):
     assert read_seed(Course.at(course).state) is None
     assert in_process("release", ASSIGNMENT, cwd=course).exit_code == 0

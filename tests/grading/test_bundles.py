@@ -24,7 +24,7 @@ from autograder.grading.matching import MAX_BYTES
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.rows import Row
 from autograder.grading.verdict import Verdict
-from autograder.packages import bundle_library
+from autograder.packages import bundle_library, wheels
 from autograder.platforms import bundles, gradescope
 from autograder.proof.samples import make
 from autograder.release import audit
@@ -407,7 +407,7 @@ def test_a_students_bundle_gives_nothing_away(few, tmp_path):
 def test_the_same_course_gives_the_same_bytes(template, tmp_path):
     both = []
     for _ in range(2):
-        bundle_library.grader_wheels.cache_clear()
+        wheels.build_both.cache_clear()
         bundle_library.student_wheels.cache_clear()
         both.append({})
         for kind in ("gradescope", "student", "instructor"):

@@ -77,6 +77,45 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         list(executors.dask(tasks(), "D", 1))
 
 
+class Client(nullcontext):
+    """Stands in for the client of a scheduler that answers."""
+
+    def __init__(self, address, timeout):
+        super().__init__(self)
+
+    def wait_for_workers(self, count, timeout):
+        pass
+
+
+def test_a_disk_that_fails_is_not_the_scheduler(monkeypatch):
+    monkeypatch.setenv(executors.SCHEDULER, "tcp://somewhere")
+    monkeypatch.setattr("distributed.Client", Client)
+    with pytest.raises(OSError, match="Input/output"), executors._client(1):
+        raise OSError(5, "Input/output error")
+    with pytest.raises(BadInputError, match="no Dask scheduler answers"), executors._client(1):
+        raise OSError("in <TCP>: Stream is closed")
+
+
+class Pair:
+    """Stands in for the processes of a pair; its verdict is its tier."""
+
+    def __init__(self, tier):
+        self.tier, self.closed = tier, False
+
+    def grade(self, task):
+        return "closed" if self.closed else self.tier
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_worker_grades_each_run_at_its_own_tier(monkeypatch):
+    monkeypatch.setattr(executors, "Pair", Pair)
+    pairs = executors._Pairs()
+    assert [pairs.grade({}, tier) for tier in "DDAAD"] == ["D", "D", "A", "A", "D"]
+    assert [pair.closed for pair in pairs._all] == [True, True, False]
+
+
 class Workers:
     """Stands in for a client of workers that hold less, or grade with something else."""
 

@@ -18,6 +18,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.grading import batch, gradebook, written
 from autograder.grading.store import VerdictStore
+from autograder.release.publish import notebooks
 
 
 def opened(course):
@@ -116,6 +117,46 @@ def test_deleted_gradebook_is_filled_again_without_grading(few):
     done = graded(few)
     assert not any(one.new for one in done.graded)
     assert gradebook.read(Course.at(few), ASSIGNMENT) == before
+
+
+@pytest.fixture
+def two_notebooks(course, students):
+    """A course with a second notebook that has a question of the same name, and one graded student."""
+    folder = course / "solutions" / ASSIGNMENT
+    notebook = json.loads((folder / f"{ASSIGNMENT}.ipynb").read_bytes())
+    notebook["cells"] = [
+        cell
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "markdown" and cell["metadata"].get("nbgrader", {}).get("grade")
+    ]
+    (folder / "second.ipynb").write_text(json.dumps(notebook))
+    second = notebooks(Course.at(course), ASSIGNMENT)["second"]
+    hand_in(course, "blank", students["blank"][0]).with_name("second.ipynb").write_bytes(second)
+    graded(course)
+    return course
+
+
+@pytest.mark.slow
+def test_cells_of_one_name_in_two_notebooks_both_count(two_notebooks):
+    name = manual_cell(two_notebooks)
+    most = row(two_notebooks, "blank").max_total
+    with opened(two_notebooks) as book:
+        for notebook in (ASSIGNMENT, "second"):
+            grade = book.find_grade(name, notebook, ASSIGNMENT, "blank")
+            grade.manual_score, grade.needs_manual_grade = 1.0, False
+        book.db.commit()
+        submission = book.find_submission(ASSIGNMENT, "blank")
+        assert (most, 2.0) == (submission.max_score, submission.score)
+    assert row(two_notebooks, "blank").total == 2.0
+    assert not graded(two_notebooks).changes
+
+
+@pytest.mark.slow
+def test_a_notebook_of_written_answers_is_entered_again_too(two_notebooks):
+    before = gradebook.read(Course.at(two_notebooks), ASSIGNMENT)
+    (two_notebooks / "gradebook.db").unlink()
+    graded(two_notebooks)
+    assert gradebook.read(Course.at(two_notebooks), ASSIGNMENT) == before
 
 
 @pytest.mark.slow
@@ -227,7 +268,7 @@ def test_torn_last_line_of_the_verdicts_is_no_line(few):
     assert sum(one.new for one in done.graded) == 1
     assert sum(one.new for one in graded(few).graded) == 0
     with VerdictStore(path) as store:
-        assert len(store) == len(lines)
+        assert len(store._places) == len(lines)
 
 
 @pytest.mark.slow
@@ -237,7 +278,7 @@ def test_equal_submissions_are_graded_once(course, students):
     done = graded(course)
     assert [one.score for one in done.graded] == [FULL, FULL]
     with VerdictStore(course / ".autograder" / "verdicts" / f"{ASSIGNMENT}.jsonl") as store:
-        assert len(store) == 1
+        assert len(store._places) == 1
 
 
 @pytest.mark.slow

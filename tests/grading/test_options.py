@@ -7,6 +7,13 @@ import sys
 import pytest
 from scratch import in_process, tree
 
+from autograder.grading.session import Limits
+
+
+def test_a_cell_that_may_take_an_hour_has_an_hour():
+    assert Limits(cell_seconds=3600).total_seconds == 3600
+    assert Limits(cell_seconds=3).total_seconds == Limits().total_seconds
+
 
 @pytest.mark.parametrize(
     ("args", "says"),

@@ -4,11 +4,12 @@ import json
 import subprocess
 
 import pytest
-from scratch import ASSIGNMENT, ROOT, in_process, new_course, tree
+from scratch import ASSIGNMENT, ROOT, hand_in, in_process, new_course, tree
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.packages import colab
 from autograder.release import publish
 
 
@@ -212,6 +213,27 @@ def test_solution_markers_outside_an_answer_are_refused(course, solution):
     refuses(course, "Solution region detected in a non-solution cell")
 
 
+def test_a_test_cell_of_no_exercise_is_refused(course, solution):
+    def add_test(notebook):
+        marks = {"grade": True, "solution": False, "locked": True, "points": 1, "schema_version": 3}
+        test = {
+            "cell_type": "code",
+            "id": "mine",
+            "source": "assert True",
+            "outputs": [],
+            "execution_count": None,
+        }
+        test["metadata"] = {"nbgrader": marks | {"task": False, "grade_id": "my_test"}}
+        notebook["cells"].append(test)
+
+    change(solution, add_test)
+    refuses(course, "no exercise is called 'my_test'", "graded by a person")
+    hand_in(course, "ada", solution.read_bytes())
+    graded = in_process("grade", ASSIGNMENT, "--submissions", course / "submitted", cwd=course)
+    assert graded.exit_code == 2
+    assert "no exercise is called 'my_test'" in " ".join(graded.stderr.split())
+
+
 def test_a_rubric_beside_the_notebook_is_refused(course, solution):
     solution.with_name("rubric.md").write_text("three points for ...")
     refuses(course, "would give away ch02_qkv/rubric.md", "Move it out")
@@ -244,3 +266,9 @@ def test_the_repositorys_own_release_is_up_to_date():
 def test_unknown_assignment(course):
     with pytest.raises(BadInputError, match="no assignment is called 'ch99'"):
         Course.at(course).chosen(["ch99"])
+
+
+def test_a_model_of_no_such_name_adds_no_package():
+    notebook = {"cells": [{"cell_type": "code", "source": '# zoo.load("typo")'}]}
+    first = colab.insert_first_cell(Course.at(ROOT), notebook)["cells"][0]
+    assert first == colab.first_cell(Course.at(ROOT))

@@ -8,6 +8,7 @@ import pytest
 from scratch import OF_THE_CLASS, command, tree
 
 from autograder import exercises
+from autograder.course.files import read_record
 from autograder.course.layout import Course
 from autograder.grading import gradebook, written
 from autograder.proof.samples import make
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 def reports_of(folder, student, assignment):
     path = folder / "autograded" / student / assignment / f"{assignment}.ipynb"
-    return written.reports_in(written.notebook(path))["reports"]
+    return written.reports_in(read_record(path))["reports"]
 
 
 def test_every_student_gets_the_expected_points(graded_class):

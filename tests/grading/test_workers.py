@@ -1,5 +1,6 @@
 """How many are graded at once: what is asked for, else what this process may use."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from scratch import in_process
 
 from autograder.course import workers
 from autograder.grading.executors import EXECUTORS
+from autograder.grading.verdict import Verdict
 
 
 @pytest.fixture
@@ -92,3 +94,26 @@ def test_no_process_of_a_pool_outlives_a_killed_command(tmp_path):
         assert len(children) >= 3
         command.kill()
     assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("note", "line"),
+    [
+        ("its process was killed", "its process was killed."),
+        (
+            "the grader itself failed:\nTraceback\n  ...\nValueError: no.",
+            "the grader itself failed: ValueError: no.",
+        ),
+    ],
+)
+def test_a_failed_submission_is_one_line(few, monkeypatch, note, line):
+    def fail(tasks, tier, workers):
+        return ((key, Verdict("failed", note=note)) for key, _ in tasks)
+
+    monkeypatch.setitem(EXECUTORS, "fail", fail)
+    done = in_process(
+        *("grade", "--executor", "fail", "--force", "--submissions", few / "submitted", "--json"), cwd=few
+    )
+    assert {problem["what"] for problem in json.loads(done.stdout)["problems"]} == {
+        f"{line} Grade again, or report this fault"
+    }
