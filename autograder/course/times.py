@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 
+HOURS = {
+    **{"WEST": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9, "AEST": 10},
+    **{"AEDT": 11, "NZST": 12, "NZDT": 13, "EDT": -4, "CDT": -5, "MDT": -6, "PDT": -7, "PST": -8},
+    **{"AKST": -9, "AKDT": -8},
+}
+"""The hours ahead of UTC of common abbreviations that have one meaning and are no names of zones."""
+
 
 def read_time(text: str) -> datetime:
     """Return a time in UTC, or without a zone if the text names none.
@@ -32,6 +39,8 @@ def _zone(name: str | None, offset: int | None) -> tzinfo | None:
 
     if offset is not None:
         return tz.tzoffset(name, offset)
+    if name in HOURS:
+        return tz.tzoffset(name, 3600 * HOURS[name])
     zone = tz.gettz(name) if name else None
     if name and zone is None:
         raise ValueError(f"{name} is not a known time zone")

@@ -303,6 +303,7 @@ def _write_notebook(
         done.record(entry, "unchanged", "", student)
         if time and not before:
             write_if_changed(stamp, _line(time))
+        _remark_on_unread_time(done, student, stamp, item.file)
         if not version.is_before(present):
             history.remember(student, version)
         return
@@ -320,6 +321,7 @@ def _write_notebook(
         history.course.make_private()
         write_atomically(history.replaced_folder(student) / f"{when}-{path.name}", written)
     _write_time(done, student, stamp, before, time)  # first: an interrupted run replaces the notebook again
+    _remark_on_unread_time(done, student, stamp, item.file)
     write_atomically(path, data)
     (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
@@ -336,6 +338,15 @@ def _write_time(done: Collected, student: str, stamp: Path, before: str, time: d
             f"({before}) was removed; if the new version was late, write its time into timestamp.txt"
         )
         stamp.unlink()
+
+
+def _remark_on_unread_time(done: Collected, student: str, stamp: Path, file: HandedIn) -> None:
+    if file.unread_time is not None and not stamp.is_file():
+        done.remarks.append(
+            f"{student}: the time {file.unread_time!r} of the submission cannot be read, so the "
+            "submission does not count as late; write its time into timestamp.txt, such as "
+            "2026-03-07 18:00:00 UTC"
+        )
 
 
 def _is_older(history: History, student: str, present: Version, version: Version, data: bytes) -> str:

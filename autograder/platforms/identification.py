@@ -15,7 +15,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.tables import read_table
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
-from autograder.platforms.metadata import Metadata, common_prefix, time_beside
+from autograder.platforms.metadata import Metadata, common_prefix
 
 Names = dict[str, list[str]]
 """The students of the files that a table lists, by the path of the file."""
@@ -34,6 +34,7 @@ class HandedIn:
         file: the file.
         name: the name that the student gave to the file.
         time: when it was handed in, in UTC, if the archive says it.
+        unread_time: the text of the time, if the archive has one that cannot be read.
         order: the place among a student's files, if the archive gives one: the greater is the later.
         late: whether the platform marks it as late.
         instead: ``a link`` or ``a pasted text``, if the student handed in one of these instead of a file.
@@ -48,6 +49,7 @@ class HandedIn:
     late: bool = False
     instead: str = ""
     draft: bool = False
+    unread_time: str | None = None
 
     @property
     def stem(self) -> str:
@@ -290,8 +292,10 @@ def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str],
             continue
         parts = parts_of(match)
         parts["name"] = parts.get("name", "").removeprefix(prefix)
-        time = row.time(parts.get("time", "")) or found.times.get(parts.get("id", ""))
-        time = time or time_beside(found, file.path) or (file.changed if entry_times else None)
+        number, beside = parts.get("id", ""), str(file.path.parent)
+        time = row.time(parts.get("time", "")) or found.times.get(number) or found.times.get(beside)
+        time = time or (file.changed if entry_times else None)
+        unread = parts.get("time") or found.unread.get(number, found.unread.get(beside))
         if time and not time.tzinfo:
             assumed, time = zone is None, time.replace(tzinfo=zone) if zone else time.astimezone()
         handed_in = HandedIn(
@@ -303,6 +307,7 @@ def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str],
             "late" in parts,
             "a link" if "link" in parts else "a pasted text" if "text" in parts else "",
             row.sign not in parts and not _is_instead(parts),
+            None if time else unread,
         )
         for student in _students(result, row, parts, found, file):
             handed = result.by_student[student]  # also of a student with nothing but the platform's own file

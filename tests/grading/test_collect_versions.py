@@ -271,6 +271,50 @@ def test_times_of_the_download_are_not_those_of_the_submissions(course, tmp_path
     assert not list((tmp_path / "s").rglob("timestamp.txt"))
 
 
+def exchange_folder(student, time):
+    return f"{student}+{ASSIGNMENT}+{time}+x1/{NAME}"
+
+
+def test_summer_time_has_another_abbreviation_and_the_later_time_counts(course, tmp_path, released):
+    members = {
+        exchange_folder("ada", "2026-03-28 20:00 CET"): worked(released, "old"),
+        exchange_folder("ada", "2026-03-29 20:00 CEST"): worked(released, "new"),
+    }
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {"ada": worked(released, "new")})
+    stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-29 18:00:00.000000 UTC\n"
+
+
+def test_a_time_that_cannot_be_read_is_told_and_never_the_oldest(course, tmp_path, released):
+    members = {
+        exchange_folder("ada", "2026-03-28 20:00 UTC"): worked(released, "one"),
+        exchange_folder("ada", "2026-03-29 20:00 XYZT"): worked(released, "two"),
+        exchange_folder("bob", "2026-03-29 20:00 XYZT"): worked(released, "b"),
+    }
+    archive = zipped(tmp_path / "a.zip", members)
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s")
+    assert "ada: several notebooks" in done.problems[0]
+    assert "does not show which is the latest" in done.problems[0]
+    assert collected(tmp_path / "s") == {"bob": worked(released, "b")}
+    told = (
+        "bob: the time '2026-03-29 20:00 XYZT' of the submission cannot be read, so the submission does not "
+        "count as late; write its time into timestamp.txt, such as 2026-03-07 18:00:00 UTC"
+    )
+    assert done.remarks == [told]
+    assert told in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
+    (tmp_path / "s" / "bob" / ASSIGNMENT / "timestamp.txt").write_text("2026-03-29 18:00:00 UTC\n")
+    assert told not in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
+
+
+@pytest.mark.parametrize("text", ["2026-07-08 23:59:59 XYZT", "08.07.2026, 18 Uhr", ""])
+def test_a_time_beside_a_notebook_that_cannot_be_read_is_told(course, tmp_path, released, text):
+    members = {f"ada/{NAME}": worked(released), "ada/timestamp.txt": text, f"bob/{NAME}": worked(released)}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    (told,) = done.remarks
+    assert told.startswith(f"ada: the time {text!r} of the submission cannot be read")
+
+
 @pytest.mark.parametrize(
     ("member", "student"),
     [
