@@ -145,7 +145,7 @@ FORMATS = {
         Format(
             "exchange",
             "nbgrader, exchange/default/submit.py",
-            rf"(?P<name>[^/+]+)\+[^/+]+\+(?P<time>[^/+]+?)(?:\+[^/]*)?/{_TAIL}",
+            rf"(?P<name>[^/]+?)\+[^/+]+\+(?P<time>[^/+]+)(?:\+[\w=-]*)?/{_TAIL}",  # an id may have a +
             _only_name,
             time=metadata.written_time,
             own=r"[^/]+/(?:timestamp|submission_secret)\.txt",

@@ -315,6 +315,16 @@ def test_a_time_beside_a_notebook_that_cannot_be_read_is_told(course, tmp_path, 
     assert told.startswith(f"ada: the time {text!r} of the submission cannot be read")
 
 
+@pytest.mark.parametrize("time", ["2026-03-08 20:00:00.000000 UTC", "2026-03-08 20:00", "08.03.26 20:00 CET"])
+@pytest.mark.parametrize("student", ["ada+hub@uni.de", "ada+1+2"])
+def test_a_plus_in_an_id_of_the_exchange_belongs_to_the_id(course, tmp_path, released, student, time):
+    members = {exchange_folder(who, time): worked(released, who) for who in ("ada", student)}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.platform, done.problems) == ("exchange", [])
+    assert collected(tmp_path / "s") == {who: worked(released, who) for who in ("ada", student)}
+    assert all("cannot be read" not in remark for remark in done.remarks)
+
+
 @pytest.mark.parametrize(
     ("member", "student"),
     [
