@@ -325,6 +325,16 @@ def test_a_plus_in_an_id_of_the_exchange_belongs_to_the_id(course, tmp_path, rel
     assert all("cannot be read" not in remark for remark in done.remarks)
 
 
+@pytest.mark.parametrize("end", ["", "+x1"])
+def test_the_offset_in_a_folder_of_the_exchange_belongs_to_the_time(course, tmp_path, released, end):
+    folder = f"ada+hub+{ASSIGNMENT}+2026-03-08 23:59:59 +0200{end}"
+    archive = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": worked(released)})
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s", "exchange")
+    assert done.remarks == []
+    stamp = tmp_path / "s" / "ada+hub" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-08 21:59:59.000000 UTC\n"
+
+
 @pytest.mark.parametrize(
     ("member", "student"),
     [
