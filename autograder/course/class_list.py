@@ -71,18 +71,22 @@ class Roster:
                 by_key.setdefault(key, []).append(person)
         return by_key
 
-    def find(self, student: str) -> Person | None:
+    def find(self, student: str, *, is_numbered: bool = True) -> Person | None:
         """Return the person with an id, an e-mail address, or a name or number as platforms write them.
 
         An exact id of somebody with a name counts first. Nobody is found where two people fit, such as one
         by the number and another by the name.
+
+        Args:
+            student: the id, address, name or number.
+            is_numbered: whether a number behind the name may be the platform's number for the person.
         """
         exact = self._by_key.get(("id", student.casefold()), [])
         if len(exact) == 1 and exact[0].is_described:
             return exact[0]
         keys = {
             "email": student.casefold(),
-            "number": number_in(student),
+            "number": number_in(student) if is_numbered or student.isdecimal() else "",
             "email name": student.casefold(),
             "name": squeeze(self._without_group(re.sub(r"_\d+$", "", student))),
         }
@@ -118,8 +122,8 @@ def _keys(person: Person) -> Iterable[tuple[str, str]]:
 
 
 def number_in(name: str) -> str:
-    """Return a platform's number for a person: 4711 in ``Participant 4711`` and in ``lovelaceada_4711``."""
-    match = re.search(r"(?:^|[ _])(\d+)$", name)
+    """Return a platform's number for a person: 4711 in ``4711`` and in ``lovelaceada_4711``."""
+    match = re.search(r"(?:^|_)(\d+)$", name)
     return match[1] if match else ""
 
 

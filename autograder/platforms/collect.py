@@ -28,7 +28,7 @@ from autograder.platforms.history import History, Version
 from autograder.platforms.identification import Grouped, HandedIn
 from autograder.platforms.metadata import in_utc, written_time
 from autograder.release import publish
-from autograder.roster import people
+from autograder.roster import move, people
 
 
 def collect(
@@ -112,7 +112,7 @@ def _by_ids_of_the_class_list(
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
-        known = roster.find(name)
+        known = roster.find(name, is_numbered=found.platform in move.NUMBERED)
         person = None if (into / name / assignment).exists() else known
         names[person.student if person else name].append(name)
         if known is None or not known.is_described:

@@ -312,6 +312,34 @@ def test_collect_uses_the_ids_of_the_class_list(tmp_path):
     assert collected == {"ada01", "oneillzoe_4712", "zoeoneill_4719", "özbo_4713", "unknown_4714"}
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        f"QKV_Group 3_attempt_2026-03-08-23-59-00_{SECOND}.ipynb",
+        f"mueller_3/{SECOND}.ipynb",
+        f"Group 3/{SECOND}.ipynb",
+    ],
+)
+def test_a_number_counts_only_where_the_platform_writes_the_number_of_a_person(tmp_path, member):
+    folder = new_class(tmp_path / "course", {})
+    people.write(Course.at(folder), [Person("grace", "Grace", "Hopper", number="3")])
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as opened_archive:
+        opened_archive.writestr(member, "{}")
+        opened_archive.writestr(member.replace("3", "4", 1), "{}")
+    done = collect(Course.at(folder), SECOND, archive, folder / "submitted", timezone="UTC")
+    assert len(done.written) == 2
+    assert "grace" not in done.written
+    assert any("names that fit no student" in remark for remark in done.remarks)
+
+
+@pytest.mark.parametrize(("number", "kept"), [("3", ""), ("4711", "4711")])
+def test_running_numbers_of_a_list_are_no_numbers_of_a_platform(tmp_path, number, kept):
+    file = tmp_path / "list.csv"
+    file.write_text(f"ID,First name,Last name,Username\n{number},Grace,Hopper,grace\n")
+    assert read_list(file, Roster(())).people == [Person("grace", "Grace", "Hopper", number=kept)]
+
+
 def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path):
     """The next archive of the platform brings the name again; its number tells whose it is."""
     folder = new_class(tmp_path / "course", {})
