@@ -65,21 +65,20 @@ def collect(
         if not files:
             why = f" that can be read ({done.problems[0]})" if done.problems else ""
             raise BadInputError(f"{source} holds no notebook{why}. Name the archive from the platform.")
-        found = identification.group_by_student(
-            files, wanted, assignment, platform, names, zone, _is_same(people.read(course))
-        )
+        roster, history = people.read(course), History(course, assignment)
+        same, knows = _is_same(roster), _knows(roster, history.beginnings("github"))
+        found = identification.group_by_student(files, wanted, assignment, platform, names, zone, same, knows)
         done.platform = found.platform
         done.remarks += found.remarks
         _record_others(done, found)
         _leave_out_test_student(done, found)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         downloaded = archive.newest_entry if found.stamped_by_download else ""
-        by_student = sorted(_by_ids_of_the_class_list(done, course, found, into, assignment).items())
+        by_student = sorted(_by_ids_of_the_class_list(done, roster, found, into, assignment).items())
         if platform is None and found.platform == "folder" and len(by_student) == 1:
             _refuse_several_people(by_student[0][1], releases, others)
         for folder in (into, course.state):
             require_writable(folder)
-        history = History(course, assignment)
         try:
             for student, items in by_student:
                 notebooks = _notebooks(done, student, items)
@@ -102,13 +101,12 @@ def collect(
 
 
 def _by_ids_of_the_class_list(
-    done: Collected, course: Course, found: Grouped, into: Path, assignment: str
+    done: Collected, roster: Roster, found: Grouped, into: Path, assignment: str
 ) -> dict[str, list[HandedIn]]:
     """Return the files by student, under the ids of the class list where it knows a student by another name.
 
     Two names of one person stay apart, and so does a name under which work was collected before.
     """
-    roster = people.read(course)
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
@@ -144,6 +142,20 @@ def _is_same(roster: Roster) -> Callable[[str, str], bool]:
         return known is None or named is None or not known.is_described or known.student == named.student
 
     return is_same
+
+
+def _knows(roster: Roster, beginnings: set[str]) -> identification.Knows:
+    """Return a function that rates the end of a folder's name: 2 if earlier folders had the same beginning.
+
+    The rating is 1 if the class list has the student.
+    """
+
+    def knows(folder: str, student: str) -> int:
+        if folder.removesuffix(student) in beginnings:
+            return 2
+        return int(roster.find(student, is_numbered=False) is not None)
+
+    return knows
 
 
 def _require_source(course: Course, source: Path, platform: str | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from autograder.course.files import read_if_there, read_record, write_record
 from autograder.course.layout import Course
@@ -61,6 +61,16 @@ class History:
         platform, archive = str(about.get("platform", "")), str(about.get("archive", ""))
         order, path = about.get("order", 0), str(about.get("path", ""))
         return Version(platform, time, order if isinstance(order, int) else 0, archive, path)
+
+    def beginnings(self, platform: str) -> set[str]:
+        """Return what preceded the student's id in the names of the folders that were collected before."""
+        return {
+            part.removesuffix(student)
+            for student, about in self.known.items()
+            if isinstance(about, dict) and about.get("platform") == platform
+            for part in PurePosixPath(str(about.get("path"))).parts
+            if part.endswith(f"-{student}")
+        }
 
     def remember(self, student: str, version: Version) -> None:
         """Remember the version that was collected."""
