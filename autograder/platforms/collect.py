@@ -5,6 +5,7 @@ Every entry of the archive is accounted for, and each notebook that another repl
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -310,6 +311,7 @@ def _write_notebook(
         Version(done.platform, time, item.file.order, downloaded, entry),
     )
     written = path.read_bytes() if path.is_file() else None
+    place = os.path.relpath(folder.parents[1] / path.name, history.course.root)
     if written == data:
         done.unchanged.append(student)
         done.record(entry, "unchanged", "", student)
@@ -317,7 +319,16 @@ def _write_notebook(
             write_if_changed(stamp, _line(time))
         _remark_on_unread_time(done, student, stamp, item.file)
         if not version.is_before(present):
-            history.remember(student, version)
+            history.remember(student, version, place, data)
+        return
+    if written is not None and history.has_put(student, place, data):
+        why = "which was changed after this version was collected"
+        done.unchanged.append(student)
+        done.remarks.append(
+            f"{student}: kept the present notebook, {why}; to take this version again, delete {path} and "
+            "collect again"
+        )
+        done.record(entry, "unchanged", f"the present notebook is kept, {why}", student)
         return
     if written is not None and (why := _is_older(history, student, present, version, data)):
         done.remarks.append(f"{student}: kept the present notebook, {why}{f' ({before})' if before else ''}")
@@ -337,7 +348,7 @@ def _write_notebook(
     write_atomically(path, data)
     (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
-    history.remember(student, version)
+    history.remember(student, version, place, data)
 
 
 def _write_time(done: Collected, student: str, stamp: Path, before: str, time: datetime | None) -> None:

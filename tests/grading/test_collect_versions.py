@@ -272,6 +272,33 @@ def test_times_of_the_download_are_not_those_of_the_submissions(course, tmp_path
     assert not list((tmp_path / "s").rglob("timestamp.txt"))
 
 
+@pytest.mark.parametrize("platform", ["moodle", "brightspace"])
+def test_the_same_archive_leaves_a_repaired_notebook_and_its_time(course, tmp_path, released, platform):
+    here, into = Course.at(course), tmp_path / "s"
+
+    def archive(*data):
+        uploads = [Upload(ADA, NAME, text, DUE + n * timedelta(days=1)) for n, text in enumerate(data)][-1:]
+        return made.MAKERS[platform](uploads).write(tmp_path / f"{len(data)}.zip", day=10 + len(data))
+
+    collect(here, ASSIGNMENT, archive("broken"), into)
+    (path,) = into.glob(f"*/{ASSIGNMENT}/{NAME}")
+    stamp, student = path.with_name("timestamp.txt"), path.parent.parent.name
+    path.write_text(worked(released, "repaired"))
+    stamp.write_text("2026-03-10 12:00:00 UTC\n")
+    done = collect(here, ASSIGNMENT, archive("broken"), into)
+    assert (done.unchanged, done.replaced, done.problems) == ([student], [], [])
+    assert path.read_text() == worked(released, "repaired")
+    assert stamp.read_text() == "2026-03-10 12:00:00 UTC\n"
+    assert any("kept the present notebook, which was changed" in remark for remark in done.remarks)
+    elsewhere = collect(here, ASSIGNMENT, archive("broken"), tmp_path / "t")
+    assert elsewhere.written == [student]
+    stamp.unlink()
+    assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).replaced == [student]
+    assert path.read_text() == "newer"
+    path.unlink()
+    assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).written == [student]
+
+
 def exchange_folder(student, time):
     return f"{student}+{ASSIGNMENT}+{time}+x1/{NAME}"
 
