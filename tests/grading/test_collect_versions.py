@@ -299,6 +299,25 @@ def test_the_same_archive_leaves_a_repaired_notebook_and_its_time(course, tmp_pa
     assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).written == [student]
 
 
+def test_a_time_zone_that_is_named_later_corrects_the_times(course, tmp_path, released):
+    """But for a time that the teacher has written; and a run without a zone changes nothing."""
+    here, into = Course.at(course), tmp_path / "s"
+    uploads = [Upload(person, NAME, worked(released, person.login), DUE) for person in (ADA, BOB)]
+    archive = made.brightspace(uploads).write(tmp_path / "a.zip")
+    collect(here, ASSIGNMENT, archive, into, timezone="UTC")
+    stamps = {path.parent.parent.name: path for path in into.rglob("timestamp.txt")}
+    ada, bob = stamps["Ada Lovelace_101"], stamps["Bob Müller_102"]
+    bob.write_text("2026-03-01 12:00:00 UTC\n")
+    for zone in ("Europe/Berlin", None, "America/New_York", "Europe/Berlin"):
+        done = collect(here, ASSIGNMENT, archive, into, timezone=zone)
+        assert len(done.unchanged) == 2
+        hour = "2026-03-09 04:59" if zone == "America/New_York" else "2026-03-08 23:59"
+        assert ada.read_text() == f"{hour}:00.000000 UTC\n"
+        assert bob.read_text() == "2026-03-01 12:00:00 UTC\n"
+        told = "times corrected by --timezone: Ada Lovelace_101; now run autograder grade"
+        assert (told in done.remarks) == (zone is not None)
+
+
 def exchange_folder(student, time):
     return f"{student}+{ASSIGNMENT}+{time}+x1/{NAME}"
 
