@@ -27,6 +27,7 @@ def read_time(text: str) -> datetime:
     """
     import dateutil.parser
 
+    text = re.sub(r"\b(?:UTC|GMT)\s*(?=[+-]\d)", "", text)  # dateutil reads UTC+2 as POSIX does, west of UTC
     numbers = re.match(r"\s*(\d{1,2})([./-])(\d{1,2})\2\d{2,4}(?!\d)", text)
     if numbers and numbers[2] != "." and max(int(numbers[1]), int(numbers[3])) <= 12:
         raise ValueError(f"{text} does not say which number is the day")

@@ -33,6 +33,13 @@ def test_the_day_is_first_between_dots_and_never_guessed_between_slashes():
         read_time("03/12/2026 18:00")
 
 
+@pytest.mark.parametrize("zone", ["UTC+2", "UTC +2", "GMT+2", "UTC+02:00", "UTC+0200", "GMT +02:00"])
+def test_an_offset_from_utc_has_the_sign_that_people_give_it(zone):
+    assert read_time(f"2026-07-08 10:00 {zone}").isoformat() == "2026-07-08T08:00:00+00:00"
+    west = zone.replace("+", "-")
+    assert read_time(f"2026-07-08 10:00 {west}").isoformat() == "2026-07-08T12:00:00+00:00"
+
+
 def test_a_time_from_windows_may_begin_with_a_mark(folder):
     add_work(folder, "new", FIRST, 0)
     with opened(folder) as book:
