@@ -20,7 +20,7 @@ def read_time(text: str) -> datetime:
     drops PM.
 
     Raises:
-        ValueError: the text is not a time, or names a zone that is not known.
+        ValueError: the text is not a time, lacks the date, or names a zone that is not known.
 
     >>> read_time("2026-03-07 18:00:00 +0100"), read_time("2026-03-07 6:00 PM").hour
     (datetime.datetime(2026, 3, 7, 17, 0, tzinfo=datetime.timezone.utc), 18)
@@ -31,7 +31,13 @@ def read_time(text: str) -> datetime:
     numbers = re.match(r"\s*(\d{1,2})([./-])(\d{1,2})\2\d{2,4}(?!\d)", text)
     if numbers and numbers[2] != "." and max(int(numbers[1]), int(numbers[3])) <= 12:
         raise ValueError(f"{text} does not say which number is the day")
-    time = dateutil.parser.parse(text, tzinfos=_zone, dayfirst=bool(numbers and numbers[2] == "."))
+    is_day_first = bool(numbers and numbers[2] == ".")
+    time, other = (
+        dateutil.parser.parse(text, tzinfos=_zone, dayfirst=is_day_first, default=default)
+        for default in (datetime(2000, 1, 1), datetime(2004, 2, 2))
+    )
+    if time != other:  # dateutil fills in what the text lacks
+        raise ValueError(f"{text} does not name the day, the month and the year")
     return time.astimezone(UTC) if time.tzinfo else time
 
 

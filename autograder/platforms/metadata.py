@@ -45,12 +45,12 @@ def no_time(text: str) -> None:
 
 
 def written_time(text: str) -> datetime | None:
-    """Return a time as people write it, or None. The colon may be missing, as in the name of a file.
+    """Return a time as people write it, or None. Behind a year the colon may be missing, as in file names.
 
     >>> written_time("Sep 24, 2024 926 PM")
     datetime.datetime(2024, 9, 24, 21, 26)
     """
-    text = re.sub(r" (\d{1,2})(\d\d)( ?[AaPp]\.?[Mm]\.?)?$", r" \1:\2\3", text)
+    text = re.sub(r"(\d{4}.*) (\d{1,2})(\d\d)( ?[AaPp]\.?[Mm]\.?)?$", r"\1 \2:\3\4", text)
     if not re.search(r"\d:\d\d", text):
         return None
     try:
