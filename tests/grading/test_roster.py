@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import unicodedata
 import zipfile
 
 import pytest
@@ -151,6 +152,16 @@ def test_moodle_writes_the_group_before_the_name(folder, person):
     anna = Person("anna", "Anna-Lena", "Noether", groups=("Übung-1",))
     found = Roster((ada, anna, Person("lena", "Lena", "Noether"))).find(folder)
     assert (found.student if found else None) == person
+
+
+def test_an_id_is_one_id_however_its_letters_are_composed():
+    """macOS unpacks a folder with ë as e and two dots, which a teacher types as one letter."""
+    typed, unpacked = (unicodedata.normalize(form, "zoë") for form in ("NFC", "NFD"))
+    zoe = Person(typed, "Zoë", "O'Neill")
+    assert Roster((zoe,)).find(unpacked) == zoe
+    assert Roster((Person(unpacked),)).find(typed) == Person(unpacked)
+    both = Roster((zoe, Person(unpacked)))
+    assert (both.find(typed), both.other_ids, both.people) == (zoe, {unpacked: typed}, (zoe,))
 
 
 @pytest.fixture(scope="module")
