@@ -71,18 +71,24 @@ class Roster:
                 by_key.setdefault(key, []).append(person)
         return by_key
 
-    def find(self, student: str) -> Person | None:
+    def find(self, student: str, *, is_numbered: bool = True) -> Person | None:
         """Return the person with an id, an e-mail address, or a name or number as platforms write them.
 
         An exact id of somebody with a name counts first. Nobody is found where two people fit, such as one
         by the number and another by the name.
+
+        Args:
+            student: the id, address, name or number.
+            is_numbered: whether a number behind the name may be the platform's number for the person.
         """
+        student = unicodedata.normalize("NFC", student)
         exact = self._by_key.get(("id", student.casefold()), [])
-        if len(exact) == 1 and exact[0].is_described:
-            return exact[0]
+        described = [person for person in exact if person.is_described]
+        if len(described) == 1:
+            return described[0]
         keys = {
             "email": student.casefold(),
-            "number": number_in(student),
+            "number": number_in(student) if is_numbered or student.isdecimal() else "",
             "email name": student.casefold(),
             "name": squeeze(self._without_group(re.sub(r"_\d+$", "", student))),
         }
@@ -111,15 +117,16 @@ def _keys(person: Person) -> Iterable[tuple[str, str]]:
     """Return the names and numbers of a person, each with its kind."""
     email = person.email.casefold()
     names = (f"{person.first_name} {person.last_name}", f"{person.last_name} {person.first_name}")
-    keys = {("id", person.student.casefold()), ("email", email), ("number", person.number)}
+    student = unicodedata.normalize("NFC", person.student)  # macOS writes ü as u and two dots
+    keys = {("id", student.casefold()), ("email", email), ("number", person.number)}
     keys |= {("email name", email.split("@")[0])}
     keys |= {("name", squeeze(name)) for name in names if person.first_name and person.last_name}
     return {(kind, value) for kind, value in keys if value}
 
 
 def number_in(name: str) -> str:
-    """Return a platform's number for a person: 4711 in ``Participant 4711`` and in ``lovelaceada_4711``."""
-    match = re.search(r"(?:^|[ _])(\d+)$", name)
+    """Return a platform's number for a person: 4711 in ``4711`` and in ``lovelaceada_4711``."""
+    match = re.search(r"(?:^|_)(\d+)$", name)
     return match[1] if match else ""
 
 

@@ -148,7 +148,7 @@ def _add_submissions(found: Found, student: str, assignment: str, names: list[st
         reason = f"the folder's name cannot be a student's id: {student_ids.RULE}. Rename it"
         found.problems.append(Problem(student, assignment, reason))
         return
-    timestamp, remark = _timestamp(folder / TIME)
+    timestamp, remark = read_timestamp(folder / TIME)
     secret = _read_line(folder / SECRET)
     if remark:
         found.remarks.append(f"{student}, {assignment}: {remark}")
@@ -179,7 +179,7 @@ def _read_line(path: Path) -> str | None:
         return ""
 
 
-def _timestamp(path: Path) -> tuple[str | None, str | None]:
+def read_timestamp(path: Path) -> tuple[str | None, str | None]:
     """Return the time of submission, and a remark if it cannot be read."""
     text = _read_line(path)
     if text is None:

@@ -40,6 +40,7 @@ class Collected:
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
+    corrected: list[str] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def record(self, path: str, outcome: str, reason: str = "", student: str = "") -> None:

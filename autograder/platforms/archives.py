@@ -130,7 +130,8 @@ class Archive:
                 yield File(path, info.file_size, read_member, _changed(info), str(path))
 
     def _of_folder(self) -> Iterator[File | LeftOut]:
-        for folder, folders, names in os.walk(self.source):
+        errors: list[OSError] = []
+        for folder, folders, names in os.walk(self.source, onerror=errors.append):
             here = PurePosixPath(Path(folder).relative_to(self.source).as_posix())
             links = [name for name in folders if Path(folder, name).is_symlink()]
             for name in sorted(IGNORED & set(folders)):
@@ -138,11 +139,20 @@ class Archive:
             folders[:] = sorted(set(folders) - IGNORED - set(links))
             for name in sorted([*names, *links]):
                 file = Path(folder, name)
-                status = file.lstat()
+                try:
+                    status = file.lstat()
+                except OSError as error:
+                    errors.append(error)
+                    continue
                 if stat.S_ISREG(status.st_mode):
                     yield File(here / name, status.st_size, file.read_bytes, entry=str(here / name))
                 else:
                     yield LeftOut(here / name, "it is not a regular file, and links are not followed")
+        for failure in errors:
+            path = PurePosixPath(Path(failure.filename).relative_to(self.source).as_posix())
+            if not path.parts:
+                raise BadInputError(f"{self.source} cannot be opened ({failure.strerror}).")
+            yield LeftOut(path, f"it cannot be opened ({failure.strerror})")
 
 
 def read(file: File) -> bytes:

@@ -162,7 +162,7 @@ def _latest(release: Release, rivals: list[Candidate], readable: list[Candidate]
     with_work = [item for item in readable if not blank[id(item)]]
     finalists = with_work or readable
     newest = max(_order(item) for item in finalists)
-    latest = [item for item in finalists if _order(item) == newest]
+    latest = [item for item in finalists if _order(item) == newest or item.file.unread_time is not None]
     different = list({item.content.sources or item.content.data: item for item in reversed(latest)}.values())
     sound = [item for item in different if not item.content.error]
     if len(sound) == 1:

@@ -5,6 +5,7 @@ Every entry of the archive is accounted for, and each notebook that another repl
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from autograder.platforms.history import History, Version
 from autograder.platforms.identification import Grouped, HandedIn
 from autograder.platforms.metadata import in_utc, written_time
 from autograder.release import publish
-from autograder.roster import people
+from autograder.roster import move, people
 
 
 def collect(
@@ -65,21 +66,20 @@ def collect(
         if not files:
             why = f" that can be read ({done.problems[0]})" if done.problems else ""
             raise BadInputError(f"{source} holds no notebook{why}. Name the archive from the platform.")
-        found = identification.group_by_student(
-            files, wanted, assignment, platform, names, zone, _is_same(people.read(course))
-        )
+        roster, history = people.read(course), History(course, assignment)
+        same, knows = _is_same(roster), _knows(roster, history.beginnings("github"))
+        found = identification.group_by_student(files, wanted, assignment, platform, names, zone, same, knows)
         done.platform = found.platform
         done.remarks += found.remarks
         _record_others(done, found)
         _leave_out_test_student(done, found)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         downloaded = archive.newest_entry if found.stamped_by_download else ""
-        by_student = sorted(_by_ids_of_the_class_list(done, course, found, into, assignment).items())
+        by_student = sorted(_by_ids_of_the_class_list(done, roster, found, into, assignment).items())
         if platform is None and found.platform == "folder" and len(by_student) == 1:
             _refuse_several_people(by_student[0][1], releases, others)
         for folder in (into, course.state):
             require_writable(folder)
-        history = History(course, assignment)
         try:
             for student, items in by_student:
                 notebooks = _notebooks(done, student, items)
@@ -91,28 +91,30 @@ def collect(
                 for release, choice in choices:
                     if choice.chosen:
                         folder = into / student / assignment
-                        _write_notebook(done, history, folder, release, choice, downloaded)
+                        _write_notebook(done, history, folder, release, choice, downloaded, zone)
         finally:  # after a stopped run, an older archive replaces nothing either
             if history.known:
                 history.save()
-        if done.blank:
-            who = "students who handed in the released notebook without any work"
-            done.remarks.append(f"{who}: {', '.join(done.blank)}")
+    if done.corrected:
+        who = ", ".join(done.corrected)
+        done.remarks.append(f"times corrected by --timezone: {who}; now run autograder grade")
+    if done.blank:
+        who = "students who handed in the released notebook without any work"
+        done.remarks.append(f"{who}: {', '.join(done.blank)}")
     return done
 
 
 def _by_ids_of_the_class_list(
-    done: Collected, course: Course, found: Grouped, into: Path, assignment: str
+    done: Collected, roster: Roster, found: Grouped, into: Path, assignment: str
 ) -> dict[str, list[HandedIn]]:
     """Return the files by student, under the ids of the class list where it knows a student by another name.
 
     Two names of one person stay apart, and so does a name under which work was collected before.
     """
-    roster = people.read(course)
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
-        known = roster.find(name)
+        known = roster.find(name, is_numbered=found.platform in move.NUMBERED)
         person = None if (into / name / assignment).exists() else known
         names[person.student if person else name].append(name)
         if known is None or not known.is_described:
@@ -144,6 +146,20 @@ def _is_same(roster: Roster) -> Callable[[str, str], bool]:
         return known is None or named is None or not known.is_described or known.student == named.student
 
     return is_same
+
+
+def _knows(roster: Roster, beginnings: set[str]) -> identification.Knows:
+    """Return a function that rates the end of a folder's name: 2 if earlier folders had the same beginning.
+
+    The rating is 1 if the class list has the student.
+    """
+
+    def knows(folder: str, student: str) -> int:
+        if folder.removesuffix(student) in beginnings:
+            return 2
+        return int(roster.find(student, is_numbered=False) is not None)
+
+    return knows
 
 
 def _require_source(course: Course, source: Path, platform: str | None) -> None:
@@ -285,7 +301,13 @@ def _record_choices(
 
 
 def _write_notebook(
-    done: Collected, history: History, folder: Path, release: Release, choice: Choice, downloaded: str
+    done: Collected,
+    history: History,
+    folder: Path,
+    release: Release,
+    choice: Choice,
+    downloaded: str,
+    zone: ZoneInfo | None,
 ) -> None:
     """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
     item, path, stamp = choice.chosen, folder / f"{release.name}.ipynb", folder / "timestamp.txt"
@@ -298,13 +320,31 @@ def _write_notebook(
         Version(done.platform, time, item.file.order, downloaded, entry),
     )
     written = path.read_bytes() if path.is_file() else None
+    place = os.path.relpath(folder.parents[1] / path.name, history.course.root)
     if written == data:
         done.unchanged.append(student)
         done.record(entry, "unchanged", "", student)
+        same = replace(version, time=present.time)
+        if history.has_stated(student, same):  # nobody has changed the time
+            if zone and time and time != present.time:
+                done.corrected.append(student)
+                before = ""
+            else:
+                version = same
         if time and not before:
             write_if_changed(stamp, _line(time))
-        if not version.is_before(present):
-            history.remember(student, version)
+        _remark_on_unread_time(done, student, stamp, item.file)
+        if not before or not version.is_before(present):
+            history.remember(student, version, place, data)
+        return
+    if written is not None and history.has_put(student, place, data):
+        why = "which was changed after this version was collected"
+        done.unchanged.append(student)
+        done.remarks.append(
+            f"{student}: kept the present notebook, {why}; to take this version again, delete {path} and "
+            "collect again"
+        )
+        done.record(entry, "unchanged", f"the present notebook is kept, {why}", student)
         return
     if written is not None and (why := _is_older(history, student, present, version, data)):
         done.remarks.append(f"{student}: kept the present notebook, {why}{f' ({before})' if before else ''}")
@@ -320,10 +360,11 @@ def _write_notebook(
         history.course.make_private()
         write_atomically(history.replaced_folder(student) / f"{when}-{path.name}", written)
     _write_time(done, student, stamp, before, time)  # first: an interrupted run replaces the notebook again
+    _remark_on_unread_time(done, student, stamp, item.file)
     write_atomically(path, data)
     (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
-    history.remember(student, version)
+    history.remember(student, version, place, data)
 
 
 def _write_time(done: Collected, student: str, stamp: Path, before: str, time: datetime | None) -> None:
@@ -336,6 +377,15 @@ def _write_time(done: Collected, student: str, stamp: Path, before: str, time: d
             f"({before}) was removed; if the new version was late, write its time into timestamp.txt"
         )
         stamp.unlink()
+
+
+def _remark_on_unread_time(done: Collected, student: str, stamp: Path, file: HandedIn) -> None:
+    if file.unread_time is not None and not stamp.is_file():
+        done.remarks.append(
+            f"{student}: the time {file.unread_time!r} of the submission cannot be read, so the "
+            "submission does not count as late; write its time into timestamp.txt, such as "
+            "2026-03-07 18:00:00 UTC"
+        )
 
 
 def _is_older(history: History, student: str, present: Version, version: Version, data: bytes) -> str:

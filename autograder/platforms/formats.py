@@ -144,8 +144,8 @@ FORMATS = {
         ),
         Format(
             "exchange",
-            "nbgrader, exchange/default/submit.py",
-            rf"(?P<name>[^/+]+)\+[^/+]+\+(?P<time>[^/+]+?)(?:\+[^/]*)?/{_TAIL}",
+            "nbgrader, exchange/default/submit.py; an id may have a +, an assignment may not",
+            rf"(?P<name>[^/]+?)\+[^/+]+\+(?P<time>[^/+]+(?:\+\d\d:?\d\d)?)(?:\+[\w=-]*)?/{_TAIL}",
             _only_name,
             time=metadata.written_time,
             own=r"[^/]+/(?:timestamp|submission_secret)\.txt",

@@ -1,6 +1,7 @@
 """Remember which version of a notebook was collected, so that an older archive replaces no newer version.
 
-The path in the archive is remembered as well; by it feedback finds the way back to the platform.
+The path in the archive is remembered as well; by it feedback finds the way back to the platform. A digest of
+the notebook shows whether a teacher has changed it since.
 
 Where an archive states the times of submissions, ``timestamp.txt`` is enough. Other archives give a number
 that grows with each upload, or the time of the download. Both are kept in ``.autograder/collected/``.
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
 
 from autograder.course.files import read_if_there, read_record, write_record
 from autograder.course.layout import Course
@@ -62,11 +64,38 @@ class History:
         order, path = about.get("order", 0), str(about.get("path", ""))
         return Version(platform, time, order if isinstance(order, int) else 0, archive, path)
 
-    def remember(self, student: str, version: Version) -> None:
-        """Remember the version that was collected."""
+    def beginnings(self, platform: str) -> set[str]:
+        """Return what preceded the student's id in the names of the folders that were collected before."""
+        return {
+            part.removesuffix(student)
+            for student, about in self.known.items()
+            if isinstance(about, dict) and about.get("platform") == platform
+            for part in PurePosixPath(str(about.get("path"))).parts
+            if part.endswith(f"-{student}")
+        }
+
+    def remember(self, student: str, version: Version, place: str = "", data: bytes = b"") -> None:
+        """Remember the version that was collected, and the notebook that it has put into a place."""
         about = asdict(version)
-        del about["time"]
+        about["time"] = str(version.time or "")
+        if digests := self._digests(student) | ({place: sha256(data).hexdigest()} if place else {}):
+            about["digests"] = digests
         self.known[student] = about
+
+    def has_put(self, student: str, place: str, data: bytes) -> bool:
+        """Return whether this notebook was the last that was collected into a place."""
+        return self._digests(student).get(place) == sha256(data).hexdigest()
+
+    def has_stated(self, student: str, version: Version) -> bool:
+        """Return whether the present time is the one that was collected from the same path."""
+        about = self.known.get(student)
+        known = isinstance(about, dict) and about.get("time") == str(version.time)
+        return known and self.version(student, None).path == version.path
+
+    def _digests(self, student: str) -> dict[str, str]:
+        about = self.known.get(student)
+        digests = about.get("digests") if isinstance(about, dict) else None
+        return digests if isinstance(digests, dict) else {}
 
     def save(self) -> None:
         """Write the versions to the file."""

@@ -15,10 +15,12 @@ from autograder.course.errors import BadInputError
 from autograder.course.tables import read_table
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
-from autograder.platforms.metadata import Metadata, common_prefix, time_beside
+from autograder.platforms.metadata import Metadata, common_prefix
 
 Names = dict[str, list[str]]
 """The students of the files that a table lists, by the path of the file."""
+Knows = Callable[[str, str], int]
+"""Rates how surely the end of a folder's name, the second text, is a student's id."""
 NO_NAME = "the name does not identify a student"
 BY_HAND = "copy the file by hand, or say whose it is with --names"
 DOWNLOAD = timedelta(hours=1)
@@ -34,6 +36,7 @@ class HandedIn:
         file: the file.
         name: the name that the student gave to the file.
         time: when it was handed in, in UTC, if the archive says it.
+        unread_time: the text of the time, if the archive has one that cannot be read.
         order: the place among a student's files, if the archive gives one: the greater is the later.
         late: whether the platform marks it as late.
         instead: ``a link`` or ``a pasted text``, if the student handed in one of these instead of a file.
@@ -48,6 +51,7 @@ class HandedIn:
     late: bool = False
     instead: str = ""
     draft: bool = False
+    unread_time: str | None = None
 
     @property
     def stem(self) -> str:
@@ -79,6 +83,7 @@ def group_by_student(
     names: Path | None = None,
     zone: tzinfo | None = None,
     is_same: Callable[[str, str], bool] = lambda name, student: name == student,
+    knows: Knows = lambda folder, student: 0,
 ) -> Grouped:
     """Group the files of an archive by student.
 
@@ -89,19 +94,22 @@ def group_by_student(
         platform: a name in `FORMATS`; by default the paths determine it.
         names: a table of files and students, for files whose paths do not name the student.
         zone: the time zone of times without one; by default this computer's.
+        is_same: whether a name in the archive may be the student that the table names.
+        knows: rates a student's id at the end of a folder's name.
 
     Raises:
         BadInputError: the layout is unknown, or the table cannot be used.
     """
     listed = read_names(names, files) if names else {}
     rest = [file for file in files if str(file.path) not in listed]
-    found = _recognise(rest, wanted, assignment, platform, listed)
+    found = _recognise(rest, wanted, assignment, platform, listed, knows)
     result = Grouped("names" if found is None else found[0].name)
     if found is None:
         result.unknown = [(file, NO_NAME) for file in rest]
     else:
         result.stamped_by_download = found[0].stamped_by_download
-        _by_path(result, *found, wanted, zone)
+        prefix = _login_prefix(result, found[1], knows) if found[0].name == "github" else ""
+        _by_path(result, *found, wanted, zone, prefix)
     in_archive = _as_the_archive_has_them(files, wanted, assignment, platform, zone, listed)
     for path, students in listed.items():
         owner = in_archive[path].student if path in in_archive else ""
@@ -169,7 +177,12 @@ def _composed(text: str) -> str:
 
 
 def _recognise(
-    files: list[File], wanted: list[str], assignment: str, platform: str | None, listed: Names
+    files: list[File],
+    wanted: list[str],
+    assignment: str,
+    platform: str | None,
+    listed: Names,
+    knows: Knows = lambda folder, student: 0,
 ) -> tuple[Format, list[File]] | None:
     """Return the format and the files below the folders that all share; None if only a table can tell.
 
@@ -190,7 +203,7 @@ def _recognise(
         fitting = (level for level in folders if _fits(rows[0], level, wanted))
         return rows[0], next(fitting, folders[0])
     notebooks = [file for file in files if file.is_notebook]
-    if notebooks and (guessed := _guess(levels, wanted, assignment, listed)):
+    if notebooks and (guessed := _guess(levels, wanted, assignment, listed, knows)):
         return guessed
     if listed:
         return None
@@ -200,7 +213,7 @@ def _recognise(
 
 
 def _guess(
-    levels: list[list[File]], wanted: list[str], assignment: str, listed: Names
+    levels: list[list[File]], wanted: list[str], assignment: str, listed: Names, knows: Knows
 ) -> tuple[Format, list[File]] | None:
     """Return a format whose pattern would also fit other layouts, with the files.
 
@@ -208,7 +221,9 @@ def _guess(
     """
     students_folders, *below = _levels_of_folders(levels, assignment)
     tops = _tops(students_folders)
-    if len(tops) > 1 and common_prefix(tops, "-") and _fits(FORMATS["github"], students_folders, wanted):
+    ratings = _ratings(tops, knows) if len(tops) > 1 else {}
+    are_logins = max(ratings, key=lambda prefix: (ratings[prefix], len(prefix)), default="") != ""
+    if are_logins and _fits(FORMATS["github"], students_folders, wanted):
         return FORMATS["github"], students_folders
     for level in (students_folders, *below):
         if _fits(FORMATS["google"], level, wanted):
@@ -250,6 +265,37 @@ def _levels_of_folders(levels: list[list[File]], assignment: str) -> Iterable[li
             return
 
 
+def _ratings(tops: set[str], knows: Knows) -> dict[str, int]:
+    """Return how well the ends of the folders' names are known behind each beginning that all names share."""
+    shared = common_prefix(tops, "-")
+    prefixes = [shared[:n] for n in range(len(shared) + 1) if n == 0 or shared[n - 1] == "-"]
+    return {prefix: sum(knows(top, top.removeprefix(prefix)) for top in tops) for prefix in prefixes}
+
+
+def _login_prefix(result: Grouped, files: list[File], knows: Knows) -> str:
+    """Return what precedes the logins in the names of GitHub's clones.
+
+    Raises:
+        BadInputError: there is one clone, and its login may begin at several places.
+    """
+    tops = _tops(files)
+    ratings = _ratings(tops, knows)
+    ratings.pop("")
+    *others, prefix = [name for name in ratings if ratings[name] == max(ratings.values())] or [""]
+    if others and len(tops) == 1:
+        raise BadInputError(
+            f"the folder {min(tops)} does not show where the login begins. Collect all clones together, "
+            "import the class list with autograder roster import, or say who it is with --names FILE, a CSV "
+            "table with the columns file and student."
+        )
+    if others:
+        result.remarks.append(
+            f"the logins are what follows {prefix} in the names of the folders. If a login begins before "
+            "that, change the student's id with autograder rename"
+        )
+    return prefix
+
+
 def _tops(files: list[File]) -> set[str]:
     return {file.path.parts[0] for file in files if file.is_notebook and len(file.path.parts) > 1}
 
@@ -274,10 +320,16 @@ def _is_instead(parts: Parts) -> bool:
     return "text" in parts or "link" in parts
 
 
-def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str], zone: tzinfo | None) -> None:
-    """Add the files to their students."""
+def _by_path(
+    result: Grouped,
+    row: Format,
+    files: list[File],
+    wanted: list[str],
+    zone: tzinfo | None,
+    prefix: str = "",
+) -> None:
+    """Add the files to their students, without the prefix of their names."""
     pattern, found = row.matcher(wanted), row.metadata(files)
-    prefix = common_prefix(_tops(files), "-") if row.name == "github" else ""
     entry_times = row.entry_times and _spread(files)
     assumed = False
     for file in files:
@@ -290,8 +342,10 @@ def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str],
             continue
         parts = parts_of(match)
         parts["name"] = parts.get("name", "").removeprefix(prefix)
-        time = row.time(parts.get("time", "")) or found.times.get(parts.get("id", ""))
-        time = time or time_beside(found, file.path) or (file.changed if entry_times else None)
+        number, beside = parts.get("id", ""), str(file.path.parent)
+        time = row.time(parts.get("time", "")) or found.times.get(number) or found.times.get(beside)
+        time = time or (file.changed if entry_times else None)
+        unread = parts.get("time") or found.unread.get(number, found.unread.get(beside))
         if time and not time.tzinfo:
             assumed, time = zone is None, time.replace(tzinfo=zone) if zone else time.astimezone()
         handed_in = HandedIn(
@@ -303,6 +357,7 @@ def _by_path(result: Grouped, row: Format, files: list[File], wanted: list[str],
             "late" in parts,
             "a link" if "link" in parts else "a pasted text" if "text" in parts else "",
             row.sign not in parts and not _is_instead(parts),
+            None if time else unread,
         )
         for student in _students(result, row, parts, found, file):
             handed = result.by_student[student]  # also of a student with nothing but the platform's own file

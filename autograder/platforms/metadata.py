@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from autograder.course.errors import BadInputError
@@ -23,12 +22,14 @@ class Metadata:
     Args:
         people: the students by the part of a path that identifies a submission. None: the paths alone say it.
         times: the time of a submission, by the same part, or by the folder of the file.
+        unread: the text of a time that cannot be read, by the same part or folder.
         texts: the texts that students pasted into a form, by the path of the file that holds them.
         read: the paths of the files that were read for this.
     """
 
     people: dict[str, list[str]] | None = None
     times: dict[str, datetime] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
 
@@ -44,12 +45,12 @@ def no_time(text: str) -> None:
 
 
 def written_time(text: str) -> datetime | None:
-    """Return a time as people write it, or None. The colon may be missing, as in the name of a file.
+    """Return a time as people write it, or None. Behind a year the colon may be missing, as in file names.
 
     >>> written_time("Sep 24, 2024 926 PM")
     datetime.datetime(2024, 9, 24, 21, 26)
     """
-    text = re.sub(r" (\d{1,2})(\d\d)( ?[AaPp]\.?[Mm]\.?)?$", r" \1:\2\3", text)
+    text = re.sub(r"(\d{4}.*) (\d{1,2})(\d\d)( ?[AaPp]\.?[Mm]\.?)?$", r"\1 \2:\3\4", text)
     if not re.search(r"\d:\d\d", text):
         return None
     try:
@@ -144,6 +145,8 @@ def gradescope(files: list[File]) -> Metadata:
             found.people[number] = [_person_id(person) for person in about.get(":submitters", ())]
             if time := _gradescope_time(about.get(":created_at")):
                 found.times[number] = time
+            elif about.get(":created_at"):
+                found.unread[number] = str(about[":created_at"])
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise BadInputError(
             f"{GRADESCOPE_FILE} is not laid out as Gradescope lays it out ({error}). "
@@ -166,17 +169,14 @@ def timestamps(files: list[File]) -> Metadata:
     """Read the files ``timestamp.txt`` in which nbgrader keeps the time beside a submission."""
     found = Metadata()
     for file in files:
-        if file.path.name == "timestamp.txt" and file.size < 200:
+        if file.path.name == "timestamp.txt":
             found.read.add(str(file.path))
             try:
-                time = in_utc(written_time(read(file).decode("utf8", "replace").strip()))
+                text = read(file)[:200].decode("utf-8-sig", "replace").strip()
             except UNREADABLE:
-                continue
-            if time:
+                text = ""
+            if time := in_utc(written_time(text)):
                 found.times[str(file.path.parent)] = time
+            else:
+                found.unread[str(file.path.parent)] = text
     return found
-
-
-def time_beside(found: Metadata, path: PurePosixPath) -> datetime | None:
-    """Return the time that a file in the same folder states."""
-    return found.times.get(str(path.parent))

@@ -15,14 +15,14 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import parse_utc
 from traitlets import Bool
 from traitlets.config import Application, Config
 
-from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
 from autograder.course.visible import one_line, visible
-from autograder.grading import cages, gradebook, matching, written
+from autograder.grading import cages, gradebook, matching, submissions, written
 from autograder.grading.batch import secret_seed
 from autograder.grading.pair import Pair, notebook_task
 from autograder.grading.session import Limits
@@ -54,14 +54,17 @@ class GradeSafely(NbGraderPreprocessor):
     allow_unsafe = Bool(False, help="Grade even where no sandbox works.").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        require_valid(resources["nbgrader"]["student"])
+        student = require_valid(resources["nbgrader"]["student"])
         submission = json.dumps(nb).encode()
         course = Course.at(Path(), resources["nbgrader"]["db_url"])
         seed = secret_seed(course)
         assignment = resources["nbgrader"]["assignment"]
-        if ClassFile.read(course).lines:
-            with gradebook.opened(course) as book:  # before nbgrader works out what is late
-                book.extend(assignment, resources["nbgrader"]["student"])
+        home = course.folder("submitted_directory", "submitted") / student / assignment
+        time, _ = submissions.read_timestamp(home / submissions.TIME)
+        with gradebook.opened(course) as book:  # before nbgrader works out what is late
+            if time:  # nbgrader reads 7.3.2026 as the third of July
+                book.book.find_submission(assignment, student).timestamp = parse_utc(time)
+            book.extend(assignment, student)
         task = notebook_task(assignment, _released(resources), submission, seed, Limits())
         verdict = _pair(cages.required(self.allow_unsafe)).grade(task)
         if verdict.status != "graded":

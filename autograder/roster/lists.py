@@ -44,6 +44,8 @@ STUDENTS = ("student", "learner", "studierende", "teilnehmer")
 """Beginnings of the roles of students; people with other roles are left out and named."""
 CANVAS_TEST_STUDENT = "student, test"
 """The name in Canvas's gradebook of the student that a teacher can act as."""
+LONGEST_RUNNING = 3
+"""A number with at most so many digits may count the lines of a list, where its heading is only "ID"."""
 EXPECTED = "a class list with headings and a line for each student"
 
 
@@ -77,10 +79,13 @@ def read_list(path: Path, roster: Roster, columns: str | None = None) -> Importe
     """
     table = read_table(path, EXPECTED)
     found = choose_columns(table, path, columns)
+    may_count_lines = _may_count_lines(table, found, columns)
     done = Imported()
     lines: dict[str, Person] = {}
     for number, line in table.lines:
         values = {name: line.get(column, "").lstrip("#") for name, column in found.items()}
+        if may_count_lines and len(values["number"]) <= LONGEST_RUNNING:
+            values["number"] = ""
         why = _reason_to_leave_out(values)
         if why:
             done.left_out.append(f"line {number}: {why}")
@@ -135,6 +140,12 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
             f"{', '.join(table.columns)}. Name it, such as: --columns id=HEADING,name=HEADING"
         )
     return found
+
+
+def _may_count_lines(table: TextTable, found: dict[str, str], columns: str | None) -> bool:
+    """Return whether the numbers' heading is only "ID", in a list not of Canvas, and not by --columns."""
+    is_canvas = any(column.casefold().startswith("sis ") for column in table.columns)
+    return found.get("number", "").casefold() == "id" and not is_canvas and "number=" not in (columns or "")
 
 
 def _reason_to_leave_out(values: dict[str, str]) -> str | None:

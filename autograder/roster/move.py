@@ -32,7 +32,7 @@ from autograder.grading import gradebook
 from autograder.grading.rows import ABOUT_STUDENT
 from autograder.roster import people, traces
 
-NUMBERED = ("brightspace", "canvas", "moodle")
+NUMBERED = ("brightspace", "canvas", "ilias", "moodle")
 """The platforms whose archives have a number for the person behind the name."""
 
 

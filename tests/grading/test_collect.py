@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import stat
 import zipfile
+from pathlib import Path
 
 import pytest
 from scratch import ASSIGNMENT, in_process
@@ -273,6 +275,25 @@ def test_links_are_not_followed(course, tmp_path):
         done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
         assert any("link" in problem for problem in done.problems)
         assert collected(tmp_path / "s") == {"ada": "a"}
+
+
+def test_a_folder_that_cannot_be_opened_is_named(course, tmp_path, monkeypatch):
+    source = laid_out(tmp_path / "folder", {f"{name}/{NAME}": name for name in ("ada", "bob", "cid")})
+    listed = os.scandir
+
+    def scandir(path):
+        if Path(path).name == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    closed = "bob"
+    monkeypatch.setattr("os.scandir", scandir)
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
+    assert done.problems == ["left out 'bob': it cannot be opened (Permission denied)"]
+    assert done.counts == {"taken": 2, "undecided": 1}
+    closed = "folder"
+    with pytest.raises(BadInputError, match="folder cannot be opened"):
+        collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
 
 
 @pytest.mark.slow

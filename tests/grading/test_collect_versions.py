@@ -13,6 +13,7 @@ from test_collect import NAME, collected, laid_out, zipped
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.grading import gradebook
 from autograder.platforms import collect as collecting
 from autograder.platforms.collect import collect
 from autograder.release.publish import notebooks
@@ -269,6 +270,161 @@ def test_times_of_the_download_are_not_those_of_the_submissions(course, tmp_path
     uploads = [Upload(person, NAME, person.login, DUE) for person in (ADA, BOB)]
     collect(Course.at(course), ASSIGNMENT, made.ilias(uploads).write(tmp_path / "a.zip"), tmp_path / "s")
     assert not list((tmp_path / "s").rglob("timestamp.txt"))
+
+
+@pytest.mark.parametrize("platform", ["moodle", "brightspace"])
+def test_the_same_archive_leaves_a_repaired_notebook_and_its_time(course, tmp_path, released, platform):
+    here, into = Course.at(course), tmp_path / "s"
+
+    def archive(*data):
+        uploads = [Upload(ADA, NAME, text, DUE + n * timedelta(days=1)) for n, text in enumerate(data)][-1:]
+        return made.MAKERS[platform](uploads).write(tmp_path / f"{len(data)}.zip", day=10 + len(data))
+
+    collect(here, ASSIGNMENT, archive("broken"), into)
+    (path,) = into.glob(f"*/{ASSIGNMENT}/{NAME}")
+    stamp, student = path.with_name("timestamp.txt"), path.parent.parent.name
+    path.write_text(worked(released, "repaired"))
+    stamp.write_text("2026-03-10 12:00:00 UTC\n")
+    done = collect(here, ASSIGNMENT, archive("broken"), into)
+    assert (done.unchanged, done.replaced, done.problems) == ([student], [], [])
+    assert path.read_text() == worked(released, "repaired")
+    assert stamp.read_text() == "2026-03-10 12:00:00 UTC\n"
+    assert any("kept the present notebook, which was changed" in remark for remark in done.remarks)
+    elsewhere = collect(here, ASSIGNMENT, archive("broken"), tmp_path / "t")
+    assert elsewhere.written == [student]
+    stamp.unlink()
+    assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).replaced == [student]
+    assert path.read_text() == "newer"
+    path.unlink()
+    assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).written == [student]
+
+
+def test_a_time_zone_that_is_named_later_corrects_the_times(course, tmp_path, released):
+    """But for a time that the teacher has written; and a run without a zone changes nothing."""
+    here, into = Course.at(course), tmp_path / "s"
+    uploads = [Upload(person, NAME, worked(released, person.login), DUE) for person in (ADA, BOB)]
+    archive = made.brightspace(uploads).write(tmp_path / "a.zip")
+    collect(here, ASSIGNMENT, archive, into, timezone="UTC")
+    stamps = {path.parent.parent.name: path for path in into.rglob("timestamp.txt")}
+    ada, bob = stamps["Ada Lovelace_101"], stamps["Bob Müller_102"]
+    bob.write_text("2026-03-01 12:00:00 UTC\n")
+    for zone in ("Europe/Berlin", None, "America/New_York", "Europe/Berlin"):
+        done = collect(here, ASSIGNMENT, archive, into, timezone=zone)
+        assert len(done.unchanged) == 2
+        hour = "2026-03-09 04:59" if zone == "America/New_York" else "2026-03-08 23:59"
+        assert ada.read_text() == f"{hour}:00.000000 UTC\n"
+        assert bob.read_text() == "2026-03-01 12:00:00 UTC\n"
+        told = "times corrected by --timezone: Ada Lovelace_101; now run autograder grade"
+        assert (told in done.remarks) == (zone is not None)
+
+
+def exchange_folder(student, time):
+    return f"{student}+{ASSIGNMENT}+{time}+x1/{NAME}"
+
+
+def test_summer_time_has_another_abbreviation_and_the_later_time_counts(course, tmp_path, released):
+    members = {
+        exchange_folder("ada", "2026-03-28 20:00 CET"): worked(released, "old"),
+        exchange_folder("ada", "2026-03-29 20:00 CEST"): worked(released, "new"),
+    }
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.problems, collected(tmp_path / "s")) == ([], {"ada": worked(released, "new")})
+    stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-29 18:00:00.000000 UTC\n"
+
+
+def test_a_time_that_cannot_be_read_is_told_and_never_the_oldest(course, tmp_path, released):
+    members = {
+        exchange_folder("ada", "2026-03-28 20:00 UTC"): worked(released, "one"),
+        exchange_folder("ada", "2026-03-29 20:00 XYZT"): worked(released, "two"),
+        exchange_folder("bob", "2026-03-29 20:00 XYZT"): worked(released, "b"),
+    }
+    archive = zipped(tmp_path / "a.zip", members)
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s")
+    assert "ada: several notebooks" in done.problems[0]
+    assert "does not show which is the latest" in done.problems[0]
+    assert collected(tmp_path / "s") == {"bob": worked(released, "b")}
+    told = (
+        "bob: the time '2026-03-29 20:00 XYZT' of the submission cannot be read, so the submission does not "
+        "count as late; write its time into timestamp.txt, such as 2026-03-07 18:00:00 UTC"
+    )
+    assert done.remarks == [told]
+    assert told in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
+    (tmp_path / "s" / "bob" / ASSIGNMENT / "timestamp.txt").write_text("2026-03-29 18:00:00 UTC\n")
+    assert told not in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
+
+
+@pytest.mark.parametrize("text", ["2026-07-08 23:59:59 XYZT", "08.07.2026, 18 Uhr", ""])
+def test_a_time_beside_a_notebook_that_cannot_be_read_is_told(course, tmp_path, released, text):
+    members = {f"ada/{NAME}": worked(released), "ada/timestamp.txt": text, f"bob/{NAME}": worked(released)}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    (told,) = done.remarks
+    assert told.startswith(f"ada: the time {text!r} of the submission cannot be read")
+
+
+@pytest.mark.parametrize("time", ["2026-03-08 20:00:00.000000 UTC", "2026-03-08 20:00", "08.03.26 20:00 CET"])
+@pytest.mark.parametrize("student", ["ada+hub@uni.de", "ada+1+2"])
+def test_a_plus_in_an_id_of_the_exchange_belongs_to_the_id(course, tmp_path, released, student, time):
+    members = {exchange_folder(who, time): worked(released, who) for who in ("ada", student)}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.platform, done.problems) == ("exchange", [])
+    assert collected(tmp_path / "s") == {who: worked(released, who) for who in ("ada", student)}
+    assert all("cannot be read" not in remark for remark in done.remarks)
+
+
+@pytest.mark.parametrize("end", ["", "+x1"])
+def test_the_offset_in_a_folder_of_the_exchange_belongs_to_the_time(course, tmp_path, released, end):
+    folder = f"ada+hub+{ASSIGNMENT}+2026-03-08 23:59:59 +0200{end}"
+    archive = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": worked(released)})
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s", "exchange")
+    assert done.remarks == []
+    stamp = tmp_path / "s" / "ada+hub" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-08 21:59:59.000000 UTC\n"
+
+
+def clones(tmp_path, *folders):
+    return laid_out(tmp_path / "-".join(folders), {f"{folder}/{NAME}": folder for folder in folders})
+
+
+def enter(course, *students):
+    with gradebook.opened(Course.at(course)) as writer:
+        for student in students:
+            writer.book.update_or_create_student(student)
+
+
+def test_a_clone_of_github_that_is_collected_alone_keeps_its_login(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    alone = clones(tmp_path, "attention-ada-lovelace")
+    with pytest.raises(BadInputError, match="attention-ada-lovelace does not show where the login begins"):
+        collect(here, ASSIGNMENT, alone, into, "github")
+    enter(course, "ada-lovelace")
+    assert collect(here, ASSIGNMENT, alone, into, "github").written == ["ada-lovelace"]
+    enter(course, "lovelace")
+    with pytest.raises(BadInputError, match="--names"):
+        collect(here, ASSIGNMENT, clones(tmp_path, "chapter-ada-lovelace"), tmp_path / "t", "github")
+
+
+def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    collect(here, ASSIGNMENT, clones(tmp_path, "attention-bob", "attention-alan-t"), into)
+    enter(course, "lovelace")
+    done = collect(here, ASSIGNMENT, clones(tmp_path, "attention-ada-lovelace"), into, "github")
+    assert done.written == ["ada-lovelace"]
+
+
+@pytest.mark.parametrize("platform", [None, "github"])
+def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(course, tmp_path, platform):
+    two = clones(tmp_path, "attention-tum-ada", "attention-tum-alan")
+    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "s", platform)
+    assert done.written == ["ada", "alan"]
+    assert any("the logins are what follows attention-tum- in" in remark for remark in done.remarks)
+    enter(course, "tum-ada")
+    shutil.rmtree(course / ".autograder" / "collected")
+    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "t", platform)
+    assert done.written == ["tum-ada", "tum-alan"]
+    folders = clones(tmp_path, "tum-ada", "tum-alan")
+    done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / "u")
+    assert (done.platform, done.written) == ("folder", ["tum-ada", "tum-alan"])
 
 
 @pytest.mark.parametrize(

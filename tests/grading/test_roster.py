@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import unicodedata
 import zipfile
 
 import pytest
@@ -151,6 +152,16 @@ def test_moodle_writes_the_group_before_the_name(folder, person):
     anna = Person("anna", "Anna-Lena", "Noether", groups=("Übung-1",))
     found = Roster((ada, anna, Person("lena", "Lena", "Noether"))).find(folder)
     assert (found.student if found else None) == person
+
+
+def test_an_id_is_one_id_however_its_letters_are_composed():
+    """macOS unpacks a folder with ë as e and two dots, which a teacher types as one letter."""
+    typed, unpacked = (unicodedata.normalize(form, "zoë") for form in ("NFC", "NFD"))
+    zoe = Person(typed, "Zoë", "O'Neill")
+    assert Roster((zoe,)).find(unpacked) == zoe
+    assert Roster((Person(unpacked),)).find(typed) == Person(unpacked)
+    both = Roster((zoe, Person(unpacked)))
+    assert (both.find(typed), both.other_ids, both.people) == (zoe, {unpacked: typed}, (zoe,))
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +321,34 @@ def test_collect_uses_the_ids_of_the_class_list(tmp_path):
     collect(Course.at(folder), SECOND, archive, folder / "submitted", "canvas")
     collected = {path.parent.parent.name for path in folder.glob(f"submitted/*/{SECOND}/*.ipynb")}
     assert collected == {"ada01", "oneillzoe_4712", "zoeoneill_4719", "özbo_4713", "unknown_4714"}
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        f"QKV_Group 3_attempt_2026-03-08-23-59-00_{SECOND}.ipynb",
+        f"mueller_3/{SECOND}.ipynb",
+        f"Group 3/{SECOND}.ipynb",
+    ],
+)
+def test_a_number_counts_only_where_the_platform_writes_the_number_of_a_person(tmp_path, member):
+    folder = new_class(tmp_path / "course", {})
+    people.write(Course.at(folder), [Person("grace", "Grace", "Hopper", number="3")])
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as opened_archive:
+        opened_archive.writestr(member, "{}")
+        opened_archive.writestr(member.replace("3", "4", 1), "{}")
+    done = collect(Course.at(folder), SECOND, archive, folder / "submitted", timezone="UTC")
+    assert len(done.written) == 2
+    assert "grace" not in done.written
+    assert any("names that fit no student" in remark for remark in done.remarks)
+
+
+@pytest.mark.parametrize(("number", "kept"), [("3", ""), ("4711", "4711")])
+def test_running_numbers_of_a_list_are_no_numbers_of_a_platform(tmp_path, number, kept):
+    file = tmp_path / "list.csv"
+    file.write_text(f"ID,First name,Last name,Username\n{number},Grace,Hopper,grace\n")
+    assert read_list(file, Roster(())).people == [Person("grace", "Grace", "Hopper", number=kept)]
 
 
 def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def both(template, students, tmp_path_factory):
         shutil.copytree(template, folder / name)
         for student in STUDENTS:
             hand_in(folder / name, student, students[student][0], timestamp="2026-03-01 18:00:00 UTC")
+        hand_in(folder / name, STUDENTS[0], students[STUDENTS[0]][0], timestamp="7.3.2026 18:00:00 +0100")
         hand_in(folder / name, "ghost", b"not json")
     done = nbgrader("autograde", ASSIGNMENT, cwd=folder / "plugin")
     graded(folder / "ours", seed=None)
@@ -105,6 +107,7 @@ def test_plain_autograde_gives_what_our_command_gives(both):
     theirs = held(plugin)
     theirs.pop("ghost", None)  # nbgrader enters what it could not read, without points; we do not
     assert theirs == held(ours)
+    assert theirs[STUDENTS[0]][2] == datetime(2026, 3, 7, 17), "the day is first between dots"
 
 
 def test_plain_autograde_survives_what_it_cannot_read(both):

@@ -10,6 +10,7 @@ from test_collect import zipped
 from autograder.course.layout import Course
 from autograder.course.times import read_time
 from autograder.platforms.collect import collect
+from autograder.platforms.metadata import written_time
 
 NAME = f"{FIRST}.ipynb"
 
@@ -31,6 +32,30 @@ def test_the_day_is_first_between_dots_and_never_guessed_between_slashes():
     assert read_time("25/12/2026 18:00").isoformat() == "2026-12-25T18:00:00"
     with pytest.raises(ValueError, match="does not say which number is the day"):
         read_time("03/12/2026 18:00")
+
+
+@pytest.mark.parametrize("zone", ["UTC+2", "UTC +2", "GMT+2", "UTC+02:00", "UTC+0200", "GMT +02:00"])
+def test_an_offset_from_utc_has_the_sign_that_people_give_it(zone):
+    assert read_time(f"2026-07-08 10:00 {zone}").isoformat() == "2026-07-08T08:00:00+00:00"
+    west = zone.replace("+", "-")
+    assert read_time(f"2026-07-08 10:00 {west}").isoformat() == "2026-07-08T12:00:00+00:00"
+
+
+@pytest.mark.parametrize("text", ["18:00", "8 March 18:00", "Monday 18:00", "March 2026 18:00"])
+def test_a_date_is_not_completed_with_today(text):
+    with pytest.raises(ValueError, match="does not name the day, the month and the year"):
+        read_time(text)
+
+
+@pytest.mark.parametrize("text", ["Mar 8, 2025", "8 March 2026", "8.3.2026", "2026-03-08", "18:00"])
+def test_a_year_is_not_read_as_a_clock(text):
+    assert written_time(text) is None
+
+
+def test_a_clock_without_a_colon_is_read_behind_the_year():
+    assert written_time("Mar 8, 2026 1159 PM").isoformat() == "2026-03-08T23:59:00"
+    assert written_time("2026-03-08 1159 PM").isoformat() == "2026-03-08T23:59:00"
+    assert written_time("8 Mar 2026 926").isoformat() == "2026-03-08T09:26:00"
 
 
 def test_a_time_from_windows_may_begin_with_a_mark(folder):
