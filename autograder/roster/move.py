@@ -30,7 +30,7 @@ from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
 from autograder.grading.student_table import ABOUT_STUDENT
-from autograder.roster import people, traces
+from autograder.roster import extensions, people, traces
 
 NUMBERED = ("brightspace", "canvas", "moodle")
 """The platforms whose archives have a number for the person behind the name."""
@@ -66,12 +66,13 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """The result of a move: the assignments with work, and the assignments with a version set aside."""
+    """The result of a move: assignments with work, those with a version set aside, new late penalties."""
 
     old: str
     new: str
     assignments: tuple[str, ...]
     set_aside: tuple[str, ...]
+    penalties: tuple[extensions.Change, ...] = ()
 
 
 def rename(course: Course, old: str, new: str) -> Moved:
@@ -137,8 +138,9 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         here = ClassFile.read(course)
         here.move(old, new)
         here.write()
+        changes = _penalise(course, new)
         path.unlink()
-    return Moved(old, new, plan.assignments, plan.contested)
+    return Moved(old, new, plan.assignments, plan.contested, changes)
 
 
 def _save(path: Path, plan: Move) -> None:
@@ -241,6 +243,15 @@ def _remove_contested(book: api.Gradebook, plan: Move) -> None:
         except api.MissingEntry:
             continue
     book.db.flush()
+
+
+def _penalise(course: Course, student: str) -> tuple[extensions.Change, ...]:
+    """Update the late penalties of a student, who may have more time under the id that stays."""
+    if not gradebook.exists(course):
+        return ()
+    with gradebook.opened(course) as writer:
+        submissions = writer.book.db.query(api.SubmittedAssignment).filter_by(student_id=student).all()
+        return extensions.penalise(writer, submissions)
 
 
 def _set_aside(course: Course, plan: Move) -> None:

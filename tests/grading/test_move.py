@@ -144,6 +144,19 @@ def test_a_merge_needs_to_know_whose_work_counts(course, winner):
 
 
 @pytest.mark.slow
+def test_more_time_of_the_id_that_stays_counts_for_the_work_that_comes(course):
+    in_process("late", "--percent", "10", cwd=course)
+    in_process("extension", "ada", SECOND, "3", cwd=course)
+    add_work(course, "bob", SECOND, 6, "2026-03-10 18:00:00 UTC")
+    with gradebook.opened(Course.at(course)) as writer:
+        writer.penalise(SECOND, "bob")
+    assert rows(course, SECOND)["bob"].late_penalty == pytest.approx(1.2)
+    done = in_process("merge", "bob", "ada", "--wins", "ada", cwd=course)
+    assert f"the late penalty of {SECOND} was 1.2 and is 0" in done.stderr
+    assert rows(course, SECOND)["ada"].total == 6
+
+
+@pytest.mark.slow
 def test_what_the_winner_never_had_does_not_stay(course):
     """Bob's newer work is not graded yet: Ada's points and page do not pass for his."""
     shutil.rmtree(course / "autograded" / "bob")
