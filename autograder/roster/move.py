@@ -167,7 +167,7 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if old == new:
         raise BadInputError(f"{old} and {new} are the same id. Name two.")
     roster = people.read(course)
-    known = {name: name in roster or bool(traces.works(course, name)) for name in (old, new)}
+    known = {name: name in roster or bool(_works(course, name)) for name in (old, new)}
     if not known[old]:
         near = people.similar(roster, old)
         raise BadInputError(f"nobody has the id {old!r}.{near} See: autograder roster list")
@@ -180,7 +180,7 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if wins not in ("", old, new):
         raise BadInputError(f"--wins names {old} or {new}, not {wins!r}.")
     by_student = [
-        {work.assignment for work in traces.works(course, name) if work.place != "replaced"}
+        {work.assignment for work in _works(course, name) if work.place != "replaced"}
         | traces.entered(course, name)
         for name in (old, new)
     ]
@@ -191,8 +191,13 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
             f"{old} and {new} both have work for {', '.join(contested)}. Choose whose work counts, with "
             f"{choice}; the other's notebooks are kept in .autograder/replaced/."
         )
-    assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
+    assignments = {work.assignment for work in _works(course, old)} | traces.entered(course, old)
     return Move(old, new, wins, contested, old in roster, tuple(sorted(assignments)))
+
+
+def _works(course: Course, student: str) -> list[traces.Work]:
+    """Return a student's work, without the hidden folders that other programs make."""
+    return [work for work in traces.works(course, student) if not work.assignment.startswith(".")]
 
 
 def _move_entries(course: Course, plan: Move) -> None:
@@ -256,7 +261,7 @@ def _penalise(course: Course, student: str) -> tuple[extensions.Change, ...]:
 
 def _set_aside(course: Course, plan: Move) -> None:
     """Keep the loser's contested notebooks in `replaced`, and delete what was made from them."""
-    for work in traces.works(course, plan.loser):
+    for work in _works(course, plan.loser):
         if work.assignment in plan.contested and work.place != "replaced":
             if work.place == "submitted":
                 aside = traces.folder_of(course, "replaced", plan.new, work.assignment)
@@ -265,7 +270,7 @@ def _set_aside(course: Course, plan: Move) -> None:
 
 
 def _move_folders(course: Course, plan: Move) -> None:
-    for work in traces.works(course, plan.old):
+    for work in _works(course, plan.old):
         target = traces.folder_of(course, work.place, plan.new, work.assignment)
         if work.place == "replaced":
             _move_files(work.folder, target)
@@ -273,7 +278,11 @@ def _move_folders(course: Course, plan: Move) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(work.folder, target)
     for top in traces.homes(course, plan.old):
-        if not top.is_symlink() and not any(path.is_file() for path in top.rglob("*")):
+        if top.is_symlink():
+            continue
+        if any(path.is_file() for path in top.rglob("*")):  # files that are no work, such as .DS_Store
+            _move_files(top, top.with_name(plan.new))
+        else:
             shutil.rmtree(top)
 
 
@@ -291,9 +300,9 @@ def _move_variants(course: Course, plan: Move) -> None:
 
 
 def _move_files(source: Path, target: Path, prefix: str = "") -> None:
-    """Move the files of a folder into another without replacing any."""
+    """Move the files of a folder into another without replacing any; of a link, move only the link."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.iterdir()):
+    for path in [source] if source.is_symlink() else sorted(source.iterdir()):
         new, count = target / f"{prefix}{path.name}", 1
         while os.path.lexists(new):
             new, count = target / f"{count}-{prefix}{path.name}", count + 1

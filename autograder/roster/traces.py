@@ -63,14 +63,14 @@ def homes(course: Course, student: str) -> list[Path]:
 
 
 def works(course: Course, student: str) -> list[Work]:
-    """Return the folders with files of a student; a link counts as a file."""
+    """Return the folders with files of a student, and links; a file beside the folders is no work."""
     found = []
     for top in homes(course, student):
         is_replaced = top.parent.parent == course.state / "replaced"
         for folder in [top] if is_replaced else sorted(top.iterdir()) if top.is_dir() else []:
             place = "replaced" if is_replaced else _place_of(course, top)
             assignment = folder.parent.name if is_replaced else folder.name
-            if folder.is_symlink() or not folder.is_dir() or any(folder.iterdir()):
+            if folder.is_symlink() or (folder.is_dir() and any(folder.iterdir())):
                 found.append(Work(place, assignment, folder))
     return found
 

@@ -156,6 +156,26 @@ def test_more_time_of_the_id_that_stays_counts_for_the_work_that_comes(course):
     assert rows(course, SECOND)["ada"].total == 6
 
 
+@pytest.mark.parametrize("target", ["elsewhere", "gone"])
+def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
+    """A file manager leaves a file in both folders; the work that does not count is a link."""
+    for student in ("ada", "bob"):
+        (course / "submitted" / student / ".DS_Store").write_text(student)
+        (course / "submitted" / student / ".ipynb_checkpoints").mkdir()
+        (course / "submitted" / student / ".ipynb_checkpoints" / "x.ipynb").write_text(student)
+    (course / "elsewhere").mkdir()
+    (course / "elsewhere" / "x").write_text("of somebody else")
+    shutil.rmtree(course / "submitted" / "ada" / FIRST)
+    (course / "submitted" / "ada" / FIRST).symlink_to(course / target)
+    done = in_process("merge", "ada", "bob", cwd=course)
+    assert f"both have work for {FIRST}." in " ".join(done.stderr.split())
+    assert in_process("merge", "ada", "bob", "--wins", "bob", cwd=course).exit_code == 0
+    assert mentions(course, "ada") == []
+    assert (course / "elsewhere" / "x").read_text() == "of somebody else"
+    assert (course / ".autograder" / "replaced" / FIRST / "bob" / f"ada-{FIRST}").is_symlink()
+    assert {path.read_text() for path in (course / "submitted" / "bob").glob("*.DS_Store")} == {"ada", "bob"}
+
+
 @pytest.mark.slow
 def test_what_the_winner_never_had_does_not_stay(course):
     """Bob's newer work is not graded yet: Ada's points and page do not pass for his."""
