@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def require_trace(course: Course, student: str) -> Person:
     if others:
         raise BadInputError(
             f"{student} is also in the gradebook as {', '.join(others)}. Unite the ids first, with: "
-            f"autograder merge {others[0]} {student}"
+            f"{shlex.join(['autograder', 'merge', others[0], student])}"
         )
     for person in roster.known:
         if person.student == student:
@@ -212,7 +213,7 @@ def files_that_name(course: Course, person: Person) -> Iterator[Path]:
             data = read_if_there(path) or b"" if path.is_file() else b""
             is_text = b"\0" not in data[:1024]
             if (
-                whole.search(name.encode())
+                whole.search(os.fsencode(name))
                 or not short.isdisjoint((name, path.stem))
                 or (whole if is_text else part).search(data)
                 or (short and not short.isdisjoint(_values(path, data)))
@@ -225,7 +226,8 @@ def _values(path: Path, data: bytes) -> Iterator[Any]:
     if path.suffix in (".csv", ".tsv"):
         yield from re.split(r"[,;\t\r\n\"]+", data.decode(errors="replace"))
     elif data.startswith(SQLITE):
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+        with contextlib.closing(database), contextlib.suppress(sqlite3.Error):  # a damaged copy
             tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             for (table,) in tables:
                 for row in database.execute(f'SELECT * FROM "{table}"'):
