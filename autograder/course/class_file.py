@@ -7,15 +7,18 @@ The file is in the course's folder. It has a line for each student with somethin
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from autograder.course.errors import BadInputError
 from autograder.course.files import write_atomically
 from autograder.course.layout import Course
+from autograder.course.lock import hold_tables
 from autograder.course.tables import read_table
 
 NAME = "class.csv"
@@ -53,6 +56,19 @@ class ClassFile:
             for column in filter(_is_extension, line):
                 _days(line[column], f"line {number} of {path}, {column}")
         return here
+
+    @classmethod
+    @contextlib.contextmanager
+    def changing(cls, course: Course) -> Iterator[ClassFile]:
+        """Yield the content of the file, and write it after the block; other commands wait until then.
+
+        Raises:
+            BadInputError: the file cannot be read, or another command takes too long.
+        """
+        with hold_tables(course):
+            here = cls.read(course)
+            yield here
+            here.write()
 
     def groups(self, student: str) -> tuple[str, ...]:
         """Return the groups of a student."""

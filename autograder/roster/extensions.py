@@ -52,11 +52,10 @@ def extend(course: Course, student: str, assignment: str, days: float) -> Extend
     person = people.require_known(course, student)
     known = people.read(course)
     ids = {other.student for other in known.known if known.find(other.student) == person}
-    here = ClassFile.read(course)
-    for other in ids - {person.student}:  # an extension under another id of the student would count first
-        here.set_extension(other, assignment, 0)
-    here.set_extension(person.student, assignment, days)
-    here.write()
+    with ClassFile.changing(course) as here:
+        for other in ids - {person.student}:  # an extension under another id would count first
+            here.set_extension(other, assignment, 0)
+        here.set_extension(person.student, assignment, days)
     with gradebook.opened(course) as writer:
         submissions = [
             submission

@@ -106,9 +106,8 @@ def forget(course: Course, person: Person) -> Forgotten:
             kept = {key: what for key, what in entries.items() if traces.owner(key) != student}
             if kept != entries:
                 write_record(path, kept)
-        here = ClassFile.read(course)
-        here.forget(student)
-        here.write()
+        with ClassFile.changing(course) as here:
+            here.forget(student)
         _forget_in_log(course.root / LOG, student)
         done.submissions = len(traces.entered(course, student))
         _forget_entries(course, student)

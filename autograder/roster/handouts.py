@@ -17,6 +17,7 @@ from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
 from autograder.course.files import write_if_changed
 from autograder.course.layout import Course
+from autograder.course.lock import hold_tables
 from autograder.course.tables import read_table
 from autograder.release.publish import publish, write_variants
 from autograder.roster import people
@@ -93,7 +94,7 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
                 f"nobody is in a group {group!r}. {there} Groups come from autograder roster import, or from "
                 "the column groups of class.csv."
             )
-    before = read(course)
+    read(course)  # refuses a damaged table before anything is released
     if any(variants.values()):
         write_variants(course, [assignment], sorted({name for name in variants.values() if name}))
     if not all(variants.values()) or not variants:
@@ -101,7 +102,9 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
             if released.status == "kept":
                 raise BadInputError(f"{assignment} was not released: {released.note}.")
     new = [Handout(group, assignment, variant) for group, variant in variants.items()]
-    _write(course, [*(line for line in before if line.assignment != assignment), *new])
+    with hold_tables(course):
+        others = [line for line in read(course) if line.assignment != assignment]
+        _write(course, [*others, *new])
     return look_up(course, assignment)
 
 

@@ -135,9 +135,8 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         _move_folders(course, plan)
         _move_variants(course, plan)
         _move_records(course, plan)
-        here = ClassFile.read(course)
-        here.move(old, new)
-        here.write()
+        with ClassFile.changing(course) as here:
+            here.move(old, new)
         changes = _penalise(course, new)
         path.unlink()
     return Moved(old, new, plan.assignments, plan.contested, changes)
