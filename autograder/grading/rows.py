@@ -35,7 +35,10 @@ class Row:
 
 
 def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
-    """Return the rows of several assignments, with one query for each table."""
+    """Return the rows of several assignments, with one query for each table.
+
+    nbgrader enters a submission before it runs it. Work with code but without points is left out.
+    """
     assignment, handed_in, notebook = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
     graded, task = api.GradeCell.__table__, api.TaskCell.__table__
     chosen = select(handed_in.id).join(assignment).where(assignment.name.in_(assignments))
@@ -51,17 +54,24 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     for key, taken_off in session.execute(select(notebook.assignment_id, penalty).where(of_chosen)):
         rows[key] = replace(rows[key], late_penalty=rows[key].late_penalty + (taken_off or 0.0))
     most = func.coalesce(graded.c.max_score, task.c.max_score)
-    columns = (notebook.assignment_id, api.BaseCell.name, api.Grade.score, most, api.Grade.needs_manual_grade)
+    grade = api.Grade
+    given = graded.c.cell_type, grade.auto_score, grade.manual_score, grade.extra_credit
+    columns = (notebook.assignment_id, api.BaseCell.name, grade.score, most, grade.needs_manual_grade, *given)
     query = (
         select(*columns)
-        .select_from(api.Grade)
+        .select_from(grade)
         .join(notebook)
-        .join(api.BaseCell.__table__, api.BaseCell.id == api.Grade.cell_id)
-        .outerjoin(graded, graded.c.id == api.Grade.cell_id)
-        .outerjoin(task, task.c.id == api.Grade.cell_id)
+        .join(api.BaseCell.__table__, api.BaseCell.id == grade.cell_id)
+        .outerjoin(graded, graded.c.id == grade.cell_id)
+        .outerjoin(task, task.c.id == grade.cell_id)
     )
     waiting: dict[str, list[str]] = {}
-    for key, name, score, max_score, is_waiting in session.execute(query.where(of_chosen)):
+    with_code, with_points = set(), set()
+    for key, name, score, max_score, is_waiting, kind, *points in session.execute(query.where(of_chosen)):
+        if kind == "code":
+            with_code.add(key)
+        if any(value is not None for value in points):
+            with_points.add(key)
         rows[key].scores[name], rows[key].max_scores[name] = float(score), float(max_score)
         if is_waiting:
             waiting.setdefault(key, []).append(name)
@@ -77,7 +87,7 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     for key, name, comment in session.execute(query.where(of_chosen)):
         if comment:
             rows[key].comments[name] = comment
-    return rows.values()
+    return [row for key, row in rows.items() if key in with_points or key not in with_code]
 
 
 def _seconds_late(handed_in: datetime | None, extension: timedelta | None, due: datetime | None) -> float:
