@@ -27,11 +27,20 @@ class Row:
 
     @property
     def total(self) -> float:
-        return sum(self.scores.values()) - self.late_penalty
+        return after_penalty(sum(self.scores.values()), self.late_penalty)
 
     @property
     def max_total(self) -> float:
         return sum(self.max_scores.values())
+
+
+def after_penalty(score: float, penalty: float) -> float:
+    """Return the points that are left, without the error of sums in another order, and never -0.
+
+    >>> after_penalty(0.1 + 0.2 + 0.3, 0.1 + (0.2 + 0.3))
+    0.0
+    """
+    return round(score - penalty, 6) + 0.0
 
 
 def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:

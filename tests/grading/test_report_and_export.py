@@ -145,6 +145,13 @@ def test_no_cell_is_a_formula(name):
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
 
 
+@pytest.mark.parametrize("penalty", [0.6, 0.1 + 0.2 + 0.3])
+def test_a_penalty_of_all_points_leaves_zero(penalty):
+    """A database may add the points in another order, and so differ in the last digit."""
+    row = Row("ada", "a", dict(zip("abc", (0.1, 0.2, 0.3), strict=True)), late_penalty=penalty)
+    assert as_csv([row]).splitlines()[1].split(",")[5] == "0"
+
+
 def test_plain_names_stay():
     assert harmless("ada-lovelace") == "ada-lovelace"
 
