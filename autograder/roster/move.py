@@ -259,13 +259,17 @@ def _penalise(course: Course, student: str) -> tuple[extensions.Change, ...]:
 
 
 def _set_aside(course: Course, plan: Move) -> None:
-    """Keep the loser's contested notebooks in `replaced`, and delete what was made from them."""
+    """Keep the loser's contested notebooks in `replaced`; delete what was made from them, and its records."""
     for work in _works(course, plan.loser):
         if work.assignment in plan.contested and work.place != "replaced":
             if work.place == "submitted":
                 aside = traces.folder_of(course, "replaced", plan.new, work.assignment)
                 _move_files(work.folder, aside, prefix=f"{plan.loser}-")
             _remove(work.folder)
+    for path in traces.records(course):
+        if path.stem in plan.contested:
+            entries = read_record(path)
+            write_record(path, {key: w for key, w in entries.items() if traces.owner(key) != plan.loser})
 
 
 def _move_folders(course: Course, plan: Move) -> None:
@@ -326,7 +330,6 @@ def _move_records(course: Course, plan: Move) -> None:
         if not theirs:
             continue
         kept = {key: what for key, what in entries.items() if key not in theirs}
-        if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
-            mine = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()}
-            kept = kept | mine if path.stem in plan.contested else mine | kept
+        if path.name != "feedback.json":
+            kept = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()} | kept
         write_record(path, kept)

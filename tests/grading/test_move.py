@@ -176,6 +176,19 @@ def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
     assert {path.read_text() for path in (course / "submitted" / "bob").glob("*.DS_Store")} == {"ada", "bob"}
 
 
+@pytest.mark.parametrize("loser", ["ada", "bob"])
+def test_a_problem_of_work_that_does_not_count_goes_with_it(course, loser):
+    """Whose file could not be graded, and which version was tried."""
+    state, winner = course / ".autograder", {"ada": "bob", "bob": "ada"}[loser]
+    (state / "problems" / f"{FIRST}.json").write_text(json.dumps({loser: "not JSON"}))
+    (state / "tried").mkdir()
+    (state / "tried" / f"{FIRST}.json").write_text(json.dumps({f"{loser}/{FIRST}": "1"}))
+    move.merge(Course.at(course), "ada", "bob", wins=winner)
+    for name in ("problems", "tried"):
+        assert json.loads((state / name / f"{FIRST}.json").read_text()) == {}
+    assert json.loads((state / "problems" / f"{SECOND}.json").read_text()) == {"bob": "empty"}
+
+
 @pytest.mark.slow
 def test_what_the_winner_never_had_does_not_stay(course):
     """Bob's newer work is not graded yet: Ada's points and page do not pass for his."""
