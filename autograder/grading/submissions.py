@@ -78,6 +78,7 @@ class Problem:
 class Found:
     """The content of a folder of submissions."""
 
+    folder: Path = Path()
     submissions: list[Submission] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -122,7 +123,7 @@ def scan(folder: Path, wanted: dict[str, Iterable[str]]) -> Found:
 
     A student's folder that cannot be read is a problem for each assignment that others have handed in.
     """
-    found = Found()
+    found = Found(folder)
     maybe_handed_in: list[Problem] = []
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         if why := _reason_to_skip(entry, wanted):

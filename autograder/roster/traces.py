@@ -37,8 +37,8 @@ PLACES = ("submitted", "autograded", "feedback", "replaced")
 """The kinds of folders that hold a student's files."""
 
 
-RECORDS = ("problems", "collected", "tried")
-"""The folders of JSON files by assignment: why work was not graded, what was collected, what was graded."""
+RECORDS = ("problems", "problem_folders", "collected", "tried")
+"""The folders of JSON files by assignment: why work was not graded, and where; what was collected, graded."""
 
 
 def folder_of(course: Course, place: str, student: str, assignment: str) -> Path:
