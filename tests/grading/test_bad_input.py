@@ -8,13 +8,11 @@ import os
 import re
 import sqlite3
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 from scratch import AS_GRADED, ASSIGNMENT, FULL, command, graded, hand_in, in_process, tree
 
-from autograder.grading import batch, gradebook, submissions
+from autograder.grading import batch, gradebook
 
 GRADE = ("grade", "--executor", "kept", *AS_GRADED, "--submissions")
 
@@ -209,39 +207,6 @@ def test_output_folder_that_is_a_file(handed_in, name):
     shutil.rmtree(handed_in / name, ignore_errors=True)
     (handed_in / name).write_text("in the way")
     refuses(handed_in, *GRADE, handed_in / "submitted", says=["must be a folder", "Move that file away"])
-
-
-@contextlib.contextmanager
-def as_nobody():
-    """Lets permissions count for root too."""
-    user = os.geteuid()
-    os.seteuid(user or 65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-
-
-@pytest.mark.parametrize("locked", ["bob", f"bob/{ASSIGNMENT}"])
-def test_a_folder_that_cannot_be_read_stops_nobody_else(locked):
-    wanted = {ASSIGNMENT: [ASSIGNMENT], "ch03_scaling": ["ch03_scaling"]}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        for student in ("ada", "bob", "cyd"):
-            home = folder / student / ASSIGNMENT
-            home.mkdir(parents=True)
-            (home / f"{ASSIGNMENT}.ipynb").write_text("{}")
-        (folder / locked).chmod(0)
-        try:
-            with as_nobody():
-                found = submissions.scan(folder, wanted)
-        finally:
-            (folder / locked).chmod(0o755)
-    assert [submission.student for submission in found.submissions] == ["ada", "cyd"]
-    ((student, assignment, reason),) = [(p.student, p.assignment, p.what) for p in found.problems]
-    assert (student, assignment) == ("bob", ASSIGNMENT)
-    assert "cannot be read (Permission denied); make it readable" in reason
 
 
 @contextlib.contextmanager
