@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from autograder.course.class_list import Roster
 from autograder.course.errors import BadInputError
-from autograder.course.files import require_writable, write_atomically, write_if_changed
+from autograder.course.files import read_record, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.lock import require_no_move
 from autograder.course.visible import one_line
@@ -28,7 +28,7 @@ from autograder.platforms.history import History, Version
 from autograder.platforms.identification import Grouped, HandedIn
 from autograder.platforms.metadata import in_utc, written_time
 from autograder.release import publish
-from autograder.roster import people
+from autograder.roster import people, traces
 
 
 def collect(
@@ -109,10 +109,12 @@ def _by_ids_of_the_class_list(
     Two names of one person stay apart, and so does a name under which work was collected before.
     """
     roster = people.read(course)
+    moved = read_record(course.state / traces.NAMES / f"{assignment}.json")
+    ids = {name: student for student, names_before in moved.items() for name in names_before}
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
-        known = roster.find(name)
+        known = roster.find(ids.get(name, name))
         person = None if (into / name / assignment).exists() else known
         names[person.student if person else name].append(name)
         if known is None or not known.is_described:

@@ -128,6 +128,7 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
             if not interrupted:
                 path.unlink()
             raise
+        _keep_names(course, plan)
         if not plan.settled:
             _set_aside(course, plan)
             plan = replace(plan, settled=True)
@@ -240,6 +241,17 @@ def _keep_number(book: api.Gradebook, student: str, number: str) -> None:
         person.lms_user_id = person.lms_user_id or number or None
 
 
+def _keep_names(course: Course, plan: Move) -> None:
+    """Keep the name that an archive gives to the student: Moodle has another number in each assignment."""
+    for path in sorted((course.state / "collected").glob("*.json")):
+        collected, names = read_record(path).get(plan.old), course.state / traces.NAMES / path.name
+        is_numbered = isinstance(collected, dict) and collected.get("platform") in NUMBERED
+        entries = read_record(names)
+        theirs = {*entries.pop(plan.old, ()), *([plan.old] if is_numbered else ())}
+        if theirs:
+            write_record(names, entries | {plan.new: sorted(theirs.union(entries.get(plan.new, ())))})
+
+
 def _remove_contested(book: api.Gradebook, plan: Move) -> None:
     for assignment in plan.contested:
         try:
@@ -267,7 +279,7 @@ def _set_aside(course: Course, plan: Move) -> None:
                 _move_files(work.folder, aside, prefix=f"{plan.loser}-")
             _remove(work.folder)
     for path in traces.records(course):
-        if path.stem in plan.contested:
+        if path.stem in plan.contested and path.parent.name != traces.NAMES:
             entries = read_record(path)
             write_record(path, {key: w for key, w in entries.items() if traces.owner(key) != plan.loser})
 

@@ -37,7 +37,11 @@ PLACES = ("submitted", "autograded", "feedback", "replaced")
 """The kinds of folders that hold a student's files."""
 
 
-RECORDS = ("problems", "problem_folders", "collected", "tried")
+NAMES = "names"
+"""The folder of JSON files by assignment with the names of moved students in a platform's archive, by id."""
+
+
+RECORDS = ("problems", "problem_folders", "collected", "tried", NAMES)
 """The folders of JSON files by assignment: why work was not graded, and where; what was collected, graded."""
 
 

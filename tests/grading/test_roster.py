@@ -14,7 +14,7 @@ from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.platforms.collect import collect
-from autograder.roster import move, people
+from autograder.roster import forget, move, people
 from autograder.roster.lists import read_list
 
 ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
@@ -312,12 +312,17 @@ def test_collect_uses_the_ids_of_the_class_list(tmp_path):
     assert collected == {"ada01", "oneillzoe_4712", "zoeoneill_4719", "özbo_4713", "unknown_4714"}
 
 
-def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path):
-    """The next archive of the platform brings the name again; its number tells whose it is."""
+@pytest.mark.parametrize("number", ["", "203"])
+def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path, number):
+    """The next archive brings the name again, perhaps with a number that differs from an earlier one."""
     folder = new_class(tmp_path / "course", {})
     course = Course.at(folder)
     people.write(
-        course, [Person(student, "Eva", "Lang", f"{student}@uni.de") for student in ("eva1", "eva2")]
+        course,
+        [
+            Person("eva1", "Eva", "Lang", "eva1@uni.de", number),
+            Person("eva2", "Eva", "Lang", "eva2@uni.de"),
+        ],
     )
     archive = tmp_path / "moodle.zip"
     with zipfile.ZipFile(archive, "w") as opened_archive:
@@ -334,3 +339,5 @@ def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_gi
     assert {path.name for path in folder.glob("submitted/*")} == {"Eva Lang_7", "eva1"}
     assert again.unchanged == ["Eva Lang_7", "eva1"]
     assert [remark for remark in again.remarks if "Eva Lang_8" in remark] == []
+    forget.forget(course, forget.require_trace(course, "eva1"))
+    assert "Eva Lang_8" not in "".join(path.read_text() for path in folder.glob(".autograder/*/*.json"))
