@@ -73,9 +73,10 @@ def test_a_rule_of_ones_own_is_not_replaced(late_class):
         'c.AssignLatePenalties.plugin_class = "my.Own"',
     ):
         config.write_text(f"{text}\n{line}\n")
-        done = in_process("late", "--percent", "10", cwd=late_class)
-        assert done.exit_code == 2
-        assert "Delete that line" in done.stderr
+        for option in ("--percent", "--grace"):
+            done = in_process("late", option, "1", cwd=late_class)
+            assert done.exit_code == 2
+            assert "Delete that line" in done.stderr
         assert not (late_class / "nbgrader_config.json").exists()
 
 
