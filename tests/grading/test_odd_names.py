@@ -10,6 +10,7 @@ import pytest
 from classroom import FIRST, SECOND, add_work, new_class, opened
 from scratch import in_process, tree
 
+from autograder.course.layout import Course
 from autograder.grading import submissions
 
 
@@ -63,6 +64,13 @@ def test_a_course_may_lie_in_a_folder_of_any_name(made, tmp_path, name):
     other = shutil.copy(made / "gradebook.db", tmp_path / f"{name}.db")
     done = in_process("adopt", other, cwd=course)
     assert "softmax of ch02_qkv is out of 3 here" in done.stderr  # so it was read
+
+
+def test_a_folder_of_saved_copies_is_no_assignment(course):
+    copies = course / "solutions" / ".ipynb_checkpoints"
+    copies.mkdir()
+    (copies / f"{FIRST}-checkpoint.ipynb").write_text("{}")
+    assert Course.at(course).assignments == (FIRST, SECOND)
 
 
 def test_an_id_of_an_older_gradebook_names_no_folder_elsewhere(course):
