@@ -18,7 +18,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import write_if_changed
 from autograder.course.layout import Course
 from autograder.course.lock import hold_tables
-from autograder.course.tables import read_table
+from autograder.course.tables import guard, read_table, unguard
 from autograder.release.publish import publish, write_variants
 from autograder.roster import people
 
@@ -66,7 +66,7 @@ def read(course: Course) -> tuple[Handout, ...]:
     if not path.exists():
         return ()
     table = read_table(path, f"a table with the columns {', '.join(COLUMNS)}", COLUMNS)
-    return tuple(Handout(*(line[column] for column in COLUMNS)) for _, line in table.lines)
+    return tuple(Handout(*(unguard(line[column]) for column in COLUMNS)) for _, line in table.lines)
 
 
 def find_students(course: Course, assignment: str, class_: Iterable[Person]) -> tuple[Person, ...]:
@@ -133,6 +133,6 @@ def _write(course: Course, lines: list[Handout]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows((line.group, line.assignment, line.variant) for line in lines)
+    writer.writerows((guard(line.group), line.assignment, line.variant) for line in lines)
     if lines or (course.root / NAME).exists():
         write_if_changed(course.root / NAME, out.getvalue().encode())
