@@ -18,6 +18,7 @@ from traitlets.config import Config
 
 from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock
 from autograder.grading import gradebook
 from autograder.grading.late import DAY, LatePenalty, LateRule
 
@@ -78,6 +79,13 @@ def test_a_rule_of_ones_own_is_not_replaced(late_class):
             assert done.exit_code == 2
             assert "Delete that line" in done.stderr
         assert not (late_class / "nbgrader_config.json").exists()
+
+
+def test_a_rule_does_not_change_while_work_is_graded_by_it(late_class):
+    with hold_lock(Course.at(late_class)):
+        done = in_process("late", "--percent", "10", cwd=late_class)
+    assert (done.exit_code, "already running" in done.stderr) == (2, True)
+    assert not (late_class / "nbgrader_config.json").exists()
 
 
 def test_nbgraders_own_method_holds_without_a_rule(late_class):
