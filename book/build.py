@@ -118,7 +118,7 @@ def _without_docstrings(path: Path) -> str:
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
-            node.body = [line for line in body if not _is_text(line)]  
+            node.body = [line for line in body if not _is_text(line)]
     return f"{path.name} {ast.dump(tree)}"
 
 

@@ -7,16 +7,20 @@ The file is in the course's folder. It has a line for each student with somethin
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import csv
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from autograder.course.errors import BadInputError
 from autograder.course.files import write_atomically
 from autograder.course.layout import Course
-from autograder.course.tables import read_table
+from autograder.course.lock import hold_tables
+from autograder.course.tables import guard, read_table, unguard
 
 NAME = "class.csv"
 STUDENT, GROUPS, EXTENSION = "student", "groups", "extension "
@@ -25,10 +29,16 @@ MOST_DAYS = 3650
 
 @dataclass
 class ClassFile:
-    """The lines of `class.csv` by student; each line has its values by column."""
+    """The lines of `class.csv` by student; each line has its values by column.
+
+    The file keeps the encoding and the separator with which a spreadsheet has saved it.
+    """
 
     course: Course
     lines: dict[str, dict[str, str]] = field(default_factory=dict)
+    mark: bytes = b""
+    encoding: str = "utf-8"
+    separator: str = ","
 
     @classmethod
     def read(cls, course: Course) -> ClassFile:
@@ -43,8 +53,11 @@ class ClassFile:
             return here
         expected = f"a table with the columns {STUDENT}, {GROUPS} and {EXTENSION}ASSIGNMENT"
         table = read_table(path, expected, [STUDENT])
+        here.mark, here.encoding = table.text.mark, table.text.encoding
+        here.separator = table.text.separator
         for number, given in table.lines:
             line = {_heading(name): value for name, value in given.items()}
+            line |= {name: unguard(line[name]) for name in (STUDENT, GROUPS) if name in line}
             student = line[STUDENT]
             if not student or student in here.lines:
                 trouble = f"names {student} a second time" if student else "names no student"
@@ -53,6 +66,19 @@ class ClassFile:
             for column in filter(_is_extension, line):
                 _days(line[column], f"line {number} of {path}, {column}")
         return here
+
+    @classmethod
+    @contextlib.contextmanager
+    def changing(cls, course: Course) -> Iterator[ClassFile]:
+        """Yield the content of the file, and write it after the block; other commands wait until then.
+
+        Raises:
+            BadInputError: the file cannot be read, or another command takes too long.
+        """
+        with hold_tables(course):
+            here = cls.read(course)
+            yield here
+            here.write()
 
     def groups(self, student: str) -> tuple[str, ...]:
         """Return the groups of a student."""
@@ -112,12 +138,17 @@ class ClassFile:
             if _is_extension(name) and value
         }
         out = io.StringIO()
-        writer = csv.DictWriter(
-            out, [STUDENT, GROUPS, *others, *sorted(extensions)], extrasaction="ignore", lineterminator="\n"
-        )
-        writer.writeheader()
-        writer.writerows(line for _, line in sorted(self.lines.items()))
-        write_atomically(path, out.getvalue().encode())
+        columns = [STUDENT, GROUPS, *others, *sorted(extensions)]
+        writer = csv.writer(out, delimiter=self.separator, lineterminator="\n")
+        writer.writerow(columns)
+        for _, line in sorted(self.lines.items()):
+            safe = line | {name: guard(line.get(name, "")) for name in (STUDENT, GROUPS)}
+            writer.writerow([safe.get(column, "") for column in columns])
+        try:
+            data = self.mark + out.getvalue().encode(self.encoding)
+        except UnicodeEncodeError:  # a name that is not in Windows-1252
+            data = codecs.BOM_UTF8 + out.getvalue().encode()
+        write_atomically(path, data)
 
 
 def split_groups(text: str) -> tuple[str, ...]:

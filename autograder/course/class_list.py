@@ -133,8 +133,16 @@ def number_in(name: str) -> str:
 def squeeze(name: str) -> str:
     """Return a name without spaces, accents and capitals, as Canvas writes it into the names of files.
 
+    A vowel sign, as Hindi and Thai have, stays.
+
     >>> squeeze("O'Neill, Zoë") == squeeze("oneillzoe")
     True
+    >>> squeeze("कमाल राव") == squeeze("कमल राव")
+    False
     """
     plain = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(character for character in plain if character.isalnum())
+    return "".join(character for character in plain if character.isalnum() or _is_vowel_sign(character))
+
+
+def _is_vowel_sign(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Mc") and not unicodedata.combining(character)

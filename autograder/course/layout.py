@@ -131,7 +131,8 @@ class Course:
     @cached_property
     def assignments(self) -> tuple[str, ...]:
         """The assignments with a solution notebook, in order."""
-        return tuple(sorted({path.parent.name for path in self.solutions.glob("*/*.ipynb")}))
+        names = {path.parent.name for path in self.solutions.glob("*/*.ipynb")}
+        return tuple(sorted(name for name in names if not name.startswith(".")))
 
     def chosen(self, names: list[str]) -> list[str]:
         """Return the assignments with these names, or all assignments if `names` is empty.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from filelock import FileLock, Timeout
 
@@ -14,22 +15,29 @@ from autograder.course.layout import Course
 
 LOCK = "lock"
 """The file in the course's state that is locked. The lock ends with its process at the latest."""
+TABLES = "tables.lock"
+"""The file that is locked for the moment in which class.csv or groups.csv is read, changed and written."""
 MOVE = "moving.json"
 """The file in the course's state with the plan of a move of one id to another, until the move is finished."""
 
 
 @contextlib.contextmanager
-def hold_lock(course: Course) -> Iterator[None]:
-    """Hold the lock of a course while the block runs; the lock file stays.
+def hold_lock(course: Course, name: str = LOCK, wait: float = 0) -> Iterator[None]:
+    """Hold a lock of a course while the block runs; the lock file stays.
+
+    Args:
+        course: the course.
+        name: the name of the lock file.
+        wait: for how many seconds to wait until another process has ended.
 
     Raises:
         BadInputError: another process holds the lock, or the file cannot be locked on this disk.
     """
     course.make_private()
-    path = course.state / LOCK
+    path = course.state / name
     lock = FileLock(path)
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(timeout=wait)
     except Timeout as error:
         raise BadInputError(
             "another command of autograder is already running in this course. Wait until it has ended."
@@ -43,6 +51,11 @@ def hold_lock(course: Course) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def hold_tables(course: Course) -> AbstractContextManager[None]:
+    """Hold the lock under which class.csv and groups.csv are changed; wait for a command that holds it."""
+    return hold_lock(course, TABLES, wait=30)
 
 
 def interrupted_move(course: Course) -> str:

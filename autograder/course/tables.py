@@ -12,10 +12,25 @@ from autograder.course.errors import BadInputError
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table: its headings, and its lines as values by heading, each with its number in the file."""
+    """A table: headings, lines as values by heading, each with its number, and the text of the file."""
 
     columns: list[str]
     lines: list[tuple[int, dict[str, str]]]
+    text: delimited.Table
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""The first characters of a cell that a spreadsheet takes for a formula."""
+
+
+def guard(cell: str) -> str:
+    """Return a cell with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{cell}" if cell.startswith(FORMULA) else cell
+
+
+def unguard(cell: str) -> str:
+    """Return a cell without the apostrophe of `guard`."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
 def read_table(path: Path, expected: str, required: Iterable[str] = ()) -> TextTable:
@@ -50,4 +65,4 @@ def read_table(path: Path, expected: str, required: Iterable[str] = ()) -> TextT
         for number, values in rows[1:]
         if any(values)
     ]
-    return TextTable(columns, lines)
+    return TextTable(columns, lines, table)

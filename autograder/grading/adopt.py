@@ -111,7 +111,7 @@ def adopt(course: Course, file: Path | None = None) -> Adopted:
     done = Adopted(assignments=list(ours), not_in_course=sorted(other.due.keys() - ours.keys()))
     new_copies = _keep_copies(course, {each for each in (path, own) if each and each.exists()}, done)
     with contextlib.suppress(_NothingToDo), gradebook.opened(course) as writer:
-        _take_students(writer.book, other, done)
+        _take_students(writer.book, other, in_place, done)
         for name, released in ours.items():
             if in_place:
                 _make_room(writer.book, name, released, done)
@@ -155,13 +155,14 @@ def _keep_copies(course: Course, files: set[Path], done: Adopted) -> list[Path]:
     return new
 
 
-def _take_students(book: api.Gradebook, other: OtherGradebook, done: Adopted) -> None:
+def _take_students(book: api.Gradebook, other: OtherGradebook, in_place: bool, done: Adopted) -> None:
     known = {student.id: student for student in book.students}
     for name, about in other.students.items():
         if not student_ids.is_valid(name):
+            where = "here" if in_place else "in the course of that gradebook"
             done.notes.append(
-                f"the student {name!r} is not taken over: {student_ids.RULE}. "
-                "autograder rename gives another id"
+                f"the student {name!r} is not taken over: {student_ids.RULE}. Run autograder rename {where}, "
+                "then adopt the gradebook again"
             )
         elif name not in known:
             book.add_student(name, **about)
@@ -219,7 +220,14 @@ def _take_assignment(
     here = {name: set().union(*_ids(data).values()) for name, data in released.items()}
     held = {submission.student_id: submission for submission in known.submissions}
     for (name, student), work in other.submissions.items():
-        if name != assignment or not student_ids.is_valid(student):
+        if name != assignment:
+            continue
+        if not student_ids.is_valid(student):
+            done.left += [
+                NotTaken(assignment, student, "/".join(cell), given, "the student's id is not allowed here")
+                for cell, place, _ in _places(work, here)
+                if (given := work.cells[cell].given()) and not (in_place and place)
+            ]
             continue
         submission = held.get(student)
         is_new = submission is None

@@ -7,6 +7,7 @@ writes.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -216,7 +217,7 @@ class _Run:
                 store.sync()
             self._enter(failed)
         self._add_kept_points()
-        _save_problems(self.course, self.releases, self.batch)
+        _save_problems(self.course, self.releases, self.batch, self.found.folder)
         self._save_tried(failed)
 
     def _save_tried(self, failed: dict[str, Verdict]) -> None:
@@ -356,23 +357,33 @@ class _Run:
         )
 
 
-def _save_problems(course: Course, assignments: Iterable[str], batch: Batch) -> None:
-    """Save the problems of each assignment.
+def _save_problems(course: Course, assignments: Iterable[str], batch: Batch, folder: Path) -> None:
+    """Save the problems of each assignment, and for each the folder of submissions.
 
-    The problem of a student is kept until a submission of this student is graded. A problem with a name that
-    cannot be an id is kept until the next run.
+    The problem of a student is kept until a submission of this student is graded, or the submission is no
+    longer in its folder. A problem with a name that cannot be an id is kept until the next run.
     """
+    where = course.shown(folder.resolve())
     for assignment in assignments:
         graded = {submission.student for submission in batch.graded if submission.assignment == assignment}
         known = problems(course, assignment).items()
-        open_problems = {
-            student: what for student, what in known if student not in graded and is_valid(student)
+        folders = read_record(_record(course, "problem_folders", assignment))
+        gone = {
+            student
+            for student in folders
+            if folders[student] == where and not os.path.lexists(folder / student / assignment)
         }
-        new = (problem for problem in batch.problems if problem.assignment == assignment)
-        open_problems |= {problem.student: problem.what for problem in new}
+        open_problems = {
+            student: what for student, what in known if student not in graded | gone and is_valid(student)
+        }
+        new = {one.student: one.what for one in batch.problems if one.assignment == assignment}
+        open_problems |= new
+        folders |= dict.fromkeys(new, where)
         path = _record(course, "problems", assignment)
         if open_problems or path.exists():
             write_record(path, open_problems)
+            kept = {student: folders[student] for student in open_problems if student in folders}
+            write_record(_record(course, "problem_folders", assignment), kept)
 
 
 def problems(course: Course, assignment: str) -> dict[str, str]:

@@ -117,7 +117,7 @@ def write_rule(course: Course, rule: LateRule) -> Course:
     own = course.python_config()
     other = own.get("AssignLatePenalties", {}).get("plugin_class", PLUGIN)
     method = own.get("LateSubmissionPlugin", {}).get("penalty_method", "none")
-    if other != PLUGIN or (rule.percent and method != "none"):
+    if other != PLUGIN or (method != "none" and (rule.percent or rule.grace)):
         line = f"plugin {other!r}" if other != PLUGIN else f"penalty_method {method!r}"
         raise BadInputError(
             f"{course.root / CONFIG} has a rule for late work already, the {line}. Delete that line first; "

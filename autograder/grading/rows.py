@@ -33,15 +33,27 @@ class Row:
 
     @property
     def total(self) -> float:
-        return sum(self.scores.values()) - self.late_penalty
+        return after_penalty(sum(self.scores.values()), self.late_penalty)
 
     @property
     def max_total(self) -> float:
         return sum(self.max_scores.values())
 
 
+def after_penalty(score: float, penalty: float) -> float:
+    """Return the points that are left, without the error of sums in another order, and never -0.
+
+    >>> after_penalty(0.1 + 0.2 + 0.3, 0.1 + (0.2 + 0.3))
+    0.0
+    """
+    return round(score - penalty, 6) + 0.0
+
+
 def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
-    """Return the rows of several assignments, with one query for each table."""
+    """Return the rows of several assignments, with one query for each table.
+
+    nbgrader enters a submission before it runs it. Work with code but without points is left out.
+    """
     assignment, handed_in, notebook = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
     chosen = select(handed_in.id).join(assignment).where(assignment.name.in_(assignments))
     times = handed_in.timestamp, handed_in.extension, assignment.duedate
@@ -56,8 +68,15 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     for key, taken_off in session.execute(select(notebook.assignment_id, penalty).where(of_chosen)):
         rows[key] = replace(rows[key], late_penalty=rows[key].late_penalty + (taken_off or 0.0))
     waiting: dict[str, list[str]] = {}
-    grades = select_grades(api.Grade.score, api.Grade.needs_manual_grade).where(of_chosen)
-    for key, _, name, score, is_waiting, max_score in session.execute(grades):
+    with_code, with_points = set(), set()
+    grade = api.Grade
+    given = api.GradeCell.__table__.c.cell_type, grade.auto_score, grade.manual_score, grade.extra_credit
+    grades = select_grades(grade.score, grade.needs_manual_grade, *given).where(of_chosen)
+    for key, _, name, score, is_waiting, kind, *points, max_score in session.execute(grades):
+        if kind == "code":
+            with_code.add(key)
+        if any(value is not None for value in points):
+            with_points.add(key)
         scores, max_scores = rows[key].scores, rows[key].max_scores
         scores[name] = scores.get(name, 0.0) + float(score)  # two notebooks may have cells of one name
         max_scores[name] = max_scores.get(name, 0.0) + float(max_score)
@@ -70,7 +89,7 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     ):
         if comment:
             rows[key].comments[name] = comment
-    return rows.values()
+    return [row for key, row in rows.items() if key in with_points or key not in with_code]
 
 
 def select_cells(table: Any, *columns: Any) -> Any:

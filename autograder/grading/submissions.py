@@ -78,6 +78,7 @@ class Problem:
 class Found:
     """The content of a folder of submissions."""
 
+    folder: Path = Path()
     submissions: list[Submission] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -118,14 +119,27 @@ def find(folder: Path, wanted: dict[str, Iterable[str]], named: list[str]) -> Fo
 
 
 def scan(folder: Path, wanted: dict[str, Iterable[str]]) -> Found:
-    """Return the submissions in a folder that exists, sorted by student; see `find`."""
-    found = Found()
+    """Return the submissions in a folder that exists, sorted by student; see `find`.
+
+    A student's folder that cannot be read is a problem for each assignment that others have handed in.
+    """
+    found = Found(folder)
+    maybe_handed_in: list[Problem] = []
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         if why := _reason_to_skip(entry, wanted):
             found.remarks.append(f"skipped {entry.name!r}: {why}")
             continue
         for assignment, names in wanted.items():
-            _add_submissions(found, entry.name, assignment, sorted(names), Path(entry.path) / assignment)
+            path = Path(entry.path) / assignment
+            try:
+                _add_submissions(found, entry.name, assignment, sorted(names), path)
+            except OSError as error:
+                reason = f"{error.filename or path} cannot be read ({error.strerror}); make it readable"
+                is_there = os.path.lexists(path)
+                problems = found.problems if is_there else maybe_handed_in
+                problems.append(Problem(entry.name, assignment, reason))
+    handed_in = found.assignments or wanted
+    found.problems += [problem for problem in maybe_handed_in if problem.assignment in handed_in]
     return found
 
 
@@ -140,9 +154,12 @@ def _reason_to_skip(entry: os.DirEntry[str], wanted: Iterable[str]) -> str | Non
 
 
 def _add_submissions(found: Found, student: str, assignment: str, names: list[str], folder: Path) -> None:
-    if folder.is_symlink() or not folder.is_dir():
-        if os.path.lexists(folder):
-            found.problems.append(Problem(student, assignment, f"{folder} is not a folder; ask for it again"))
+    try:
+        about = folder.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(about.st_mode):
+        found.problems.append(Problem(student, assignment, f"{folder} is not a folder; ask for it again"))
         return
     if not student_ids.is_valid(student):
         reason = f"the folder's name cannot be a student's id: {student_ids.RULE}. Rename it"

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from autograder.course.class_list import Roster
 from autograder.course.errors import BadInputError
-from autograder.course.files import require_writable, write_atomically, write_if_changed
+from autograder.course.files import read_record, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.lock import require_no_move
 from autograder.course.visible import one_line
@@ -29,7 +29,7 @@ from autograder.platforms.history import History, Version
 from autograder.platforms.identification import Grouped, HandedIn
 from autograder.platforms.metadata import in_utc, written_time
 from autograder.release import publish
-from autograder.roster import move, people
+from autograder.roster import move, people, traces
 
 
 def collect(
@@ -75,7 +75,7 @@ def collect(
         _leave_out_test_student(done, found)
         others = {path.stem for path in course.solutions.glob("*/*.ipynb")} - {*wanted}
         downloaded = archive.newest_entry if found.stamped_by_download else ""
-        by_student = sorted(_by_ids_of_the_class_list(done, roster, found, into, assignment).items())
+        by_student = sorted(_by_ids_of_the_class_list(done, course, roster, found, into, assignment).items())
         if platform is None and found.platform == "folder" and len(by_student) == 1:
             _refuse_several_people(by_student[0][1], releases, others)
         for folder in (into, course.state):
@@ -105,16 +105,18 @@ def collect(
 
 
 def _by_ids_of_the_class_list(
-    done: Collected, roster: Roster, found: Grouped, into: Path, assignment: str
+    done: Collected, course: Course, roster: Roster, found: Grouped, into: Path, assignment: str
 ) -> dict[str, list[HandedIn]]:
     """Return the files by student, under the ids of the class list where it knows a student by another name.
 
     Two names of one person stay apart, and so does a name under which work was collected before.
     """
+    moved = read_record(course.state / traces.NAMES / f"{assignment}.json")
+    ids = {name: student for student, names_before in moved.items() for name in names_before}
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
-        known = roster.find(name, is_numbered=found.platform in move.NUMBERED)
+        known = roster.find(ids.get(name, name), is_numbered=found.platform in move.NUMBERED)
         person = None if (into / name / assignment).exists() else known
         names[person.student if person else name].append(name)
         if known is None or not known.is_described:

@@ -14,6 +14,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import read_record, require_writable, write_if_changed
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
+from autograder.course.tables import FORMULA
 from autograder.course.visible import visible
 from autograder.grading import gradebook, written
 from autograder.grading.batch import problems
@@ -26,7 +27,6 @@ from autograder.roster.absent import NOT_HANDED_IN, find_absent
 
 FORMATS = ("csv", *PLATFORMS, "gradescope")
 RESULTS = "results.json"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def table(course: Course, assignments: list[str]) -> tuple[str, list[str]]:
@@ -225,7 +225,7 @@ def cells_in_order(row: Row) -> list[str]:
 def harmless(text: str) -> str:
     """Return the text as one line without control characters, which no spreadsheet takes for a formula."""
     line = visible(" ".join(text.splitlines()))
-    return f"'{line}" if text.startswith(_FORMULA) else line
+    return f"'{line}" if text.startswith(FORMULA) else line
 
 
 def _number(value: float) -> str:

@@ -24,6 +24,7 @@ from traitlets.config import Config
 from autograder.checking.report import Report, marked_up
 from autograder.course.cells import grade_id_of
 from autograder.grading.marks import Mark, NotebookMarks
+from autograder.grading.rows import after_penalty
 from autograder.grading.written import NOTE
 from autograder.reports.cell_layouts import CellLayouts
 from autograder.reports.safe_html import POLICY, is_out_of_time
@@ -138,7 +139,7 @@ def summarise(nb: NotebookNode, marks: NotebookMarks) -> Summary:
     return Summary(
         title=marks.notebook,
         student=marks.student,
-        total=f"{marks.score - penalty:g}",
+        total=f"{after_penalty(marks.score, penalty):g}",
         counted=f"{marks.max_score - waiting:g}",
         waiting=f"{waiting:g}" if waiting else "",
         remarks=remarks,

@@ -11,6 +11,7 @@ from nbgrader import api
 
 from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock
 from autograder.grading import gradebook
 from autograder.grading.late import LateRule, write_rule
 from autograder.roster import people
@@ -52,11 +53,10 @@ def extend(course: Course, student: str, assignment: str, days: float) -> Extend
     person = people.require_known(course, student)
     known = people.read(course)
     ids = {other.student for other in known.known if known.find(other.student) == person}
-    here = ClassFile.read(course)
-    for other in ids - {person.student}:  # an extension under another id of the student would count first
-        here.set_extension(other, assignment, 0)
-    here.set_extension(person.student, assignment, days)
-    here.write()
+    with ClassFile.changing(course) as here:
+        for other in ids - {person.student}:  # an extension under another id would count first
+            here.set_extension(other, assignment, 0)
+        here.set_extension(person.student, assignment, days)
     with gradebook.opened(course) as writer:
         submissions = [
             submission
@@ -75,13 +75,15 @@ def set_late_rule(course: Course, rule: LateRule) -> tuple[Change, ...]:
     """Set the price of late days, and update the penalties of all graded work.
 
     Raises:
-        BadInputError: the rule is out of range, or `nbgrader_config.py` has one of its own.
+        BadInputError: the rule is out of range, `nbgrader_config.py` has one of its own, or work is being
+            graded by the rule before.
     """
-    course = write_rule(course, rule)
-    if not gradebook.exists(course):
-        return ()
-    with gradebook.opened(course) as writer:
-        return penalise(writer, writer.book.db.query(api.SubmittedAssignment).all())
+    with hold_lock(course):
+        course = write_rule(course, rule)
+        if not gradebook.exists(course):
+            return ()
+        with gradebook.opened(course) as writer:
+            return penalise(writer, writer.book.db.query(api.SubmittedAssignment).all())
 
 
 def penalise(

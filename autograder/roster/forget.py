@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def require_trace(course: Course, student: str) -> Person:
     if others:
         raise BadInputError(
             f"{student} is also in the gradebook as {', '.join(others)}. Unite the ids first, with: "
-            f"autograder merge {others[0]} {student}"
+            f"{shlex.join(['autograder', 'merge', others[0], student])}"
         )
     for person in roster.known:
         if person.student == student:
@@ -105,9 +106,8 @@ def forget(course: Course, person: Person) -> Forgotten:
             kept = {key: what for key, what in entries.items() if traces.owner(key) != student}
             if kept != entries:
                 write_record(path, kept)
-        here = ClassFile.read(course)
-        here.forget(student)
-        here.write()
+        with ClassFile.changing(course) as here:
+            here.forget(student)
         _forget_in_log(course.root / LOG, student)
         done.submissions = len(traces.entered(course, student))
         _forget_entries(course, student)
@@ -212,7 +212,7 @@ def files_that_name(course: Course, person: Person) -> Iterator[Path]:
             data = read_if_there(path) or b"" if path.is_file() else b""
             is_text = b"\0" not in data[:1024]
             if (
-                whole.search(name.encode())
+                whole.search(os.fsencode(name))
                 or not short.isdisjoint((name, path.stem))
                 or (whole if is_text else part).search(data)
                 or (short and not short.isdisjoint(_values(path, data)))
@@ -225,7 +225,8 @@ def _values(path: Path, data: bytes) -> Iterator[Any]:
     if path.suffix in (".csv", ".tsv"):
         yield from re.split(r"[,;\t\r\n\"]+", data.decode(errors="replace"))
     elif data.startswith(SQLITE):
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+        with contextlib.closing(database), contextlib.suppress(sqlite3.Error):  # a damaged copy
             tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             for (table,) in tables:
                 for row in database.execute(f'SELECT * FROM "{table}"'):

@@ -17,7 +17,8 @@ from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
 from autograder.course.files import write_if_changed
 from autograder.course.layout import Course
-from autograder.course.tables import read_table
+from autograder.course.lock import hold_tables
+from autograder.course.tables import guard, read_table, unguard
 from autograder.release.publish import publish, write_variants
 from autograder.roster import people
 
@@ -65,7 +66,7 @@ def read(course: Course) -> tuple[Handout, ...]:
     if not path.exists():
         return ()
     table = read_table(path, f"a table with the columns {', '.join(COLUMNS)}", COLUMNS)
-    return tuple(Handout(*(line[column] for column in COLUMNS)) for _, line in table.lines)
+    return tuple(Handout(*(unguard(line[column]) for column in COLUMNS)) for _, line in table.lines)
 
 
 def find_students(course: Course, assignment: str, class_: Iterable[Person]) -> tuple[Person, ...]:
@@ -93,7 +94,7 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
                 f"nobody is in a group {group!r}. {there} Groups come from autograder roster import, or from "
                 "the column groups of class.csv."
             )
-    before = read(course)
+    read(course)  # refuses a damaged table before anything is released
     if any(variants.values()):
         write_variants(course, [assignment], sorted({name for name in variants.values() if name}))
     if not all(variants.values()) or not variants:
@@ -101,7 +102,9 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
             if released.status == "kept":
                 raise BadInputError(f"{assignment} was not released: {released.note}.")
     new = [Handout(group, assignment, variant) for group, variant in variants.items()]
-    _write(course, [*(line for line in before if line.assignment != assignment), *new])
+    with hold_tables(course):
+        others = [line for line in read(course) if line.assignment != assignment]
+        _write(course, [*others, *new])
     return look_up(course, assignment)
 
 
@@ -130,6 +133,6 @@ def _write(course: Course, lines: list[Handout]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows((line.group, line.assignment, line.variant) for line in lines)
+    writer.writerows((guard(line.group), line.assignment, line.variant) for line in lines)
     if lines or (course.root / NAME).exists():
         write_if_changed(course.root / NAME, out.getvalue().encode())

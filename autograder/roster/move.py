@@ -30,7 +30,7 @@ from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
 from autograder.grading import gradebook
 from autograder.grading.rows import ABOUT_STUDENT
-from autograder.roster import people, traces
+from autograder.roster import extensions, people, traces
 
 NUMBERED = ("brightspace", "canvas", "ilias", "moodle")
 """The platforms whose archives have a number for the person behind the name."""
@@ -66,12 +66,13 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """The result of a move: the assignments with work, and the assignments with a version set aside."""
+    """The result of a move: assignments with work, those with a version set aside, new late penalties."""
 
     old: str
     new: str
     assignments: tuple[str, ...]
     set_aside: tuple[str, ...]
+    penalties: tuple[extensions.Change, ...] = ()
 
 
 def rename(course: Course, old: str, new: str) -> Moved:
@@ -127,6 +128,7 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
             if not interrupted:
                 path.unlink()
             raise
+        _keep_names(course, plan)
         if not plan.settled:
             _set_aside(course, plan)
             plan = replace(plan, settled=True)
@@ -134,11 +136,11 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         _move_folders(course, plan)
         _move_variants(course, plan)
         _move_records(course, plan)
-        here = ClassFile.read(course)
-        here.move(old, new)
-        here.write()
+        with ClassFile.changing(course) as here:
+            here.move(old, new)
+        changes = _penalise(course, new)
         path.unlink()
-    return Moved(old, new, plan.assignments, plan.contested)
+    return Moved(old, new, plan.assignments, plan.contested, changes)
 
 
 def _save(path: Path, plan: Move) -> None:
@@ -165,7 +167,7 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if old == new:
         raise BadInputError(f"{old} and {new} are the same id. Name two.")
     roster = people.read(course)
-    known = {name: name in roster or bool(traces.works(course, name)) for name in (old, new)}
+    known = {name: name in roster or bool(_works(course, name)) for name in (old, new)}
     if not known[old]:
         near = people.similar(roster, old)
         raise BadInputError(f"nobody has the id {old!r}.{near} See: autograder roster list")
@@ -178,7 +180,7 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if wins not in ("", old, new):
         raise BadInputError(f"--wins names {old} or {new}, not {wins!r}.")
     by_student = [
-        {work.assignment for work in traces.works(course, name) if work.place != "replaced"}
+        {work.assignment for work in _works(course, name) if work.place != "replaced"}
         | traces.entered(course, name)
         for name in (old, new)
     ]
@@ -189,8 +191,13 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
             f"{old} and {new} both have work for {', '.join(contested)}. Choose whose work counts, with "
             f"{choice}; the other's notebooks are kept in .autograder/replaced/."
         )
-    assignments = {work.assignment for work in traces.works(course, old)} | traces.entered(course, old)
+    assignments = {work.assignment for work in _works(course, old)} | traces.entered(course, old)
     return Move(old, new, wins, contested, old in roster, tuple(sorted(assignments)))
+
+
+def _works(course: Course, student: str) -> list[traces.Work]:
+    """Return a student's work, without the hidden folders that other programs make."""
+    return [work for work in traces.works(course, student) if not work.assignment.startswith(".")]
 
 
 def _move_entries(course: Course, plan: Move) -> None:
@@ -234,6 +241,17 @@ def _keep_number(book: api.Gradebook, student: str, number: str) -> None:
         person.lms_user_id = person.lms_user_id or number or None
 
 
+def _keep_names(course: Course, plan: Move) -> None:
+    """Keep the name that an archive gives to the student: Moodle has another number in each assignment."""
+    for path in sorted((course.state / "collected").glob("*.json")):
+        collected, names = read_record(path).get(plan.old), course.state / traces.NAMES / path.name
+        is_numbered = isinstance(collected, dict) and collected.get("platform") in NUMBERED
+        entries = read_record(names)
+        theirs = {*entries.pop(plan.old, ()), *([plan.old] if is_numbered else ())}
+        if theirs:
+            write_record(names, entries | {plan.new: sorted(theirs.union(entries.get(plan.new, ())))})
+
+
 def _remove_contested(book: api.Gradebook, plan: Move) -> None:
     for assignment in plan.contested:
         try:
@@ -243,18 +261,31 @@ def _remove_contested(book: api.Gradebook, plan: Move) -> None:
     book.db.flush()
 
 
+def _penalise(course: Course, student: str) -> tuple[extensions.Change, ...]:
+    """Update the late penalties of a student, who may have more time under the id that stays."""
+    if not gradebook.exists(course):
+        return ()
+    with gradebook.opened(course) as writer:
+        submissions = writer.book.db.query(api.SubmittedAssignment).filter_by(student_id=student).all()
+        return extensions.penalise(writer, submissions)
+
+
 def _set_aside(course: Course, plan: Move) -> None:
-    """Keep the loser's contested notebooks in `replaced`, and delete what was made from them."""
-    for work in traces.works(course, plan.loser):
+    """Keep the loser's contested notebooks in `replaced`; delete what was made from them, and its records."""
+    for work in _works(course, plan.loser):
         if work.assignment in plan.contested and work.place != "replaced":
             if work.place == "submitted":
                 aside = traces.folder_of(course, "replaced", plan.new, work.assignment)
                 _move_files(work.folder, aside, prefix=f"{plan.loser}-")
             _remove(work.folder)
+    for path in traces.records(course):
+        if path.stem in plan.contested and path.parent.name != traces.NAMES:
+            entries = read_record(path)
+            write_record(path, {key: w for key, w in entries.items() if traces.owner(key) != plan.loser})
 
 
 def _move_folders(course: Course, plan: Move) -> None:
-    for work in traces.works(course, plan.old):
+    for work in _works(course, plan.old):
         target = traces.folder_of(course, work.place, plan.new, work.assignment)
         if work.place == "replaced":
             _move_files(work.folder, target)
@@ -262,7 +293,11 @@ def _move_folders(course: Course, plan: Move) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(work.folder, target)
     for top in traces.homes(course, plan.old):
-        if not top.is_symlink() and not any(path.is_file() for path in top.rglob("*")):
+        if top.is_symlink():
+            continue
+        if any(path.is_file() for path in top.rglob("*")):  # files that are no work, such as .DS_Store
+            _move_files(top, top.with_name(plan.new))
+        else:
             shutil.rmtree(top)
 
 
@@ -280,9 +315,9 @@ def _move_variants(course: Course, plan: Move) -> None:
 
 
 def _move_files(source: Path, target: Path, prefix: str = "") -> None:
-    """Move the files of a folder into another without replacing any."""
+    """Move the files of a folder into another without replacing any; of a link, move only the link."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.iterdir()):
+    for path in [source] if source.is_symlink() else sorted(source.iterdir()):
         new, count = target / f"{prefix}{path.name}", 1
         while os.path.lexists(new):
             new, count = target / f"{count}-{prefix}{path.name}", count + 1
@@ -307,7 +342,6 @@ def _move_records(course: Course, plan: Move) -> None:
         if not theirs:
             continue
         kept = {key: what for key, what in entries.items() if key not in theirs}
-        if path.name != "feedback.json" and not (path.stem in plan.contested and plan.wins == plan.new):
-            mine = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()}
-            kept = kept | mine if path.stem in plan.contested else mine | kept
+        if path.name != "feedback.json":
+            kept = {f"{plan.new}{key[len(plan.old) :]}": what for key, what in theirs.items()} | kept
         write_record(path, kept)

@@ -58,12 +58,10 @@ def write(course: Course, people: Iterable[Person]) -> None:
     Raises:
         BadInputError: one of the two cannot be written.
     """
-    here = ClassFile.read(course)
-    with gradebook.opened(course) as writer:
+    with ClassFile.changing(course) as here, gradebook.opened(course) as writer:
         for person in people:
             given = person.first_name, person.last_name, person.email, person.number
             known = {name: value for name, value in zip(ABOUT_STUDENT, given, strict=True) if value}
             writer.book.update_or_create_student(person.student, **known)
             if person.groups:
                 here.set_groups(person.student, person.groups)
-    here.write()

@@ -13,6 +13,7 @@ from autograder.course.class_file import NAME, ClassFile
 from autograder.course.class_list import Person
 from autograder.course.files import Files, read_if_there
 from autograder.course.layout import Course
+from autograder.course.visible import one_line, visible
 from autograder.grading import gradebook
 from autograder.roster import traces
 from autograder.roster.forget import files_that_name
@@ -40,7 +41,7 @@ def collect_data(course: Course, person: Person) -> Files:
     for work in traces.works(course, person.student):
         for path in sorted(work.folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
-                name = path.relative_to(work.folder).as_posix()
+                name = visible(path.relative_to(work.folder).as_posix())
                 files[f"{work.place}/{work.assignment}/{name}"] = path.read_bytes()
     records = {
         name: {
@@ -61,7 +62,8 @@ def collect_data(course: Course, person: Person) -> Files:
         course.root / NAME,
         course.db_file,
     }
-    others = [str(p.relative_to(course.root)) for p in files_that_name(course, person) if p not in kept]
+    naming = [path for path in files_that_name(course, person) if path not in kept]
+    others = [one_line(str(path.relative_to(course.root))) for path in naming]
     left_out = "These files name you too. They are about others as well, so they are not here:\n"
     files["README.txt"] = README.format(
         student=person.student,

@@ -37,8 +37,12 @@ PLACES = ("submitted", "autograded", "feedback", "replaced")
 """The kinds of folders that hold a student's files."""
 
 
-RECORDS = ("problems", "collected", "tried")
-"""The folders of JSON files by assignment: why work was not graded, what was collected, what was graded."""
+NAMES = "names"
+"""The folder of JSON files by assignment with the names of moved students in a platform's archive, by id."""
+
+
+RECORDS = ("problems", "problem_folders", "collected", "tried", NAMES)
+"""The folders of JSON files by assignment: why work was not graded, and where; what was collected, graded."""
 
 
 def folder_of(course: Course, place: str, student: str, assignment: str) -> Path:
@@ -63,14 +67,14 @@ def homes(course: Course, student: str) -> list[Path]:
 
 
 def works(course: Course, student: str) -> list[Work]:
-    """Return the folders with files of a student; a link counts as a file."""
+    """Return the folders with files of a student, and links; a file beside the folders is no work."""
     found = []
     for top in homes(course, student):
         is_replaced = top.parent.parent == course.state / "replaced"
         for folder in [top] if is_replaced else sorted(top.iterdir()) if top.is_dir() else []:
             place = "replaced" if is_replaced else _place_of(course, top)
             assignment = folder.parent.name if is_replaced else folder.name
-            if folder.is_symlink() or not folder.is_dir() or any(folder.iterdir()):
+            if folder.is_symlink() or (folder.is_dir() and any(folder.iterdir())):
                 found.append(Work(place, assignment, folder))
     return found
 

@@ -184,6 +184,23 @@ def test_the_course_own_gradebook(in_place, stock):
     assert tree(in_place) == before
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_marks_under_an_id_that_is_not_allowed_are_listed(course, stock, own):
+    """In the course's own gradebook, the marks of the other cells stay where they are."""
+    file = course / ("gradebook.db" if own else "old.db")
+    shutil.copy(stock / "gradebook.db", file)
+    with sqlite3.connect(file) as book:
+        book.execute("UPDATE student SET id = 'auth0|ada' WHERE id = 'ada'")
+        book.execute("UPDATE submitted_assignment SET student_id = 'auth0|ada' WHERE student_id = 'ada'")
+    code, told = adopt(course, file)
+    assert code == 2
+    left = {one["cell"] for one in told["left"] if one["student"] == "auth0|ada"}
+    elsewhere = {f"{ASSIGNMENT}/softmax", f"{ASSIGNMENT}/{WRITTEN}"}
+    assert left - {f"{ASSIGNMENT}/{OLD}"} == (set() if own else elsewhere)
+    place = "here" if own else "in the course of that gradebook"
+    assert any(f"Run autograder rename {place}" in note for note in told["notes"])
+
+
 def test_grading_goes_on_with_what_a_person_gave(in_place, students):
     for student in ("ada", "bob"):
         hand_in(in_place, student, students["style-01"][0], timestamp="2026-03-07 18:00:00 UTC")

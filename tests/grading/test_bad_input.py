@@ -381,6 +381,10 @@ def test_problems_of_others_are_not_forgotten(few, students, tmp_path):
     hand_in(tmp_path, "bad-1", students["blank"][0])
     in_process(*GRADE, tmp_path / "submitted", cwd=few)
     assert set(batch.problems(course_at(few), ASSIGNMENT)) == {"bad-2", "bad-3"}
+    (few / "submitted" / "bad-2").rename(few / "submitted" / "good-2")
+    hand_in(few, "good-2", students["blank"][0])
+    in_process(*GRADE, few / "submitted", cwd=few)
+    assert set(batch.problems(course_at(few), ASSIGNMENT)) == {"bad-1", "bad-3"}
 
 
 @pytest.mark.slow

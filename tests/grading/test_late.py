@@ -1,9 +1,12 @@
 """More time, and what late work costs: in our grading and in nbgrader's, before and after handing in."""
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from classroom import FIRST, SECOND, add_work, new_class, opened, rows
@@ -13,7 +16,9 @@ from nbgrader.preprocessors import AssignLatePenalties
 from scratch import graded, hand_in, in_process
 from traitlets.config import Config
 
+from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
+from autograder.course.lock import hold_lock
 from autograder.grading import gradebook
 from autograder.grading.late import DAY, LatePenalty, LateRule
 
@@ -69,10 +74,18 @@ def test_a_rule_of_ones_own_is_not_replaced(late_class):
         'c.AssignLatePenalties.plugin_class = "my.Own"',
     ):
         config.write_text(f"{text}\n{line}\n")
-        done = in_process("late", "--percent", "10", cwd=late_class)
-        assert done.exit_code == 2
-        assert "Delete that line" in done.stderr
+        for option in ("--percent", "--grace"):
+            done = in_process("late", option, "1", cwd=late_class)
+            assert done.exit_code == 2
+            assert "Delete that line" in done.stderr
         assert not (late_class / "nbgrader_config.json").exists()
+
+
+def test_a_rule_does_not_change_while_work_is_graded_by_it(late_class):
+    with hold_lock(Course.at(late_class)):
+        done = in_process("late", "--percent", "10", cwd=late_class)
+    assert (done.exit_code, "already running" in done.stderr) == (2, True)
+    assert not (late_class / "nbgrader_config.json").exists()
 
 
 def test_nbgraders_own_method_holds_without_a_rule(late_class):
@@ -130,6 +143,26 @@ def test_more_time_before_the_work_is_in(late_class):
         with gradebook.opened(Course.at(late_class)) as writer:
             writer.penalise(FIRST, student)
     assert penalties(late_class) == {"ada": pytest.approx(2.4), "zoe02": 0, "ozoe_13": 0}
+
+
+def test_extensions_that_come_at_once_all_count(late_class, monkeypatch):
+    """Each command reads class.csv, changes a line, and writes it; none undoes another's line."""
+    course, write, begun = Course.at(late_class), ClassFile.write, threading.Barrier(2)
+
+    def write_slowly(here):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            begun.wait(0.5)  # both have read, unless one waits for the other
+        write(here)
+
+    def give(student):
+        with ClassFile.changing(course) as here:
+            here.set_extension(student, FIRST, 2)
+
+    monkeypatch.setattr(ClassFile, "write", write_slowly)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(give, ("ada", "bob")))
+    here = ClassFile.read(course)
+    assert [here.extensions(student) for student in ("ada", "bob")] == [{FIRST: 2}] * 2
 
 
 def test_what_cannot_be_extended_is_refused(late_class):

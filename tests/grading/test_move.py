@@ -144,6 +144,52 @@ def test_a_merge_needs_to_know_whose_work_counts(course, winner):
 
 
 @pytest.mark.slow
+def test_more_time_of_the_id_that_stays_counts_for_the_work_that_comes(course):
+    in_process("late", "--percent", "10", cwd=course)
+    in_process("extension", "ada", SECOND, "3", cwd=course)
+    add_work(course, "bob", SECOND, 6, "2026-03-10 18:00:00 UTC")
+    with gradebook.opened(Course.at(course)) as writer:
+        writer.penalise(SECOND, "bob")
+    assert rows(course, SECOND)["bob"].late_penalty == pytest.approx(1.2)
+    done = in_process("merge", "bob", "ada", "--wins", "ada", cwd=course)
+    assert f"the late penalty of {SECOND} was 1.2 and is 0" in done.stderr
+    assert rows(course, SECOND)["ada"].total == 6
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "gone"])
+def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
+    """A file manager leaves a file in both folders; the work that does not count is a link."""
+    for student in ("ada", "bob"):
+        (course / "submitted" / student / ".DS_Store").write_text(student)
+        (course / "submitted" / student / ".ipynb_checkpoints").mkdir()
+        (course / "submitted" / student / ".ipynb_checkpoints" / "x.ipynb").write_text(student)
+    (course / "elsewhere").mkdir()
+    (course / "elsewhere" / "x").write_text("of somebody else")
+    shutil.rmtree(course / "submitted" / "ada" / FIRST)
+    (course / "submitted" / "ada" / FIRST).symlink_to(course / target)
+    done = in_process("merge", "ada", "bob", cwd=course)
+    assert f"both have work for {FIRST}." in " ".join(done.stderr.split())
+    assert in_process("merge", "ada", "bob", "--wins", "bob", cwd=course).exit_code == 0
+    assert mentions(course, "ada") == []
+    assert (course / "elsewhere" / "x").read_text() == "of somebody else"
+    assert (course / ".autograder" / "replaced" / FIRST / "bob" / f"ada-{FIRST}").is_symlink()
+    assert {path.read_text() for path in (course / "submitted" / "bob").glob("*.DS_Store")} == {"ada", "bob"}
+
+
+@pytest.mark.parametrize("loser", ["ada", "bob"])
+def test_a_problem_of_work_that_does_not_count_goes_with_it(course, loser):
+    """Whose file could not be graded, and which version was tried."""
+    state, winner = course / ".autograder", {"ada": "bob", "bob": "ada"}[loser]
+    (state / "problems" / f"{FIRST}.json").write_text(json.dumps({loser: "not JSON"}))
+    (state / "tried").mkdir()
+    (state / "tried" / f"{FIRST}.json").write_text(json.dumps({f"{loser}/{FIRST}": "1"}))
+    move.merge(Course.at(course), "ada", "bob", wins=winner)
+    for name in ("problems", "tried"):
+        assert json.loads((state / name / f"{FIRST}.json").read_text()) == {}
+    assert json.loads((state / "problems" / f"{SECOND}.json").read_text()) == {"bob": "empty"}
+
+
+@pytest.mark.slow
 def test_what_the_winner_never_had_does_not_stay(course):
     """Bob's newer work is not graded yet: Ada's points and page do not pass for his."""
     shutil.rmtree(course / "autograded" / "bob")

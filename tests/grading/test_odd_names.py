@@ -1,10 +1,17 @@
 """Names from the command line and from the disk are names, and never paths, addresses or other people."""
 
+import contextlib
+import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from classroom import FIRST, SECOND, add_work, new_class, opened
 from scratch import in_process, tree
+
+from autograder.course.layout import Course
+from autograder.grading import submissions
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +66,19 @@ def test_a_course_may_lie_in_a_folder_of_any_name(made, tmp_path, name):
     assert "softmax of ch02_qkv is out of 3 here" in done.stderr  # so it was read
 
 
+def test_a_folder_of_saved_copies_is_no_assignment(course):
+    copies = course / "solutions" / ".ipynb_checkpoints"
+    copies.mkdir()
+    (copies / f"{FIRST}-checkpoint.ipynb").write_text("{}")
+    assert Course.at(course).assignments == (FIRST, SECOND)
+
+
 def test_an_id_of_an_older_gradebook_names_no_folder_elsewhere(course):
     with opened(course) as book:
         book.add_student("../../evil")
         book.update_or_create_submission(FIRST, "../../evil")
+        book.find_grade("softmax", FIRST, FIRST, "../../evil").auto_score = 5
+        book.db.commit()
     before = around(course)
     done = in_process(
         "export", FIRST, "--format", "gradescope", "--output", course / "out" / "gs", cwd=course
@@ -139,3 +155,36 @@ def test_more_time_replaces_that_of_the_students_other_id(course):
     assert "is 0" in done.stderr
     done = in_process("extension", "zoe02", FIRST, 0, cwd=course)
     assert "is 2.4" in done.stderr
+
+
+@contextlib.contextmanager
+def as_nobody():
+    """Lets permissions count for root too."""
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("locked", ["bob", f"bob/{FIRST}"])
+def test_a_folder_that_cannot_be_read_stops_nobody_else(locked):
+    wanted = {name: [name] for name in (FIRST, SECOND)}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for student in ("ada", "bob", "cyd"):
+            home = folder / student / FIRST
+            home.mkdir(parents=True)
+            (home / f"{FIRST}.ipynb").write_text("{}")
+        (folder / locked).chmod(0)
+        try:
+            with as_nobody():
+                found = submissions.scan(folder, wanted)
+        finally:
+            (folder / locked).chmod(0o755)
+    assert [submission.student for submission in found.submissions] == ["ada", "cyd"]
+    ((student, assignment, reason),) = [(p.student, p.assignment, p.what) for p in found.problems]
+    assert (student, assignment) == ("bob", FIRST)
+    assert "cannot be read (Permission denied); make it readable" in reason

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from bs4 import BeautifulSoup
+from classroom import new_class, opened
 from scratch import ASSIGNMENT, FEW, graded, hand_in, in_process
 
 from autograder.course.layout import Course
@@ -144,6 +145,13 @@ def test_no_cell_is_a_formula(name):
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
 
 
+@pytest.mark.parametrize("penalty", [0.6, 0.1 + 0.2 + 0.3])
+def test_a_penalty_of_all_points_leaves_zero(penalty):
+    """A database may add the points in another order, and so differ in the last digit."""
+    row = Row("ada", "a", dict(zip("abc", (0.1, 0.2, 0.3), strict=True)), late_penalty=penalty)
+    assert as_csv([row]).splitlines()[1].split(",")[5] == "0"
+
+
 def test_plain_names_stay():
     assert harmless("ada-lovelace") == "ada-lovelace"
 
@@ -153,6 +161,21 @@ def test_no_name_makes_a_line_of_its_own(name):
     text = as_csv([Row(name, ASSIGNMENT, {"softmax": 1.0}, {"softmax": 3.0})])
     assert len(text.splitlines()) == 2
     assert not text.splitlines()[1].startswith("=")
+
+
+def test_work_that_nbgrader_entered_and_did_not_grade_has_no_points(tmp_path):
+    """nbgrader enters a submission before it runs the notebook, also if it cannot read the notebook then."""
+    folder = new_class(tmp_path / "course", {("ada", ASSIGNMENT): 0, ("eva", ASSIGNMENT): 0})
+    with opened(folder) as book:
+        for name in ("softmax", "explain"):
+            grade = book.find_grade(name, ASSIGNMENT, ASSIGNMENT, "eva")
+            grade.auto_score, grade.needs_manual_grade = None, True
+        book.db.commit()
+    ada, eva = in_process("export", ASSIGNMENT, cwd=folder).stdout.splitlines()[1:]
+    assert ada == f"ada,{ASSIGNMENT},0,0,0,10,no,0,0,"
+    assert eva == f'eva,{ASSIGNMENT},,,,,,,,"handed in, but not graded yet: run autograder grade"'
+    (status,) = json.loads(in_process("status", ASSIGNMENT, "--json", cwd=folder).stdout)
+    assert (status["graded"], status["to_grade"]) == (1, 1)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import unicodedata
 import zipfile
 
@@ -15,7 +16,7 @@ from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.platforms.collect import collect
-from autograder.roster import move, people
+from autograder.roster import forget, move, people
 from autograder.roster.lists import read_list
 
 ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
@@ -278,7 +279,7 @@ def test_the_class_file_may_be_edited(tmp_path):
     assert here.extensions("zoe") == {FIRST: 1.5}
     here.set_groups("ada", ("C",))
     here.write()
-    assert file.read_text() == (f'student,groups,notes,extension {FIRST}\nada,C,,\nzoe,"A, B",moved,"1,5"\n')
+    assert file.read_text() == f"student;groups;notes;extension {FIRST}\nada;C;;\nzoe;A, B;moved;1,5\n"
     for bad, message in (
         ("zoe,x\n", "number of days"),
         ("zoe,1\nzoe,2\n", "second time"),
@@ -287,6 +288,30 @@ def test_the_class_file_may_be_edited(tmp_path):
         file.write_text(f"student,extension {FIRST}\n{bad}")
         with pytest.raises(BadInputError, match=message):
             ClassFile.read(Course.at(folder))
+
+
+def test_a_group_that_a_student_named_is_no_formula(tmp_path):
+    folder = new_class(tmp_path / "course", {})
+    course, group = Course.at(folder), "@SUM(A1)"
+    people.write(course, [Person("ada01", "Ada", "Lovelace", groups=(group,))])
+    assert in_process("group", FIRST, group, cwd=folder).exit_code == 0
+    for name in ("class.csv", "groups.csv"):
+        assert not re.search(r"(^|[,;])@", (folder / name).read_text(), re.MULTILINE)
+    assert people.read(course).people[0].groups == (group,)
+    assert json.loads(in_process("group", FIRST, "--json", cwd=folder).stdout)["students"] == {
+        group: ["ada01"]
+    }
+
+
+@pytest.mark.parametrize(("student", "encoding"), [("ada01", "cp1252"), ("адаλ", "utf-8-sig")])
+def test_the_class_file_is_written_as_the_spreadsheet_has_saved_it(tmp_path, student, encoding):
+    """Excel in German writes semicolons and Windows-1252, and reads nothing else well."""
+    folder = new_class(tmp_path / "course", {(student, FIRST): 8})
+    (folder / "class.csv").write_bytes("student;groups\r\nzoë;Übung 1\r\n".encode("cp1252"))
+    assert in_process("extension", student, FIRST, 2, cwd=folder).exit_code == 0
+    lines = (folder / "class.csv").read_bytes().decode(encoding).splitlines()
+    assert lines == [f"student;groups;extension {FIRST}", *sorted([f"{student};;2", "zoë;Übung 1;"])]
+    assert in_process("extension", student, FIRST, 3, cwd=folder).exit_code == 0
 
 
 def test_a_person_with_a_name_keeps_the_id(tmp_path):
@@ -351,12 +376,17 @@ def test_running_numbers_of_a_list_are_no_numbers_of_a_platform(tmp_path, number
     assert read_list(file, Roster(())).people == [Person("grace", "Grace", "Hopper", number=kept)]
 
 
-def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path):
-    """The next archive of the platform brings the name again; its number tells whose it is."""
+@pytest.mark.parametrize("number", ["", "203"])
+def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_given(tmp_path, number):
+    """The next archive brings the name again, perhaps with a number that differs from an earlier one."""
     folder = new_class(tmp_path / "course", {})
     course = Course.at(folder)
     people.write(
-        course, [Person(student, "Eva", "Lang", f"{student}@uni.de") for student in ("eva1", "eva2")]
+        course,
+        [
+            Person("eva1", "Eva", "Lang", "eva1@uni.de", number),
+            Person("eva2", "Eva", "Lang", "eva2@uni.de"),
+        ],
     )
     archive = tmp_path / "moodle.zip"
     with zipfile.ZipFile(archive, "w") as opened_archive:
@@ -373,3 +403,5 @@ def test_work_under_a_name_of_two_people_is_named_and_stays_with_the_id_it_is_gi
     assert {path.name for path in folder.glob("submitted/*")} == {"Eva Lang_7", "eva1"}
     assert again.unchanged == ["Eva Lang_7", "eva1"]
     assert [remark for remark in again.remarks if "Eva Lang_8" in remark] == []
+    forget.forget(course, forget.require_trace(course, "eva1"))
+    assert "Eva Lang_8" not in "".join(path.read_text() for path in folder.glob(".autograder/*/*.json"))
