@@ -198,15 +198,17 @@ def files_that_name(course: Course, person: Person) -> Iterator[Path]:
     """Yield the files of the course that name a student: by id, name or e-mail address, as whole words.
 
     A word of fewer than `SHORT` characters may be in any text, so it counts only where it is the whole name
-    of a file or folder, or a whole value of a table. The solutions and the releases are not searched: nothing
-    in them is about a student.
+    of a file or folder, or a whole value of a table. The solutions, the releases and installed libraries are
+    not searched: nothing in them is about a student.
     """
     words = {person.student, person.email, person.name if person.first_name else ""} - {""}
     short = {word for word in words if len(word) < SHORT}
     whole, part = (_pattern(sorted(words - short), is_whole) for is_whole in (True, False))
     without = {course.solutions, course.notebooks, course.root / "bundles"}
+    without |= {path.parent for path in course.root.glob("*/pyvenv.cfg")}  # virtual environments
     for folder, folders, names in os.walk(course.root):
-        folders[:] = sorted(name for name in folders if Path(folder, name) not in without and name != ".git")
+        searched = {name for name in folders if Path(folder, name) not in without}
+        folders[:] = sorted(searched - {".git", "node_modules"})
         for name in sorted([*names, *folders]):
             path = Path(folder, name)
             data = read_if_there(path) or b"" if path.is_file() else b""
