@@ -403,6 +403,12 @@ def test_a_repository_for_classroom_names_ours(course: Course) -> None:
     assert job == "run-autograding-tests"
     *_, step = workflow["jobs"][job]["steps"]
     assert step == {"uses": "ada/attention/.github/actions/grade@spring", "with": {"assignment": ASSIGNMENT}}
+    settings = "repository: {url: https://github.com/ada/BRANCH-of-ASSIGNMENTS, branch: main}"
+    (course.root / colab.SETTINGS).write_text(settings)
+    (bundle,) = bundles.KINDS["classroom"](course, [ASSIGNMENT], "")
+    workflow = yaml.safe_load(bundle.files[".github/workflows/classroom.yml"])
+    *_, step = workflow["jobs"][job]["steps"]
+    assert step["uses"] == "ada/BRANCH-of-ASSIGNMENTS/.github/actions/grade@main"
     for nobodys in ("https://gitlab.com/a/b", "https://github.com/your_name/a"):
         (course.root / colab.SETTINGS).write_text(f"repository: {{url: {nobodys}, branch: main}}\n")
         with pytest.raises(BadInputError, match=r"https://github\.com/OWNER/REPOSITORY"):
@@ -457,7 +463,7 @@ def test_a_workflow_may_read_and_little_more(path: Path) -> None:
         assert set(job.get("permissions", {})) <= {"pages", "id-token"}
         assert "timeout-minutes" in job or "environment" in job
         for step in job["steps"]:
-            assert step.get("uses", "actions/").startswith(("actions/", "COURSE/")), step
+            assert step.get("uses", "actions/").startswith(("actions/", "$course/")), step
             if "actions/checkout" in step.get("uses", ""):
                 assert step["with"]["persist-credentials"] is False
     assert "secrets." not in path.read_text()
