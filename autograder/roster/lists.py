@@ -113,8 +113,11 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
     found: dict[str, str] = {}
     for part, _, heading in (piece.partition("=") for piece in (columns or "").split(",") if piece.strip()):
         name, heading = part.strip(), heading.strip()
-        if name not in HEADINGS:
-            raise BadInputError(f"--columns has no field {name!r}. There are: {', '.join(HEADINGS)}.")
+        if name not in HEADINGS or not heading:
+            raise BadInputError(
+                f"--columns has {name!r}. Expected FIELD=HEADING or FIELD=NUMBER, with the fields "
+                f"{', '.join(HEADINGS)}, separated by commas."
+            )
         at = int(heading) - 1 if heading.isdecimal() and heading.casefold() not in by_heading else None
         if at is not None and 0 <= at < len(table.columns):
             found[name] = table.columns[at]

@@ -103,6 +103,14 @@ def test_what_is_no_list_is_refused(tmp_path, text, expected):
         read_list(file, Roster(()))
 
 
+@pytest.mark.parametrize("columns", ["id", "id=", "name=1, id"])
+def test_a_column_without_a_name_is_refused(tmp_path, columns):
+    file = tmp_path / "list.csv"
+    file.write_text("Login,\nada01,\n")  # spreadsheets save an empty last heading
+    with pytest.raises(BadInputError, match="Expected FIELD=HEADING or FIELD=NUMBER"):
+        read_list(file, Roster(()), columns)
+
+
 def test_nobody_is_left_out_without_a_word(tmp_path):
     file = tmp_path / "list.csv"
     file.write_text(
