@@ -26,7 +26,15 @@ from autograder import exercises
 from autograder.course import variants
 from autograder.course.cells import marks_of
 from autograder.course.errors import BadInputError
-from autograder.course.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
+from autograder.course.files import (
+    Files,
+    read_if_there,
+    read_record,
+    require_writable,
+    write_atomically,
+    write_if_changed,
+    write_record,
+)
 from autograder.course.layout import CONFIG, SETTINGS, Course
 from autograder.packages import colab
 from autograder.release import audit, declared_cells, versions
@@ -204,14 +212,14 @@ def publish(course: Course, assignments: list[str], force: bool = False) -> list
     for assignment, files in releases.items():
         solutions, undefined = _write_solutions(course, assignment)
         record = course.state / "releases" / f"{assignment}.json"
-        ours: dict[str, list[str]] = json.loads(read_if_there(record) or b"{}")
+        ours = read_record(record)
         done = _replace_folder(course.notebooks / assignment, files, force, ours)
         published.append(replace(done, solutions=solutions, undefined=undefined))
         if done.status != "kept":
             for name, data in files.items():
                 before = [known for known in ours.get(name, []) if known != _digest(data)]
                 ours[name] = [*before, _digest(data)][-MOST_RELEASES:]
-            write_if_changed(record, json.dumps(ours).encode())
+            write_record(record, ours)
     return published
 
 

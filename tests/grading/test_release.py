@@ -178,6 +178,17 @@ def test_work_is_recognised_without_a_record(course, notebook, solution):
     assert json.loads(kept.stdout)[0]["status"] == "kept"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", ["", "[]", '{"x'])
+def test_a_damaged_record_of_releases_is_written_again(course, notebook, solution, damaged):
+    in_process("release", cwd=course)
+    record = course / ".autograder" / "releases" / f"{ASSIGNMENT}.json"
+    complete = record.read_text()
+    record.write_text(damaged)
+    assert in_process("release", ASSIGNMENT, cwd=course).exit_code == 0
+    assert record.read_text() == complete
+
+
 def refuses(course, *words):
     before = tree(course)
     refused = in_process("release", cwd=course)
