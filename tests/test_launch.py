@@ -26,7 +26,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.exercises import chapter_of
 from autograder.packages import colab
-from autograder.platforms import bundles, classroom
+from autograder.platforms import bundles, classroom, gradescope
 from autograder.reading import forbidden_calls, tampering
 from autograder.release import publish
 from tfcore import zoo
@@ -389,7 +389,7 @@ def test_a_push_with_right_answers_has_all_points(solved: bytes, tmp_path: Path,
 
 
 def test_a_push_without_a_notebook_is_told_why(tmp_path: Path) -> None:
-    results = classroom.graded(ROOT / PATH, tmp_path)
+    results = gradescope.results_of(ROOT / PATH, tmp_path)
     assert classroom.points(results) == (0, 0)
     assert f"Hand in {ASSIGNMENT}.ipynb" in classroom.summary(results)
 
