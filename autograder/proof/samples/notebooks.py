@@ -73,7 +73,7 @@ def _examination(name: str) -> Examination:
 def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:
     """Return the cell in which a student answers an exercise."""
     cells: list[dict[str, Any]] = notebook["cells"]
-    return next(cell for cell in cells if marks(cell).get("grade_id") == f"{name}_answer")
+    return next(cell for cell in cells if marks_of(cell).get("grade_id") == f"{name}_answer")
 
 
 def add_cell(notebook: Notebook, place: int, source: str) -> None:
@@ -85,11 +85,5 @@ def add_cell(notebook: Notebook, place: int, source: str) -> None:
 def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
     """Return the cells that a person grades."""
     return [
-        cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks(cell).get("grade")
+        cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks_of(cell).get("grade")
     ]
-
-
-def marks(cell: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of nbgrader in a cell."""
-    metadata: dict[str, Any] = marks_of(cell)
-    return metadata
