@@ -87,8 +87,12 @@ def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
 
 
 def as_bytes(notebook: Notebook) -> bytes:
-    """Return a notebook as JSON with sorted keys, an indent of one space and a last newline."""
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+    """Return a notebook as JSON with sorted keys, an indent of one space and a last newline.
+
+    A lone surrogate, which UTF-8 cannot encode, is escaped as in JSON.
+    """
+    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return text.encode(errors="backslashreplace")
 
 
 def _read(path: Path, data: bytes) -> Notebook:

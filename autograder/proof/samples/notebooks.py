@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from functools import cache
 from typing import Any
 
@@ -18,13 +17,6 @@ Notebook = dict[str, Any]
 Scores = dict[str, float]
 
 WRITTEN = "Because each row is a set of weights: it must sum to one, and the largest score must win."
-
-
-def as_bytes(notebook: Notebook) -> bytes:
-    """Return the contents of the file; a lone surrogate, which UTF-8 cannot encode, is escaped as in JSON."""
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
-        errors="backslashreplace"
-    )
 
 
 def handed_in(
