@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +58,7 @@ def import_list(
     if as_json:
         print_json(
             {
-                "students": [person.as_dict() for person in done.people],
+                "students": [asdict(person) for person in done.people],
                 "new": done.new,
                 "left_out": done.left_out,
                 "notes": done.notes,
@@ -84,7 +85,7 @@ def list_people(course: CourseFolder = Path(), db: Gradebook = None, as_json: Js
     here = Course.at(course, db)
     known = people.read(here)
     if as_json:
-        print_json([person.as_dict() for person in known.people])
+        print_json([asdict(person) for person in known.people])
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("student", "name", "e-mail", "groups"):

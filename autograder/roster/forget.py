@@ -49,10 +49,6 @@ class Forgotten:
     verdicts: int = 0
     left: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as JSON data."""
-        return asdict(self)
-
 
 def require_trace(course: Course, student: str) -> Person:
     """Return the student with exactly this id.
@@ -94,7 +90,7 @@ def forget(course: Course, person: Person) -> Forgotten:
         if gradebook.exists(course):
             gradebook.require_usable(course)
         begun = read_record(course.state / BEGUN)
-        write_record(course.state / BEGUN, begun | {student: person.as_dict()})
+        write_record(course.state / BEGUN, begun | {student: asdict(person)})
         done.verdicts = _forget_verdicts(course, student)
         for path in traces.packed_feedback(course, student):
             done.files += _delete(path)
