@@ -190,13 +190,13 @@ def course(tmp_path: Path) -> Course:
     """A course of one assignment whose settings name a fork."""
     shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
     shutil.copytree(ROOT / "solutions" / ASSIGNMENT, tmp_path / "solutions" / ASSIGNMENT)
-    (tmp_path / colab.SETTINGS).write_text(f"repository: {{url: {FORK}, branch: spring}}\n")
+    (tmp_path / colab.SETTINGS).write_text(f"repository: {{url: {FORK}, branch: ASSIGNMENTS}}\n")
     return Course.at(tmp_path)
 
 
 def test_the_setting_is_written_into_the_notebook(course: Course) -> None:
     (data,) = publish.make_release(course, ASSIGNMENT).values()
-    assert first_code(json.loads(data)) == cell_for(FORK, "spring")
+    assert first_code(json.loads(data)) == cell_for(FORK, "ASSIGNMENTS")
     (course.root / colab.SETTINGS).unlink()
     (data,) = publish.make_release(course, ASSIGNMENT).values()
     assert "colab" not in first_code(json.loads(data))
@@ -221,7 +221,7 @@ def test_settings_that_do_not_say_where_are_refused(course: Course, settings: st
 def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> None:
     (bundle,) = bundles.KINDS["instructor"](course, [ASSIGNMENT], "")
     (course.root / colab.SETTINGS).write_bytes(bundle.files[colab.SETTINGS])
-    assert colab.repository(course) == (FORK, "spring")
+    assert colab.repository(course) == (FORK, "ASSIGNMENTS")
 
 
 def test_the_grader_reads_the_cell_and_finds_nothing_in_it() -> None:
@@ -402,13 +402,8 @@ def test_a_repository_for_classroom_names_ours(course: Course) -> None:
     (job,) = workflow["jobs"]
     assert job == "run-autograding-tests"
     *_, step = workflow["jobs"][job]["steps"]
-    assert step == {"uses": "ada/attention/.github/actions/grade@spring", "with": {"assignment": ASSIGNMENT}}
-    settings = "repository: {url: https://github.com/ada/BRANCH-of-ASSIGNMENTS, branch: main}"
-    (course.root / colab.SETTINGS).write_text(settings)
-    (bundle,) = bundles.KINDS["classroom"](course, [ASSIGNMENT], "")
-    workflow = yaml.safe_load(bundle.files[".github/workflows/classroom.yml"])
-    *_, step = workflow["jobs"][job]["steps"]
-    assert step["uses"] == "ada/BRANCH-of-ASSIGNMENTS/.github/actions/grade@main"
+    assert step["uses"] == "ada/attention/.github/actions/grade@ASSIGNMENTS"
+    assert step["with"] == {"assignment": ASSIGNMENT}
     for nobodys in ("https://gitlab.com/a/b", "https://github.com/your_name/a"):
         (course.root / colab.SETTINGS).write_text(f"repository: {{url: {nobodys}, branch: main}}\n")
         with pytest.raises(BadInputError, match=r"https://github\.com/OWNER/REPOSITORY"):
