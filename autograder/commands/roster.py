@@ -54,18 +54,11 @@ def import_list(
 
     here = Course.at(course, db)
     done = lists.read_list(file, people.read(here), columns)
-    people.write(here, done.people)
+    people.write(here, done.students)
     if as_json:
-        print_json(
-            {
-                "students": [asdict(person) for person in done.people],
-                "new": done.new,
-                "left_out": done.left_out,
-                "notes": done.notes,
-            }
-        )
+        print_json(asdict(done))
     else:
-        known = len(done.people) - len(done.new)
+        known = len(done.students) - len(done.new)
         out.print(f"{len(done.new)} new, {known} known, in the gradebook")
     for why in done.left_out:
         say(f"[yellow]left out:[/] {escape(why)}")

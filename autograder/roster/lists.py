@@ -52,13 +52,13 @@ class Imported:
     """The people of a list, with notes where the gradebook differs from it.
 
     Args:
-        people: the people as they are entered.
+        students: the people as they are entered.
         new: the ids that the gradebook did not have.
         left_out: the lines that name no student, each with the reason.
         notes: people who are known by another id, and people who are not in the list.
     """
 
-    people: list[Person] = field(default_factory=list)
+    students: list[Person] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -184,13 +184,13 @@ def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> 
         if person.student not in roster and named:
             person = replace(person, student=named[0])
         done.new += [] if person.student in roster else [person.student]
-        done.people.append(person)
+        done.students.append(person)
         done.notes += [
             f"{known.student} in the gradebook is {person.student}"
             for known in others
             if known.student != person.student
         ]
-    ids = {person.student for person in done.people}
+    ids = {person.student for person in done.students}
     missing = sorted(
         k.student for k in roster.known if k.student not in ids and described.find(k.student) is None
     )
