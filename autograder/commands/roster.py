@@ -66,8 +66,8 @@ def import_list(
         say(f"[yellow]note:[/] {escape(note)}")
     if len(done.notes) > MOST_NOTES:
         say(f"and {len(done.notes) - MOST_NOTES} more notes, which --json prints")
-    for advice in lists.advice(done.notes):
-        say(advice)
+    if any(" in the gradebook is " in note for note in done.notes):
+        say("To give their work the ids of the list: autograder roster unite")
 
 
 @roster.command("list", epilog=EPILOG)

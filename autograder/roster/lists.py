@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -207,9 +206,3 @@ def _is_same(described: Roster, known: Person, person: Person) -> bool:
         return False
     same_address = known.email and known.email.casefold() == person.email.casefold()
     return bool(same_address) or described.find(known.student) == person
-
-
-def advice(notes: list[str]) -> Iterator[str]:
-    """Yield the command that unites people with two ids."""
-    if any(" in the gradebook is " in note for note in notes):
-        yield "To give their work the ids of the list: autograder roster unite"
