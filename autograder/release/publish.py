@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -113,11 +113,7 @@ def _convert_or_recall(course: Course, assignment: str) -> tuple[Files, SaveToCa
 
 def notebook_names(course: Course, assignment: str) -> list[str]:
     """Return the names of an assignment's notebooks, without ``.ipynb``."""
-    return sorted(path.stem for path in _sources(course, assignment))
-
-
-def _sources(course: Course, assignment: str) -> Iterable[Path]:
-    return (course.solutions / assignment).glob("*.ipynb")
+    return sorted(path.stem for path in (course.solutions / assignment).glob("*.ipynb"))
 
 
 def notebooks(course: Course, assignment: str) -> Files:
