@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -68,47 +67,32 @@ def make_release(course: Course, assignment: str, variant: str | None = None) ->
     Raises:
         BadInputError: nbgrader cannot convert the source, or the release would give away a solution.
     """
-    files, save_to_cache = _unchecked_files(course, assignment, variant)
+    files = _unchecked_files(course, assignment, variant)
     _refuse_leaks(course, assignment, files)
-    save_to_cache()
     return files
 
 
-SaveToCache = Callable[[], None]
-
-
-def _unchecked_files(
-    course: Course, assignment: str, variant: str | None = None
-) -> tuple[Files, SaveToCache]:
-    """Return the files of a release that is not yet checked for leaks, and a function that caches it."""
-    converted, save_to_cache = _convert_or_recall(course, assignment)
-    files = {
+def _unchecked_files(course: Course, assignment: str, variant: str | None = None) -> Files:
+    """Return the files of a release that is not yet checked for leaks."""
+    return {
         name: _finish_notebook(course, data, assignment, variant) if name.endswith(".ipynb") else data
-        for name, data in converted.items()
+        for name, data in _convert_or_recall(course, assignment).items()
     }
-    return files, save_to_cache
 
 
-def _convert_or_recall(course: Course, assignment: str) -> tuple[Files, SaveToCache]:
-    """Return nbgrader's conversion of an assignment, cached or new, and a function that caches it."""
+def _convert_or_recall(course: Course, assignment: str) -> Files:
+    """Return nbgrader's conversion of an assignment, cached or new."""
     fingerprint = _fingerprint(course, assignment)
     cache_file = course.state / "released" / f"{assignment}.json"
-    try:
-        cached = json.loads(cache_file.read_bytes())
-        if cached["fingerprint"] == fingerprint:
-            known = {name: base64.b64decode(data) for name, data in cached["files"].items()}
-            return known, lambda: None
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    cached = read_record(cache_file)
+    if cached.get("fingerprint") == fingerprint:
+        return {name: base64.b64decode(data) for name, data in cached["files"].items()}
     files = _convert(course, assignment)
-
-    def save_to_cache() -> None:
-        encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
-        with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
-            course.make_private()
-            write_atomically(cache_file, json.dumps({"fingerprint": fingerprint, "files": encoded}).encode())
-
-    return files, save_to_cache
+    encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
+        course.make_private()
+        write_atomically(cache_file, json.dumps({"fingerprint": fingerprint, "files": encoded}).encode())
+    return files
 
 
 def notebook_names(course: Course, assignment: str) -> list[str]:
@@ -122,9 +106,7 @@ def notebooks(course: Course, assignment: str) -> Files:
     The source of each cell is one string; nbgrader writes a list of lines.
     """
     released = {}
-    files, save_to_cache = _unchecked_files(course, assignment)
-    save_to_cache()
-    for name, data in files.items():
+    for name, data in _unchecked_files(course, assignment).items():
         if name.endswith(".ipynb"):
             notebook = json.loads(data)
             for cell in notebook["cells"]:
