@@ -26,7 +26,7 @@ from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.exercises import chapter_of
 from autograder.packages import colab
-from autograder.platforms import bundles, classroom
+from autograder.platforms import bundles, classroom, gradescope
 from autograder.reading import forbidden_calls, tampering
 from autograder.release import publish
 from tfcore import zoo
@@ -190,13 +190,13 @@ def course(tmp_path: Path) -> Course:
     """A course of one assignment whose settings name a fork."""
     shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
     shutil.copytree(ROOT / "solutions" / ASSIGNMENT, tmp_path / "solutions" / ASSIGNMENT)
-    (tmp_path / colab.SETTINGS).write_text(f"repository: {{url: {FORK}, branch: spring}}\n")
+    (tmp_path / colab.SETTINGS).write_text(f"repository: {{url: {FORK}, branch: ASSIGNMENTS}}\n")
     return Course.at(tmp_path)
 
 
 def test_the_setting_is_written_into_the_notebook(course: Course) -> None:
     (data,) = publish.make_release(course, ASSIGNMENT).values()
-    assert first_code(json.loads(data)) == cell_for(FORK, "spring")
+    assert first_code(json.loads(data)) == cell_for(FORK, "ASSIGNMENTS")
     (course.root / colab.SETTINGS).unlink()
     (data,) = publish.make_release(course, ASSIGNMENT).values()
     assert "colab" not in first_code(json.loads(data))
@@ -221,7 +221,7 @@ def test_settings_that_do_not_say_where_are_refused(course: Course, settings: st
 def test_a_colleague_is_told_where_the_course_is_published(course: Course) -> None:
     (bundle,) = bundles.KINDS["instructor"](course, [ASSIGNMENT], "")
     (course.root / colab.SETTINGS).write_bytes(bundle.files[colab.SETTINGS])
-    assert colab.repository(course) == (FORK, "spring")
+    assert colab.repository(course) == (FORK, "ASSIGNMENTS")
 
 
 def test_the_grader_reads_the_cell_and_finds_nothing_in_it() -> None:
@@ -389,7 +389,7 @@ def test_a_push_with_right_answers_has_all_points(solved: bytes, tmp_path: Path,
 
 
 def test_a_push_without_a_notebook_is_told_why(tmp_path: Path) -> None:
-    results = classroom.graded(ROOT / PATH, tmp_path)
+    results = gradescope.results_of(ROOT / PATH, tmp_path)
     assert classroom.points(results) == (0, 0)
     assert f"Hand in {ASSIGNMENT}.ipynb" in classroom.summary(results)
 
@@ -402,7 +402,8 @@ def test_a_repository_for_classroom_names_ours(course: Course) -> None:
     (job,) = workflow["jobs"]
     assert job == "run-autograding-tests"
     *_, step = workflow["jobs"][job]["steps"]
-    assert step == {"uses": "ada/attention/.github/actions/grade@spring", "with": {"assignment": ASSIGNMENT}}
+    assert step["uses"] == "ada/attention/.github/actions/grade@ASSIGNMENTS"
+    assert step["with"] == {"assignment": ASSIGNMENT}
     for nobodys in ("https://gitlab.com/a/b", "https://github.com/your_name/a"):
         (course.root / colab.SETTINGS).write_text(f"repository: {{url: {nobodys}, branch: main}}\n")
         with pytest.raises(BadInputError, match=r"https://github\.com/OWNER/REPOSITORY"):
@@ -457,7 +458,7 @@ def test_a_workflow_may_read_and_little_more(path: Path) -> None:
         assert set(job.get("permissions", {})) <= {"pages", "id-token"}
         assert "timeout-minutes" in job or "environment" in job
         for step in job["steps"]:
-            assert step.get("uses", "actions/").startswith(("actions/", "COURSE/")), step
+            assert step.get("uses", "actions/").startswith(("actions/", "$course/")), step
             if "actions/checkout" in step.get("uses", ""):
                 assert step["with"]["persist-credentials"] is False
     assert "secrets." not in path.read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -93,25 +93,16 @@ def feedback(
 
 def _print_pages(here: Course, done: FeedbackRun, returned: Returned | None, as_json: bool) -> None:
     if as_json:
-        files = [here.shown(path) for path in done.written]
-        packed = (
-            {
-                "archives": {str(path): n for path, n in returned.archives.items()},
-                "left_out": returned.left_out,
-                "elsewhere": returned.elsewhere,
-            }
-            if returned
-            else {}
-        )
-        print_json(
-            {
-                "written": files,
-                "unchanged": len(done.unchanged),
-                "missing": done.missing,
-                "unwritten": done.unwritten,
-                **packed,
-            }
-        )
+        data: dict[str, Any] = {
+            "written": [here.shown(path) for path in done.written],
+            "unchanged": len(done.unchanged),
+            "missing": done.missing,
+            "unwritten": done.unwritten,
+        }
+        if returned:
+            archives = {str(path): count for path, count in returned.archives.items()}
+            data |= {"archives": archives, "left_out": returned.left_out, "elsewhere": returned.elsewhere}
+        print_json(data)
     else:
         pages = plural(len(done.written), "page")
         out.print(f"{pages} written, {len(done.unchanged)} unchanged, in {here.feedback.name}/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +45,7 @@ def forget(
     class_page.write_again(here, student)
     done.left = [str(path.relative_to(here.root)) for path in removal.files_that_name(here, person)]
     if as_json:
-        print_json(done.as_dict())
+        print_json(asdict(done))
     else:
         parts = (
             plural(done.files, "file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +57,7 @@ def group(
             variant = f" in the variant {handout.variant}" if handout.variant else ""
             say(f"[yellow]note:[/] {escape(f'{handout.group} no longer gets {assignment}{variant}')}")
     if as_json:
-        print_json(done.as_dict())
+        print_json(asdict(done))
         return
     for handout in done.handouts:
         count = plural(len(done.students[handout.group]), "student")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -53,18 +54,11 @@ def import_list(
 
     here = Course.at(course, db)
     done = lists.read_list(file, people.read(here), columns)
-    people.write(here, done.people)
+    people.write(here, done.students)
     if as_json:
-        print_json(
-            {
-                "students": [person.as_dict() for person in done.people],
-                "new": done.new,
-                "left_out": done.left_out,
-                "notes": done.notes,
-            }
-        )
+        print_json(asdict(done))
     else:
-        known = len(done.people) - len(done.new)
+        known = len(done.students) - len(done.new)
         out.print(f"{len(done.new)} new, {known} known, in the gradebook")
     for why in done.left_out:
         say(f"[yellow]left out:[/] {escape(why)}")
@@ -72,8 +66,8 @@ def import_list(
         say(f"[yellow]note:[/] {escape(note)}")
     if len(done.notes) > MOST_NOTES:
         say(f"and {len(done.notes) - MOST_NOTES} more notes, which --json prints")
-    for advice in lists.advice(done.notes):
-        say(advice)
+    if any(" in the gradebook is " in note for note in done.notes):
+        say("To give their work the ids of the list: autograder roster unite")
 
 
 @roster.command("list", epilog=EPILOG)
@@ -84,7 +78,7 @@ def list_people(course: CourseFolder = Path(), db: Gradebook = None, as_json: Js
     here = Course.at(course, db)
     known = people.read(here)
     if as_json:
-        print_json([person.as_dict() for person in known.people])
+        print_json([asdict(person) for person in known.people])
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("student", "name", "e-mail", "groups"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from autograder.commands.console import plural
 from autograder.commands.terminal import escape
 
 if TYPE_CHECKING:
@@ -81,11 +82,7 @@ def _changes(changes: list[Change]) -> Iterator[str]:
             for change in group[:SHOWN]
         )
         more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
-        count = (
-            "1 submission that did not change"
-            if len(group) == 1
-            else f"{len(group)} submissions that did not change"
-        )
+        count = plural(len(group), "submission that did not change", "submissions that did not change")
         yield f"{assignment}, {exercise}: {direction} for {count} ({names}{more})"
 
 

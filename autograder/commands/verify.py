@@ -145,7 +145,7 @@ def _verify_mutants(
     with progress("grading mutants") as show_progress:
         tried = trials.try_mutants(names, number, seed, show_progress, workers)
     if page:
-        write_if_changed(page, pages.page(tried, number, seed).encode())
+        write_if_changed(page, pages.page(trials.by_assignment(tried), number, seed).encode())
     if as_json:
         print_json(trials.as_dict(tried))
     else:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,6 @@ class Person:
     def is_described(self) -> bool:
         """Return whether anything but the id is known; grading alone enters nothing but an id."""
         return bool(self.name or self.email or self.number)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the person as JSON data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 from autograder import exercises
 from autograder.course.errors import BadInputError
@@ -122,14 +123,9 @@ def of_classroom(course: Course, assignment: str) -> Bundle:
             f"The workflow installs the grader from {GITHUB}OWNER/REPOSITORY, but {colab.SETTINGS} names no "
             "such address. Publish the course on GitHub, and write its address under `repository: url:`."
         )
-    names = {
-        "COURSE": published[0].removeprefix(GITHUB).removesuffix(".git"),
-        "BRANCH": published[1],
-        "ASSIGNMENT": assignment,
-    }
-    text = (BUNDLED / "classroom.yml").read_text()
-    for name, value in names.items():
-        text = text.replace(name, value)
+    repository = published[0].removeprefix(GITHUB).removesuffix(".git")
+    template = Template((BUNDLED / "classroom.yml").read_text())
+    text = template.substitute(course=repository, branch=published[1], assignment=assignment)
     files = {".github/workflows/classroom.yml": text.encode(), **publish.make_release(course, assignment)}
     for leak in audit.leaks(course, {f"{assignment}/{path}": data for path, data in files.items()}):
         raise BadInputError(f"the bundle would give away {leak}")

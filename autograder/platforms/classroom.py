@@ -7,38 +7,11 @@ report, so the teacher grades a clone for the gradebook: `autograder collect`, t
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from autograder.platforms import gradescope
-from autograder.release.audit import source
-
-
-def graded(released: Path, handed_in: Path) -> gradescope.Results:
-    """Grade a folder that holds a notebook, and return the results in Gradescope's format.
-
-    Args:
-        released: the released notebook, ``<assignment>/<name>.ipynb``.
-        handed_in: the folder of the submission.
-    """
-    with tempfile.TemporaryDirectory(prefix="classroom-") as name:
-        base = Path(name)
-        release_dir = base / "source" / "released" / released.parent.name
-        for folder in (release_dir, base / "results"):
-            folder.mkdir(parents=True)
-        notebook = json.loads(released.read_bytes())
-        for cell in notebook["cells"]:
-            cell["source"] = source(cell)
-        (release_dir / released.name).write_text(json.dumps(notebook), "utf8")
-        ignored = shutil.ignore_patterns(".git", ".github")
-        shutil.copytree(handed_in, base / "submission", symlinks=True, ignore=ignored)
-        gradescope.grade(base)
-        results: gradescope.Results = json.loads((base / "results" / "results.json").read_bytes())
-    return results
 
 
 def points(results: gradescope.Results) -> tuple[float, float]:
@@ -72,7 +45,7 @@ def _exercise_details(test: dict[str, Any]) -> str:
 
 def main(released: str, handed_in: str, page: str) -> None:
     """Grade a submission, append its summary to the file `page` and print the notices."""
-    results = graded(Path(released), Path(handed_in))
+    results = gradescope.results_of(Path(released), Path(handed_in))
     with Path(page).open("a", encoding="utf8") as file:
         file.write(summary(results))
     print("\n".join(notices(results)))

@@ -238,12 +238,10 @@ def _is_closed(layout: Platform, values: list[str], where: Columns) -> bool:
 
 
 def _kept(layout: Platform, heads: list[str], where: Columns) -> list[int]:
-    kept = {*_find(heads, layout.kept), where.grade}
-    if where.by_position:
-        kept |= set(where.ids)
-    if layout.keeps_last:
-        kept.add(len(heads) - 1)
-    return sorted(kept)
+    known = set(_find(heads, layout.kept))
+    ids = set() if known & set(where.ids) else set(where.ids)  # headings that the declaration does not know
+    last = {len(heads) - 1} if layout.keeps_last else set()
+    return sorted(known | ids | last | {where.grade})
 
 
 def _lines_by_name(

@@ -46,10 +46,10 @@ class Format:
     source: str
     pattern: str
     student: Callable[[Parts], str]
-    time: Callable[[str], datetime | None] = metadata.no_time
+    time: Callable[[str], datetime | None] = lambda text: None
     sign: str = "file"
     own: str = "(?!)"
-    metadata: Callable[[list[File]], Metadata] = metadata.nothing
+    metadata: Callable[[list[File]], Metadata] = lambda files: Metadata()
     specific: bool = True
     entry_times: bool = False
     stamped_by_download: bool = False

@@ -154,24 +154,35 @@ def prepare() -> None:
 
 def grade(base: Path) -> None:
     """Grade the folder ``submission`` and write ``results/results.json``, even if grading fails."""
+    (released,) = (base / "source" / "released").glob("*/*.ipynb")
+    results = results_of(released, base / "submission")
+    write_atomically(base / "results" / "results.json", json.dumps(results, indent=1).encode())
+
+
+def results_of(released: Path, handed_in: Path) -> Results:
+    """Grade the folder of a submission, and return the results even if grading fails.
+
+    Args:
+        released: the released notebook, ``<assignment>/<name>.ipynb``.
+        handed_in: the folder of the submission.
+    """
     started = time.monotonic()
     try:
-        results = _grade_submission(base)
+        results = _grade_submission(released, handed_in)
     except NotGradableError as error:
         results = not_graded(str(error))
     except Exception:
         results = not_graded(OURS, traceback.format_exc())
     results["execution_time"] = round(time.monotonic() - started, 2)
-    write_atomically(base / "results" / "results.json", json.dumps(results, indent=1).encode())
+    return results
 
 
-def _grade_submission(base: Path) -> Results:
+def _grade_submission(released: Path, handed_in: Path) -> Results:
     from autograder.grading import cages
     from autograder.grading.pair import Pair, notebook_task
     from autograder.grading.session import Limits
 
-    (released,) = (base / "source" / "released").glob("*/*.ipynb")
-    data = _read_notebook(_find_notebook(base / "submission", released.name))
+    data = _read_notebook(_find_notebook(handed_in, released.name))
     cage = cages.strongest()
     seed = secrets.randbits(62)
     limits = Limits(total_seconds=SECONDS_IN_ALL)

@@ -34,16 +34,6 @@ class Metadata:
     read: set[str] = field(default_factory=set)
 
 
-def nothing(files: list[File]) -> Metadata:
-    """Return no metadata, for platforms that write none."""
-    return Metadata()
-
-
-def no_time(text: str) -> None:
-    """Return no time, for platforms whose paths have none."""
-    return
-
-
 def written_time(text: str) -> datetime | None:
     """Return a time as people write it, or None. Behind a year the colon may be missing, as in file names.
 

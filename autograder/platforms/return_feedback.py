@@ -124,6 +124,7 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
         returned = Returned(ARCHIVES[platform].upload, remedy)
     known = roster.read(course).known if platform == MAIL else ()
     people = {person.student: person for person in known}
+    elsewhere: set[tuple[str, str]] = set()
     for assignment, by_student in sorted(by_assignment.items()):
         if platform == MAIL:
             target = into / f"feedback-{assignment}.mbox"
@@ -138,7 +139,7 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
             came_from = {student: history.version(student, None).platform for student in by_student}
             others = {s: one for s, one in came_from.items() if one in ARCHIVES and one != platform}
             if platform != "gradescope":  # its folders take the pages of all
-                returned.elsewhere.update(others.values())
+                elsewhere |= others.items()
                 by_student = {s: by_student[s] for s in by_student if s not in others}
             members, left_out = _members(platform, by_student, history)
             if members:
@@ -147,6 +148,7 @@ def pack(course: Course, platform: str, pages: Iterable[Path], into: Path, sende
         if count := len(by_student) - len(left_out):
             returned.archives[target] = count
         returned.left_out += [f"{student}, {assignment}: {why}" for student, why in left_out.items()]
+    returned.elsewhere = Counter(sorted(platform for _, platform in elsewhere))
     return returned
 
 

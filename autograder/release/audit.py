@@ -34,6 +34,8 @@ _GRADER = re.compile(r"\bautograder\.(exercises|checking|proof|grading)\b")
 _NUMBER = re.compile(r"-?\d+\.\d{6,}")
 _NOTEBOOK = re.compile(rb'\s*\{(?=.*"cells")(?=.*"nbformat")', re.DOTALL)
 """A notebook, whatever the name of its file: a copy may be called ``.ipynb.orig`` or ``.json``."""
+_NO_NOTEBOOK = (ValueError, KeyError, TypeError, AttributeError)
+"""The errors of reading the cells of a file that is not a notebook."""
 _LIBRARY = ("autograder", "tfcore", "tfwidgets")
 """The packages that notebooks import: their reference and their bank are public."""
 _SHORT = 30
@@ -120,7 +122,7 @@ def _leaks_in_notebook(secrets: _Secrets, data: bytes, path: str) -> Iterator[st
     try:
         cells = json.loads(data)["cells"]
         text = "\n".join(source(cell) for cell in cells)
-    except (ValueError, KeyError, TypeError):
+    except _NO_NOTEBOOK:
         yield "it is not a notebook, so it cannot be checked. Remove it."
         return
     if left := _LEFT_OVER.search(text):
@@ -153,12 +155,11 @@ class _Secrets:
         solutions: dict[str, str] = {}
         for path in sorted(self.course.solutions.glob("*/*.ipynb")):
             try:
-                cells = json.loads(path.read_bytes())["cells"]
-            except (ValueError, KeyError):
+                for cell in json.loads(path.read_bytes())["cells"]:
+                    name = f"{path.parent.name}/{marks_of(cell).get('grade_id', '?')}"
+                    solutions |= {"".join(text.split()): name for text in _solutions(cell)}
+            except _NO_NOTEBOOK:
                 continue
-            for cell in cells:
-                name = f"{path.parent.name}/{cell['metadata'].get('nbgrader', {}).get('grade_id', '?')}"
-                solutions |= {"".join(text.split()): name for text in _solutions(cell)}
         return {text: name for text, name in solutions.items() if len(text) >= _SHORT}
 
     def solution_in(self, text: str, path: str) -> str | None:

@@ -79,16 +79,22 @@ def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
         title = name if exercise_of else _bare(about.get("title", name))
         about["title"] = f"{number}. {title}"
     _number_headings(cells, graded)
-    rows, minutes = _rows(graded, declared), _minutes(graded)
+    minutes = sum(cell["metadata"]["course"].get("minutes", 0) for cell in graded)
+    rows = _rows(graded, declared)
     for cell in cells:
         if cell["cell_type"] == "markdown":
-            _set_source(cell, _with_table(TIME.sub(rf"\g<1>{minutes}\g<2>", source(cell)), rows))
+            text = TIME.sub(rf"\g<1>{minutes}\g<2>", source(cell))
+            _set_source(cell, TABLE.sub(lambda match: f"{match[1]}\n{rows}", text))
     return notebook
 
 
 def as_bytes(notebook: Notebook) -> bytes:
-    """Return a notebook as JSON with sorted keys, an indent of one space and a last newline."""
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+    """Return a notebook as JSON with sorted keys, an indent of one space and a last newline.
+
+    A lone surrogate, which UTF-8 cannot encode, is escaped as in JSON.
+    """
+    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return text.encode(errors="backslashreplace")
 
 
 def _read(path: Path, data: bytes) -> Notebook:
@@ -168,15 +174,6 @@ def _rows(graded: list[Cell], declared: dict[str, Exercise]) -> str:
         minutes, difficulty = about.get("minutes", ""), about.get("difficulty", "")
         rows.append(f"| {number} {title} | {marks['points']:g} | {minutes} | {difficulty} |")
     return "\n".join(rows)
-
-
-def _with_table(text: str, rows: str) -> str:
-    """Return a text with these rows in its table of exercises, if it has one."""
-    return TABLE.sub(lambda match: f"{match[1]}\n{rows}", text)
-
-
-def _minutes(graded: list[Cell]) -> int:
-    return sum(cell["metadata"]["course"].get("minutes", 0) for cell in graded)
 
 
 def _number(points: float) -> float | int:

@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -26,7 +25,15 @@ from autograder import exercises
 from autograder.course import variants
 from autograder.course.cells import marks_of
 from autograder.course.errors import BadInputError
-from autograder.course.files import Files, read_if_there, require_writable, write_atomically, write_if_changed
+from autograder.course.files import (
+    Files,
+    read_if_there,
+    read_record,
+    require_writable,
+    write_atomically,
+    write_if_changed,
+    write_record,
+)
 from autograder.course.layout import CONFIG, SETTINGS, Course
 from autograder.packages import colab
 from autograder.release import audit, declared_cells, versions
@@ -61,59 +68,40 @@ def make_release(course: Course, assignment: str, variant: str | None = None) ->
         BadInputError: nbgrader cannot convert the source, a test cell is of no exercise, or the release would
             give away a solution.
     """
-    files, save_to_cache = _unchecked_files(course, assignment, variant)
+    files = _unchecked_files(course, assignment, variant)
     if assignment in exercises.assignments():
         for notebook in (data for name, data in files.items() if name.endswith(".ipynb")):
             exercises.names_tested_by(json.loads(notebook), assignment)  # refuses a test of no exercise
     _refuse_leaks(course, assignment, files)
-    save_to_cache()
     return files
 
 
-SaveToCache = Callable[[], None]
-
-
-def _unchecked_files(
-    course: Course, assignment: str, variant: str | None = None
-) -> tuple[Files, SaveToCache]:
-    """Return the files of a release that is not yet checked for leaks, and a function that caches it."""
-    converted, save_to_cache = _convert_or_recall(course, assignment)
-    files = {
+def _unchecked_files(course: Course, assignment: str, variant: str | None = None) -> Files:
+    """Return the files of a release that is not yet checked for leaks."""
+    return {
         name: _finish_notebook(course, data, assignment, variant) if name.endswith(".ipynb") else data
-        for name, data in converted.items()
+        for name, data in _convert_or_recall(course, assignment).items()
     }
-    return files, save_to_cache
 
 
-def _convert_or_recall(course: Course, assignment: str) -> tuple[Files, SaveToCache]:
-    """Return nbgrader's conversion of an assignment, cached or new, and a function that caches it."""
+def _convert_or_recall(course: Course, assignment: str) -> Files:
+    """Return nbgrader's conversion of an assignment, cached or new."""
     fingerprint = _fingerprint(course, assignment)
     cache_file = course.state / "released" / f"{assignment}.json"
-    try:
-        cached = json.loads(cache_file.read_bytes())
-        if cached["fingerprint"] == fingerprint:
-            known = {name: base64.b64decode(data) for name, data in cached["files"].items()}
-            return known, lambda: None
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    cached = read_record(cache_file)
+    if cached.get("fingerprint") == fingerprint:
+        return {name: base64.b64decode(data) for name, data in cached["files"].items()}
     files = _convert(course, assignment)
-
-    def save_to_cache() -> None:
-        encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
-        with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
-            course.make_private()
-            write_atomically(cache_file, json.dumps({"fingerprint": fingerprint, "files": encoded}).encode())
-
-    return files, save_to_cache
+    encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time
+        course.make_private()
+        write_atomically(cache_file, json.dumps({"fingerprint": fingerprint, "files": encoded}).encode())
+    return files
 
 
 def notebook_names(course: Course, assignment: str) -> list[str]:
     """Return the names of an assignment's notebooks, without ``.ipynb``."""
-    return sorted(path.stem for path in _sources(course, assignment))
-
-
-def _sources(course: Course, assignment: str) -> Iterable[Path]:
-    return (course.solutions / assignment).glob("*.ipynb")
+    return sorted(path.stem for path in (course.solutions / assignment).glob("*.ipynb"))
 
 
 def notebooks(course: Course, assignment: str) -> Files:
@@ -122,9 +110,7 @@ def notebooks(course: Course, assignment: str) -> Files:
     The source of each cell is one string; nbgrader writes a list of lines.
     """
     released = {}
-    files, save_to_cache = _unchecked_files(course, assignment)
-    save_to_cache()
-    for name, data in files.items():
+    for name, data in _unchecked_files(course, assignment).items():
         if name.endswith(".ipynb"):
             notebook = json.loads(data)
             for cell in notebook["cells"]:
@@ -208,14 +194,14 @@ def publish(course: Course, assignments: list[str], force: bool = False) -> list
     for assignment, files in releases.items():
         solutions, undefined = _write_solutions(course, assignment)
         record = course.state / "releases" / f"{assignment}.json"
-        ours: dict[str, list[str]] = json.loads(read_if_there(record) or b"{}")
+        ours = read_record(record)
         done = _replace_folder(course.notebooks / assignment, files, force, ours)
         published.append(replace(done, solutions=solutions, undefined=undefined))
         if done.status != "kept":
             for name, data in files.items():
                 before = [known for known in ours.get(name, []) if known != _digest(data)]
                 ours[name] = [*before, _digest(data)][-MOST_RELEASES:]
-            write_if_changed(record, json.dumps(ours).encode())
+            write_record(record, ours)
     return published
 
 

@@ -19,14 +19,8 @@ import tfcore
 from autograder import exercises
 
 PACKAGES = {package.__name__: Path(str(package.__file__)).parent for package in (autograder, tfcore)}
-CORE = (
-    "autograder.grading.judge",
-    "autograder.grading.pair",
-    "autograder.cage.*",
-    "tfcore.testing.meters",
-    "tfcore.data",
-)
-"""The modules that every verdict depends on; modules of the cage also run as scripts, so all are listed."""
+CORE = ("autograder.grading.judge", "autograder.grading.pair", "tfcore.testing.meters", "tfcore.data")
+"""The modules that every verdict depends on, besides those of the cage, which also run as scripts."""
 LIBRARIES = ("numpy", "torch", "ipython", "matplotlib")
 
 
@@ -67,16 +61,8 @@ def _versions(libraries: Iterable[str]) -> list[str]:
 @cache
 def core_files() -> frozenset[Path]:
     """Return the files of the core."""
-    roots = [name for name in CORE if not name.endswith(".*")]
-    for name in CORE:
-        if name.endswith(".*"):
-            package = name.removesuffix(".*")
-            roots += [
-                f"{package}.{path.stem}"
-                for path in _file(package).parent.glob("*.py")
-                if path.stem != "__init__"
-            ]
-    return files_imported_by(roots)
+    cage = _file("autograder.cage").parent.glob("[!_]*.py")
+    return files_imported_by([*CORE, *(f"autograder.cage.{path.stem}" for path in cage)])
 
 
 def files_imported_by(modules: Iterable[str]) -> frozenset[Path]:

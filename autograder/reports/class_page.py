@@ -5,6 +5,7 @@ This module computes the values of the page; the templates in `templates/class_r
 
 from __future__ import annotations
 
+import os
 from html import unescape
 from pathlib import Path
 from statistics import median
@@ -37,7 +38,8 @@ def write(course: Course, report: ClassReport) -> Path:
     """Write the page of a report to ``reports/<assignment>.html`` and return its path."""
     require_writable(course.reports)
     path = course.reports / f"{report.assignment}.html"
-    write_if_changed(path, as_html(report).encode())
+    autograded = os.path.relpath(course.autograded, course.reports)
+    write_if_changed(path, as_html(report, autograded).encode())
     return path
 
 
@@ -57,13 +59,14 @@ def write_again(course: Course, student: str) -> list[Path]:
     return stale
 
 
-def as_html(report: ClassReport) -> str:
-    """Return the page of a report. Every value in it is escaped and visible."""
+def as_html(report: ClassReport, autograded: str = "../autograded") -> str:
+    """Return the page of a report, which links to the folder `autograded`. Every value in it is escaped."""
     most = max((item.graded for item in report.items), default=0)
     chances = [item.by_chance for item in report.items if item.graded == most]
     page = _make_environment().get_template("page.html.j2")
     return page.render(
         report=report,
+        autograded=autograded,
         title=_title(report.assignment),
         median=median(report.shares) if report.shares else None,
         tenths=_count_by_tenths(report.shares),

@@ -140,7 +140,7 @@ class ClassReport:
             "unrecognised_mistakes": self.unrecognised,
             "needs_a_look": [asdict(item) for item in self.review_queue],
             "near_identical": [asdict(pair) for pair in self.similar_pairs],
-            "without_points": [person.as_dict() for person in self.absent],
+            "without_points": [asdict(person) for person in self.absent],
         }
 
     def _section_data(self, exercise: str) -> dict[str, str | None]:

@@ -27,7 +27,7 @@ from autograder.course.files import (
     write_if_changed,
     write_record,
 )
-from autograder.course.layout import CONFIG, Course
+from autograder.course.layout import CONFIG, SETTINGS, Course
 from autograder.course.lock import hold_lock, require_no_move
 from autograder.course.workers import Progress, cores, end_with_parent, processes_with, start_server
 from autograder.grading import gradebook
@@ -170,7 +170,7 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
             target = course.feedback / marks.student / assignment / f"{marks.notebook}.html"
             pages.append(Page(assignment, source, target, marks, digest.hexdigest()))
     with_marks = {page.source for page in pages}
-    for folder in {page.source.parent for page in pages}:
+    for folder in sorted({page.source.parent for page in pages}):
         for source in sorted({*folder.glob("*.ipynb")} - with_marks):
             missing.append(f"{'/'.join(source.parts[-3:])} is not in the gradebook: grade again")
     return pages, missing
@@ -179,8 +179,9 @@ def _pages(course: Course, assignments: list[str]) -> tuple[list[Page], list[str
 def _hash_layout(course: Course) -> Any:
     """Return the hash of what all pages are made from: configuration, code, templates and libraries."""
     code = versions.hash_modules([__name__, feedback_page.__name__], LIBRARIES)
-    digest = hashlib.sha256(code.encode() + (course.root / CONFIG).read_bytes())
-    for path in sorted(feedback_page.TEMPLATES.rglob("*")):
+    digest = hashlib.sha256(code.encode())
+    settings = (course.root / CONFIG, course.root / SETTINGS)
+    for path in (*settings, *sorted(feedback_page.TEMPLATES.rglob("*"))):
         if path.is_file():
             digest.update(path.read_bytes())
     return digest

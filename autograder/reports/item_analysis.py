@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from statistics import correlation, mean
@@ -67,13 +66,6 @@ def graded_scores(row: Row) -> dict[str, float]:
     return {name: score for name, score in row.scores.items() if name not in row.needs_manual_grade}
 
 
-def share_of(row: Row, names: Iterable[str]) -> float | None:
-    """Return a student's share of the points for these cells; None if the cells have no points."""
-    chosen = list(names)
-    possible = sum(row.max_scores[name] for name in chosen)
-    return sum(row.scores[name] for name in chosen) / possible if possible else None
-
-
 def analyse_items(rows: list[Row], names: list[str]) -> tuple[Item, ...]:
     """Return an item for each cell, the hardest first and cells that still wait for a person last."""
     items = [_analyse_item(rows, name) for name in names]
@@ -104,10 +96,11 @@ def _discrimination(rows: list[Row], name: str) -> tuple[float | None, str]:
     points, rests = [], []
     for row in rows:
         graded = graded_scores(row)
-        rest = share_of(row, graded.keys() - {name})
-        if name in graded and rest is not None:
+        others = graded.keys() - {name}
+        possible = sum(row.max_scores[other] for other in others)
+        if name in graded and possible:
             points.append(graded[name])
-            rests.append(round(rest, 9))
+            rests.append(round(sum(graded[other] for other in others) / possible, 9))
     if not points:
         return None, "nothing to compare with"
     if len(points) < FEWEST:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autograder.course.class_file import ClassFile
 from autograder.course.layout import Course
@@ -24,10 +23,6 @@ class Absent:
     student: str
     name: str
     why: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the student as JSON data."""
-        return asdict(self)
 
 
 def find_absent(course: Course, assignment: str, rows: Iterable[Row]) -> tuple[Absent, ...]:

@@ -50,10 +50,6 @@ class Forgotten:
     verdicts: int = 0
     left: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as JSON data."""
-        return asdict(self)
-
 
 def require_trace(course: Course, student: str) -> Person:
     """Return the student with exactly this id.
@@ -95,7 +91,7 @@ def forget(course: Course, person: Person) -> Forgotten:
         if gradebook.exists(course):
             gradebook.require_usable(course)
         begun = read_record(course.state / BEGUN)
-        write_record(course.state / BEGUN, begun | {student: person.as_dict()})
+        write_record(course.state / BEGUN, begun | {student: asdict(person)})
         done.verdicts = _forget_verdicts(course, student)
         for path in traces.packed_feedback(course, student):
             done.files += _delete(path)
@@ -198,15 +194,17 @@ def files_that_name(course: Course, person: Person) -> Iterator[Path]:
     """Yield the files of the course that name a student: by id, name or e-mail address, as whole words.
 
     A word of fewer than `SHORT` characters may be in any text, so it counts only where it is the whole name
-    of a file or folder, or a whole value of a table. The solutions and the releases are not searched: nothing
-    in them is about a student.
+    of a file or folder, or a whole value of a table. The solutions, the releases and installed libraries are
+    not searched: nothing in them is about a student.
     """
     words = {person.student, person.email, person.name if person.first_name else ""} - {""}
     short = {word for word in words if len(word) < SHORT}
     whole, part = (_pattern(sorted(words - short), is_whole) for is_whole in (True, False))
     without = {course.solutions, course.notebooks, course.root / "bundles"}
+    without |= {path.parent for path in course.root.glob("*/pyvenv.cfg")}  # virtual environments
     for folder, folders, names in os.walk(course.root):
-        folders[:] = sorted(name for name in folders if Path(folder, name) not in without and name != ".git")
+        searched = {name for name in folders if Path(folder, name) not in without}
+        folders[:] = sorted(searched - {".git", "node_modules"})
         for name in sorted([*names, *folders]):
             path = Path(folder, name)
             data = read_if_there(path) or b"" if path.is_file() else b""

@@ -9,9 +9,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autograder.course.class_list import Person
 from autograder.course.errors import BadInputError
@@ -50,10 +49,6 @@ class HandedOut:
     students: dict[str, tuple[str, ...]]
     without: tuple[str, ...]
     several: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the hand-outs as JSON data."""
-        return asdict(self)
 
 
 def read(course: Course) -> tuple[Handout, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -54,13 +53,13 @@ class Imported:
     """The people of a list, with notes where the gradebook differs from it.
 
     Args:
-        people: the people as they are entered.
+        students: the people as they are entered.
         new: the ids that the gradebook did not have.
         left_out: the lines that name no student, each with the reason.
         notes: people who are known by another id, and people who are not in the list.
     """
 
-    people: list[Person] = field(default_factory=list)
+    students: list[Person] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -118,8 +117,11 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
     found: dict[str, str] = {}
     for part, _, heading in (piece.partition("=") for piece in (columns or "").split(",") if piece.strip()):
         name, heading = part.strip(), heading.strip()
-        if name not in HEADINGS:
-            raise BadInputError(f"--columns has no field {name!r}. There are: {', '.join(HEADINGS)}.")
+        if name not in HEADINGS or not heading:
+            raise BadInputError(
+                f"--columns has {name!r}. Expected FIELD=HEADING or FIELD=NUMBER, with the fields "
+                f"{', '.join(HEADINGS)}, separated by commas."
+            )
         at = int(heading) - 1 if heading.isdecimal() and heading.casefold() not in by_heading else None
         if at is not None and 0 <= at < len(table.columns):
             found[name] = table.columns[at]
@@ -192,13 +194,13 @@ def _match(done: Imported, people: list[Person], roster: Roster, path: Path) -> 
         if person.student not in roster and named:
             person = replace(person, student=named[0])
         done.new += [] if person.student in roster else [person.student]
-        done.people.append(person)
+        done.students.append(person)
         done.notes += [
             f"{known.student} in the gradebook is {person.student}"
             for known in others
             if known.student != person.student
         ]
-    ids = {person.student for person in done.people}
+    ids = {person.student for person in done.students}
     missing = sorted(
         k.student for k in roster.known if k.student not in ids and described.find(k.student) is None
     )
@@ -215,9 +217,3 @@ def _is_same(described: Roster, known: Person, person: Person) -> bool:
         return False
     same_address = known.email and known.email.casefold() == person.email.casefold()
     return bool(same_address) or described.find(known.student) == person
-
-
-def advice(notes: list[str]) -> Iterator[str]:
-    """Yield the command that unites people with two ids."""
-    if any(" in the gradebook is " in note for note in notes):
-        yield "To give their work the ids of the list: autograder roster unite"

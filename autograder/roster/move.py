@@ -6,7 +6,6 @@ was interrupted is finished by the same command. The gradebook changes in one tr
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import shutil
@@ -210,21 +209,19 @@ def _move_entries(course: Course, plan: Move) -> None:
     with gradebook.opened(course) as writer:
         book = writer.book
         _remove_contested(book, plan)
-        if not plan.entered:
-            if number:
-                book.update_or_create_student(plan.new)
-            _keep_number(book, plan.new, number)
+        if not plan.entered and not number:
             return
-        old = book.find_student(plan.old)
-        known = {name: getattr(old, name) for name in ABOUT_STUDENT}
         new = book.update_or_create_student(plan.new)
-        for name, value in known.items():
-            setattr(new, name, getattr(new, name) or value)
-        _keep_number(book, plan.new, number)
-        submitted = api.SubmittedAssignment
-        book.db.execute(update(submitted).where(submitted.student_id == plan.old).values(student_id=plan.new))
-        book.db.execute(delete(api.Student).where(api.Student.id == plan.old))
-        book.db.expire_all()
+        if plan.entered:
+            old = book.find_student(plan.old)
+            for name in ABOUT_STUDENT:
+                setattr(new, name, getattr(new, name) or getattr(old, name))
+        new.lms_user_id = new.lms_user_id or number or None
+        if plan.entered:
+            work = api.SubmittedAssignment
+            book.db.execute(update(work).where(work.student_id == plan.old).values(student_id=plan.new))
+            book.db.execute(delete(api.Student).where(api.Student.id == plan.old))
+            book.db.expire_all()
 
 
 def _number_of_platform(course: Course, student: str) -> str:
@@ -233,12 +230,6 @@ def _number_of_platform(course: Course, student: str) -> str:
     found = [what for path in collected for what in traces.entries_of(path, student).values()]
     is_numbered = any(isinstance(what, dict) and what.get("platform") in NUMBERED for what in found)
     return number_in(student) if is_numbered else ""
-
-
-def _keep_number(book: api.Gradebook, student: str, number: str) -> None:
-    with contextlib.suppress(api.MissingEntry):
-        person = book.find_student(student)
-        person.lms_user_id = person.lms_user_id or number or None
 
 
 def _keep_names(course: Course, plan: Move) -> None:

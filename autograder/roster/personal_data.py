@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import Any
 
 from nbgrader import api
@@ -52,7 +53,7 @@ def collect_data(course: Course, person: Person) -> Files:
         for name in traces.RECORDS
     }
     extensions = ClassFile.read(course).extensions(person.student)
-    about = person.as_dict() | {"extensions_in_days": extensions} | records
+    about = asdict(person) | {"extensions_in_days": extensions} | records
     files["about.json"] = _as_json(about)
     files["grades.json"] = _as_json(_grades(course, person.student))
     files |= _verdicts(course, files)

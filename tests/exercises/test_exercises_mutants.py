@@ -393,7 +393,7 @@ def test_the_page_of_the_book_has_its_form():
         for counts, row in zip(figures.values(), half, strict=True):
             cells = [int(cell.replace(",", "")) for cell in re.findall(r" ([\d,]+) (?=\|)", row)]
             counts.update(zip(keys, cells, strict=True))
-    assert committed == pages.of_figures(figures, int(number), int(seed))
+    assert committed == pages.page(figures, int(number), int(seed))
     *parts, whole = figures.values()
     assert whole == {key: sum(part[key] for part in parts) for key in whole}
     assert whole["mutants"] == whole["rejected"] + whole["accepted"]

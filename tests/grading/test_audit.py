@@ -217,6 +217,25 @@ def test_a_course_without_a_seed_and_what_is_no_bundle(course, tmp_path):
             assert "cannot be searched" in done.stderr
 
 
+NO_NOTEBOOKS = ('{"cells": ["x"], "nbformat": 4}', "[]", '{"cells": 1}', "{}")
+
+
+def test_what_is_no_notebook_is_named(course, tmp_path):
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "notes.txt").write_text("a note")
+    (course / "solutions" / "ch00_notes").mkdir()
+    for number, text in enumerate((*NO_NOTEBOOKS, '{"cells": [{"metadata": null}, {}]}')):
+        (course / "solutions" / "ch00_notes" / f"{number}.ipynb").write_text(text)
+    for number, text in enumerate(NO_NOTEBOOKS):
+        (tmp_path / "given" / f"{number}.ipynb").write_text(text)
+    done = in_process("audit", str(tmp_path / "given"), "--json", cwd=course)
+    assert done.exit_code == 1, done.stderr
+    why = "it is not a notebook, so it cannot be checked. Remove it."
+    assert json.loads(done.stdout) == [
+        f"{tmp_path}/given/{number}.ipynb: {why}" for number in range(len(NO_NOTEBOOKS))
+    ]
+
+
 def _locked(data):
     """The archive as if it had a password: the flag of its two headers."""
     at = data.index(b"PK\x01\x02") + 8

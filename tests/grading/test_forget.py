@@ -133,6 +133,9 @@ def test_files_of_ones_own_that_name_the_student_are_told(course):
     (course / "grades.csv").write_text(f"student,points\n{ADA},8\n")
     shutil.copy(course / "gradebook.db", course / "gradebook.db.bak")
     (course / "other.txt").write_text(f"x{ADA}x")  # another word
+    for name in (".venv/pyvenv.cfg", "env/pyvenv.cfg", ".venv/lib/a.py", "env/lib/a.py", "node_modules/a.js"):
+        (course / name).parent.mkdir(parents=True, exist_ok=True)
+        (course / name).write_text(ADA)  # libraries are not about a student
     done = in_process("forget", ADA, "--yes", "--json", cwd=course)
     assert done.exit_code == 1
     assert json.loads(done.stdout)["left"] == ["gradebook.db.bak", "grades.csv"]

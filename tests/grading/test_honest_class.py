@@ -13,11 +13,12 @@ from honest_cells import CELLS
 from scratch import ASSIGNMENT, SEED, graded, hand_in, in_process
 
 from autograder import exercises
+from autograder.course.cells import marks_of
 from autograder.course.layout import Course
 from autograder.grading import gradebook
 from autograder.grading.pair import notebook_task
 from autograder.grading.session import Limits
-from autograder.proof.samples.notebooks import marks, written_cells
+from autograder.proof.samples.notebooks import written_cells
 from autograder.release.publish import notebooks
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,9 @@ def in_front(notebook, cells):
 
 def between(notebook, cells):
     """Puts cells in turn between each answer and its test."""
-    tests = [cell for cell in notebook["cells"] if marks(cell).get("grade") and cell["cell_type"] == "code"]
+    tests = [
+        cell for cell in notebook["cells"] if marks_of(cell).get("grade") and cell["cell_type"] == "code"
+    ]
     for number, test in enumerate(tests):
         place = next(i for i, cell in enumerate(notebook["cells"]) if cell is test)
         notebook["cells"][place:place] = map(code, cells[number :: len(tests)])

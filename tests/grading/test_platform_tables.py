@@ -124,6 +124,14 @@ def test_headings_in_another_language_leave_the_places(tmp_path):
     assert "is out of 10 points" in out_of
 
 
+@pytest.mark.parametrize("named", ["student=Benutzername", "student=Benutzername,student=4"])
+def test_columns_that_the_teacher_names_go_back(tmp_path, named):
+    text = 'Nachname,Vorname,Benutzername,Studenten-ID,"ch02_qkv |7"\nLöwe,Ada,al101,4711,\n'
+    done = filled(tmp_path, "blackboard", text.encode(), [graded("al101")], columns=named)
+    ids = ["al101", "4711"][: named.count("student")]
+    assert done.data.decode().splitlines()[1] == ",".join([*ids, "17.5"])
+
+
 def test_other_columns_do_not_go_back_to_blackboard_and_brightspace(tmp_path):
     blackboard = (
         '"Last Name","First Name","Username","Student ID","Last Access","Quiz [Total Pts: 4 Score] |1",'

@@ -179,8 +179,23 @@ def test_work_is_recognised_without_a_record(course, notebook, solution):
     assert json.loads(kept.stdout)[0]["status"] == "kept"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", ["", "[]", '{"x'])
+def test_a_damaged_record_of_releases_is_written_again(course, notebook, solution, damaged):
+    in_process("release", cwd=course)
+    record = course / ".autograder" / "releases" / f"{ASSIGNMENT}.json"
+    complete = record.read_text()
+    record.write_text(damaged)
+    assert in_process("release", ASSIGNMENT, cwd=course).exit_code == 0
+    assert record.read_text() == complete
+
+
+def without_cache(course):
+    return {name: what for name, what in tree(course).items() if "/released" not in name}
+
+
 def refuses(course, *words):
-    before = tree(course)
+    before = without_cache(course)
     refused = in_process("release", cwd=course)
     assert refused.exit_code == 2
     assert not refused.stdout
@@ -188,7 +203,7 @@ def refuses(course, *words):
     for word in words:
         assert word in told
     assert "Traceback" not in told
-    assert tree(course) == before
+    assert without_cache(course) == before
 
 
 def test_a_solution_in_another_cell_is_refused(course, solution):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 from bs4 import BeautifulSoup
@@ -238,6 +239,13 @@ def test_a_remark_says_whose_code_it_is_about_in_which_exercise_and_where(few, s
     link = row.find("a")
     assert link.get_text() == said["place"]
     assert (few / "reports" / link["href"]).is_file()
+    (few / "autograded").rename(few / "by machine")
+    with (few / "nbgrader_config.py").open("a") as config:
+        config.write("c.CourseDirectory.autograded_directory = 'by machine'\n")
+    in_process("report", ASSIGNMENT, cwd=few)
+    soup = BeautifulSoup((few / "reports" / f"{ASSIGNMENT}.html").read_text(), "html.parser")
+    (href,) = {link["href"] for link in soup.find_all("a") if link.get_text() == said["place"]}
+    assert (few / "reports" / unquote(href)).is_file()
 
 
 def test_what_an_older_grader_remarked_is_still_shown(few):

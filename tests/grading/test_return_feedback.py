@@ -68,17 +68,17 @@ CANVAS = {
 }
 
 
-def remember(course, platform, paths):
+def remember(course, platform, paths, assignment=ASSIGNMENT):
     """Remember a path in a platform's archive for each student, as collecting does."""
-    history = History(course, ASSIGNMENT)
+    history = History(course, assignment)
     for student, path in paths.items():
         history.remember(student, Version(platform, path=path))
     history.save()
 
 
-def written(course, students):
+def written(course, students, assignment=ASSIGNMENT):
     """A page for each student."""
-    pages = [course.feedback / student / ASSIGNMENT / PAGE for student in students]
+    pages = [course.feedback / student / assignment / PAGE for student in students]
     for page in pages:
         page.parent.mkdir(parents=True)
         page.write_text(f"of {page.parent.parent.name}")
@@ -167,6 +167,14 @@ def test_who_has_no_place_in_the_archive_is_named_and_the_others_are_packed(cour
     assert eve.startswith(f"eve, {ASSIGNMENT}: another student's page has the same name")
     ((archive, count),) = done.archives.items()
     assert (count, list(unpacked(archive).values())) == (1, ["of ada"])
+
+
+def test_a_student_of_two_assignments_is_counted_once(course, tmp_path):
+    here, pages = Course.at(course), []
+    for assignment in (ASSIGNMENT, "ch03_encoder"):
+        remember(here, "moodle", {"ada": next(iter(MOODLE))}, assignment)
+        pages += written(here, ["ada"], assignment)
+    assert pack(here, "canvas", pages, tmp_path).elsewhere == {"moodle": 1}
 
 
 def test_the_same_pages_give_the_same_archive_and_an_error_leaves_the_old_one(course, tmp_path):

@@ -70,7 +70,7 @@ def lines_of(platform):
 def test_each_platforms_list_is_read(tmp_path, platform, encoding):
     file = tmp_path / "list.csv"
     file.write_bytes(lines_of(platform).replace("\n", "\r\n").encode(encoding))
-    ada, zoe = read_list(file, Roster(())).people
+    ada, zoe = read_list(file, Roster(())).students
     named = "ada" if platform == "Moodle, participants" else "ada01"  # it has no id: the address up to the @
     assert (ada.student, ada.first_name, ada.last_name) == (named, "Ada", "Lovelace")
     assert (zoe.first_name, zoe.last_name) == ("Zoë", "O'Neill")
@@ -85,7 +85,7 @@ def test_other_headings_are_named(tmp_path, columns):
     file.write_text("sep=;\nKürzel;Wer;Wie noch\nada01;Lovelace;Ada\n", "utf-8")
     with pytest.raises(BadInputError, match="no known column of ids"):
         read_list(file, Roster(()))
-    assert read_list(file, Roster(()), columns).people == [Person("ada01", "Ada", "Lovelace")]
+    assert read_list(file, Roster(()), columns).students == [Person("ada01", "Ada", "Lovelace")]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,14 @@ def test_what_is_no_list_is_refused(tmp_path, text, expected):
         read_list(file, Roster(()))
 
 
+@pytest.mark.parametrize("columns", ["id", "id=", "name=1, id"])
+def test_a_column_without_a_name_is_refused(tmp_path, columns):
+    file = tmp_path / "list.csv"
+    file.write_text("Login,\nada01,\n")  # spreadsheets save an empty last heading
+    with pytest.raises(BadInputError, match="Expected FIELD=HEADING or FIELD=NUMBER"):
+        read_list(file, Roster(()), columns)
+
+
 def test_nobody_is_left_out_without_a_word(tmp_path):
     file = tmp_path / "list.csv"
     file.write_text(
@@ -112,7 +120,7 @@ def test_nobody_is_left_out_without_a_word(tmp_path):
         '../x,Mal X,Student,\nada,Ada L,Student,B\nfff4,"Student, Test",Student,A\n'
     )
     done = read_list(file, Roster(()))
-    assert done.people == [Person("ada", "Ada", "L", groups=("A", "B"))]
+    assert done.students == [Person("ada", "Ada", "L", groups=("A", "B"))]
     assert [line.split(":")[0] for line in done.left_out] == ["line 3", "line 4", "line 5", "line 7"]
 
 
@@ -320,7 +328,7 @@ def test_a_person_with_a_name_keeps_the_id(tmp_path):
     file.write_text("id,email\n4711,ada@uni.de\nada,bob@uni.de\n")
     known = Roster((Person(*ADA), Person("bob", "Bob", "B", "bob@uni.de")))
     done = read_list(file, known)
-    assert [person.student for person in done.people] == ["ada01", "bob"]
+    assert [person.student for person in done.students] == ["ada01", "bob"]
     assert done.new == []
 
 

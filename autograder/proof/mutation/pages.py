@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from autograder.proof.kill_matrix import link
-from autograder.proof.mutation.trials import Tried, by_assignment
 
 PAGE = """---
 myst:
@@ -35,19 +34,14 @@ GRADED = ("mutants", "rejected", "accepted")
 EXPLAINED = ("named", "truly_named", "with_a_cause", "bare")
 
 
-def page(tried: list[Tried], number: int, seed: int) -> str:
+def page(figures: dict[str, dict[str, int]], number: int, seed: int) -> str:
     """Return the page in MyST Markdown.
 
     Args:
-        tried: the mutants with their reports.
+        figures: the figures of each assignment and of all.
         number: the number of mutants that were requested.
         seed: the seed that drew them.
     """
-    return of_figures(by_assignment(tried), number, seed)
-
-
-def of_figures(figures: dict[str, dict[str, int]], number: int, seed: int) -> str:
-    """Return the page with these figures of each assignment and of all."""
     return PAGE.format(
         number=number,
         seed=seed,

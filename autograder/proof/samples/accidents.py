@@ -6,15 +6,8 @@ import re
 from collections.abc import Callable
 
 from autograder.checking.declaration import Exercise
-from autograder.proof.samples.notebooks import (
-    WRITTEN,
-    Notebook,
-    Scores,
-    add_cell,
-    answer_cell,
-    marks,
-    written_cells,
-)
+from autograder.course.cells import marks_of
+from autograder.proof.samples.notebooks import WRITTEN, Notebook, Scores, add_cell, answer_cell, written_cells
 
 Change = Callable[[Notebook, Scores, list[Exercise]], None]
 """A function that changes a right notebook and its expected points."""
@@ -117,7 +110,7 @@ def metadata_stripped(notebook: Notebook, scores: Scores, declared: list[Exercis
 def test_cells_deleted(notebook: Notebook, scores: Scores, declared: list[Exercise]) -> None:
     """Delete the test cells; the grader restores them."""
     notebook["cells"] = [
-        c for c in notebook["cells"] if not (marks(c).get("grade") and not marks(c).get("solution"))
+        c for c in notebook["cells"] if not (marks_of(c).get("grade") and not marks_of(c).get("solution"))
     ]
 
 
@@ -134,7 +127,7 @@ def test_cells_forged(notebook: Notebook, scores: Scores, declared: list[Exercis
     for exercise in declared:
         _replace(notebook, scores, exercise, "raise NotImplementedError()")
     for cell in notebook["cells"]:
-        if marks(cell).get("grade") and cell["cell_type"] == "code":
+        if marks_of(cell).get("grade") and cell["cell_type"] == "code":
             cell["source"] = "100"
 
 

@@ -21,8 +21,9 @@ from autograder.course.errors import BadInputError
 from autograder.course.files import write_atomically
 from autograder.course.layout import Course
 from autograder.proof.samples.accidents import ALL, Change
-from autograder.proof.samples.notebooks import Notebook, Scores, as_bytes, handed_in
+from autograder.proof.samples.notebooks import Notebook, Scores, handed_in
 from autograder.release import publish
+from autograder.release.declared_cells import as_bytes
 
 EVERY_ACCIDENT = "ch02_qkv"
 SOME = 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from functools import cache
 from typing import Any
 
@@ -18,13 +17,6 @@ Notebook = dict[str, Any]
 Scores = dict[str, float]
 
 WRITTEN = "Because each row is a set of weights: it must sum to one, and the largest score must win."
-
-
-def as_bytes(notebook: Notebook) -> bytes:
-    """Return the contents of the file; a lone surrogate, which UTF-8 cannot encode, is escaped as in JSON."""
-    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode(
-        errors="backslashreplace"
-    )
 
 
 def handed_in(
@@ -73,7 +65,7 @@ def _examination(name: str) -> Examination:
 def answer_cell(notebook: Notebook, name: str) -> dict[str, Any]:
     """Return the cell in which a student answers an exercise."""
     cells: list[dict[str, Any]] = notebook["cells"]
-    return next(cell for cell in cells if marks(cell).get("grade_id") == f"{name}_answer")
+    return next(cell for cell in cells if marks_of(cell).get("grade_id") == f"{name}_answer")
 
 
 def add_cell(notebook: Notebook, place: int, source: str) -> None:
@@ -85,11 +77,5 @@ def add_cell(notebook: Notebook, place: int, source: str) -> None:
 def written_cells(notebook: Notebook) -> list[dict[str, Any]]:
     """Return the cells that a person grades."""
     return [
-        cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks(cell).get("grade")
+        cell for cell in notebook["cells"] if cell["cell_type"] == "markdown" and marks_of(cell).get("grade")
     ]
-
-
-def marks(cell: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of nbgrader in a cell."""
-    metadata: dict[str, Any] = marks_of(cell)
-    return metadata

@@ -24,9 +24,9 @@ from autograder.course.files import require_writable
 from autograder.course.layout import Course
 from autograder.course.student_ids import require_valid
 from autograder.course.workers import Progress
-from autograder.proof.samples.notebooks import as_bytes
 from autograder.proof.samples.students import Answers, Sheet, Student, of_every_kind
 from autograder.release import publish
+from autograder.release.declared_cells import as_bytes
 
 KINDS = {"honest": 0.45, "mistaken": 0.25, "partial": 0.15, "broken": 0.10, "hostile": 0.05}
 """The share of each kind of student in the class."""

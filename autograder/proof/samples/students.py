@@ -11,7 +11,8 @@ from typing import Any
 from autograder.checking.declaration import Answer, Exercise
 from autograder.proof.attacks import ATTACKS, Attack
 from autograder.proof.samples.accidents import ACCIDENTS, TRICKS, Change, head
-from autograder.proof.samples.notebooks import Notebook, Scores, add_cell, answer_cell, as_bytes, pasted
+from autograder.proof.samples.notebooks import Notebook, Scores, add_cell, answer_cell, pasted
+from autograder.release.declared_cells import as_bytes
 
 Answers = dict[str, Answer]
 """An answer of the bank for each exercise, by the exercise's name."""
