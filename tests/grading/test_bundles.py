@@ -405,15 +405,14 @@ def test_a_students_bundle_gives_nothing_away(few, tmp_path):
 
 
 def test_the_same_course_gives_the_same_bytes(template, tmp_path):
-    both = []
+    both = {"gradescope": [], "student": [], "instructor": []}
     for _ in range(2):
         wheels.build_both.cache_clear()
         bundle_library.student_wheels.cache_clear()
-        both.append({})
-        for kind in ("gradescope", "student", "instructor"):
-            both[-1][kind] = made(kind, template, tmp_path / "bundle.zip", ASSIGNMENT).read_bytes()
+        for kind, made_before in both.items():
+            made_before.append(made(kind, template, tmp_path / "bundle.zip", ASSIGNMENT).read_bytes())
             os.utime(tmp_path / "bundle.zip", (0, 0))
-    assert [kind for kind in both[0] if both[0][kind] != both[1][kind]] == []
+    assert [kind for kind, (one, other) in both.items() if one != other] == []
 
 
 def test_all_bundles_at_once(template, tmp_path):

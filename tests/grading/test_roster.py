@@ -381,7 +381,7 @@ def test_a_number_counts_only_where_the_platform_writes_the_number_of_a_person(t
 def test_running_numbers_of_a_list_are_no_numbers_of_a_platform(tmp_path, number, kept):
     file = tmp_path / "list.csv"
     file.write_text(f"ID,First name,Last name,Username\n{number},Grace,Hopper,grace\n")
-    assert read_list(file, Roster(())).people == [Person("grace", "Grace", "Hopper", number=kept)]
+    assert read_list(file, Roster(())).students == [Person("grace", "Grace", "Hopper", number=kept)]
 
 
 @pytest.mark.parametrize("number", ["", "203"])

@@ -344,7 +344,7 @@ def rotary_of(d_rotary: int) -> Decoder:
         (lambda: model_of(block=ATTENTION), r"block of type BlockConfig, got AttentionConfig\("),
         (lambda: BlockConfig(12, d_ff=48), r"attention of type AttentionConfig or .*, got 12"),
         (lambda: EncoderDecoderConfig(model_of(), None), r"decoder of type ModelConfig, got None"),
-        (lambda: Decoder(model_of())(text().float()), r"whole numbers .*float32"),
+        (lambda: Decoder(model_of())(text().float()), r"int64 or int32 .*float32"),
         (lambda: Decoder(model_of())(text()[0]), r"\(B, T\).*\(5,\)"),
         (lambda: Decoder(model_of())(text() + VOCAB), rf"from 0 to {VOCAB - 1}, got"),
         (lambda: Decoder(model_of("learned"))(text(1, 17)), r"below 16.*got 0 to 16"),

@@ -158,7 +158,8 @@ def test_a_state_that_is_to_forget_its_last_tokens_says_that_it_cannot(model):
     [
         (torch.zeros(5, dtype=torch.long), r"tokens\[None\]"),
         (torch.zeros(2, 0, dtype=torch.long), "T of 1 or more"),
-        (torch.zeros(2, 5), "whole numbers of shape"),
+        (torch.zeros(2, 5), "int64 or int32 of shape .* got torch.float32"),
+        (torch.zeros(2, 5, dtype=torch.uint16), "int64 or int32 of shape .* got torch.uint16"),
         (torch.full((2, 5), 99), "expected token ids from 0 to .*, got 99"),
         (torch.zeros(3, 5, dtype=torch.long), r"the 2 sequences .* got 3"),
     ],
