@@ -90,7 +90,7 @@ def test_the_landing_page_is_at_the_address_of_the_book_too(html: Path) -> None:
 def test_a_shared_link_shows_title_description_and_picture(html: Path) -> None:
     height, width, _ = imread(html / "_static" / "card.png").shape
     for page in sorted((html / "book").glob("*.html")):
-        soup = BeautifulSoup(page.read_text("utf8"), "html.parser")
+        soup = BeautifulSoup(page.read_text("utf8").partition("</head>")[0], "html.parser")
         shown = {tag["property"]: tag["content"] for tag in soup.select("meta[property^=og]")}
         assert shown["og:title"] == soup.select_one("title").text.partition(" — ")[0], page.name
         assert shown["og:description"] == soup.select_one("meta[name=description]")["content"]
@@ -98,6 +98,11 @@ def test_a_shared_link_shows_title_description_and_picture(html: Path) -> None:
         assert shown["og:url"] == published() + path
         assert shown["og:image"] == f"{published()}_static/card.png"
         assert (int(shown["og:image:width"]), int(shown["og:image:height"])) == (width, height)
+
+
+def test_titles_of_references_are_as_their_authors_write_them(html: Path) -> None:
+    text = BeautifulSoup((html / "book" / "bibliography.html").read_text("utf8"), "html.parser").text
+    assert "GQA: Training Generalized Multi-Query Transformer Models from" in text
 
 
 def test_the_landing_page_counts_the_claims(html: Path) -> None:

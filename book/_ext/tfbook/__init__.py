@@ -14,6 +14,7 @@ MODULES = (
     "number_signs",
     "claims",
     "citation",
+    "bibliography",
     "exercises",
     "chapters",
     "launch",
