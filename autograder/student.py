@@ -130,8 +130,8 @@ def bring(*names: str, again: bool = False) -> None:
     """
     namespace = sys._getframe(1).f_globals
     wanted = [exercises.find(name) for name in names]
-    if not again and _is_brought({exercise.function_name for exercise in wanted}, namespace):
-        print("They are here already, in the cell that begins with # Brought. To write it again,")
+    if not again and _defined_before({exercise.function_name for exercise in wanted}, namespace):
+        print("They are here already, from a cell that begins with # Brought. To write it again,")
         print("delete that cell and call bring(..., again=True).")
         return
     brought: list[Brought] = []
@@ -141,7 +141,8 @@ def bring(*names: str, again: bool = False) -> None:
         brought.append(_yours_or_ours(exercise, taken, elsewhere))
     text = _cell(brought)
     exec(compile(text, "<brought>", "exec"), namespace)
-    namespace["_brought"] = {each.exercise.function_name for each in brought}
+    before = namespace.get("_brought", set())
+    namespace["_brought"] = before | {each.exercise.function_name for each in brought}
     for each in brought:
         why = f", since {each.why_ours}" if each.why_ours else ""
         print(f"{each.exercise.function_name}: {each.whose}{why}")
@@ -170,10 +171,10 @@ def _shell() -> Any:
     return get_ipython() if get_ipython else None
 
 
-def _is_brought(wanted: set[str], namespace: dict[str, Any]) -> bool:
-    """Return whether `bring` has run for these functions, or a notebook of this folder has a cell with them.
+def _defined_before(wanted: set[str], namespace: dict[str, Any]) -> bool:
+    """Return whether these functions are brought already, and define those that a saved cell holds.
 
-    The functions in a saved cell are also defined, since it may be the cell of another notebook.
+    An earlier call has brought them, or a cell that begins with `# Brought` in a notebook of this folder.
     """
     if wanted <= namespace.get("_brought", set()):
         return True
@@ -181,8 +182,9 @@ def _is_brought(wanted: set[str], namespace: dict[str, Any]) -> bool:
         known = needed_code.definitions([cell]) if cell.startswith(BROUGHT) else {}
         if wanted <= known.keys():
             needed = [each.text for name in wanted for each in needed_code.with_needs(name, known).values()]
-            exec("\n".join(needed), namespace)
-            return True
+            with contextlib.suppress(Exception):  # it needs what is not here; another cell may not
+                exec(compile("\n".join(needed), "<brought>", "exec"), namespace)
+                return True
     return False
 
 

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = "_build"
 CELL_TIMEOUT = 600
 PRINTED = "triton_kernels.py"
-"""The file of `tfcore` that a page prints, comments and all."""
+"""The file of `tfcore` that a page prints, with its comments."""
 LIBRARIES = ("numpy", "torch", "matplotlib", "myst-nb", "Sphinx", "sphinx-book-theme")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -83,12 +83,13 @@ class Book:
         text += sorted((self.root / "notebooks").glob("*/*.ipynb"))
         imported = [*_under(self.root / "tfcore"), *_under(book / "tfwidgets")]
         code = [path for path in imported if path.suffix == ".py"]
+        names = [path.relative_to(self.root).as_posix() for path in code]
         engine += code  # for the docstrings, which the pages of the reference show
         libraries = " ".join([sys.version, *(f"{name}=={version(name)}" for name in LIBRARIES)])
         return {
             "text": _hash(self.root, text),
             "engine": _hash(self.root, engine),
-            "code": _hash(self.root, [], libraries, *map(_without_docstrings, code)),
+            "code": _hash(self.root, [], libraries, *names, *map(_without_docstrings, code)),
         }
 
 
@@ -111,15 +112,18 @@ def _under(folder: Path) -> list[Path]:
 
 
 def _without_docstrings(path: Path) -> str:
-    """What a file of Python does, whatever it says of it."""
+    """The code of a Python file without docstrings and comments."""
     text = path.read_text("utf8")
     if path.name == PRINTED:
         return text
-    tree = ast.parse(text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return text  # the pages that import it say so
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [line for line in body if not _is_text(line)]
-    return f"{path.name} {ast.dump(tree)}"
+    return ast.dump(tree)
 
 
 def _is_text(line: ast.stmt) -> bool:

@@ -28,7 +28,7 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> tuple[int, int]:
     >>> check_tokens(torch.tensor([[7, 1, 4]]), vocab_size=50)
     (1, 3)
     """
-    whole = tokens.dtype in (torch.int64, torch.int32)  # torch looks up no other type
+    whole = tokens.dtype in (torch.int64, torch.int32)  # torch's embeddings accept no other type
     if tokens.ndim != 2 or not whole or tokens.shape[1] == 0:
         raise ValueError(
             "expected token ids as int64 or int32 of shape (B, T) with T of 1 or more, got "

@@ -53,7 +53,7 @@ def summed_cross_entropy(
         )
     if targets.is_floating_point():
         raise ValueError(
-            f"expected targets as whole numbers, got {targets.dtype}; give the number of a class"
+            f"expected targets as whole numbers, got {targets.dtype}; give the index of each class"
         )
     targets = targets.long()
     if targets.numel() and can_look(targets):

@@ -80,7 +80,8 @@ class Int8Matrix(nn.Module):
 class Int8Linear(nn.Module):
     r"""A linear layer with an 8-bit matrix: the steps multiply the result instead of the matrix.
 
-    $y_i = s_i \sum_j q_{ij} x_j + b_i$.
+    $y_i = s_i \sum_j q_{ij} x_j + b_i$. In float16 the steps multiply the matrix, since a sum of
+    products with whole numbers could overflow.
 
     Args:
         matrix: the rounded weights (out, in), which may be shared.
@@ -103,7 +104,7 @@ class Int8Linear(nn.Module):
         vectors = x.reshape(-1, self.in_features).contiguous()
         if _has_kernel(vectors):
             y = torch._weight_int8pack_mm(vectors, rounded, scale).view(*x.shape[:-1], self.out_features)
-        elif x.dtype == torch.float16:  # whole numbers times x could leave its range
+        elif x.dtype == torch.float16:  # a sum of whole numbers times x could exceed the range of float16
             y = F.linear(x, self.weight.to(x.dtype))  # (..., out)
         else:
             y = F.linear(x, rounded.to(x.dtype)) * scale  # (..., out)
@@ -170,7 +171,7 @@ def quantize_weights(model: nn.Module) -> nn.Module:
     r"""Copy a model with the matrices of its linear layers and embeddings in 8 bits.
 
     $|W_{ij} - \hat W_{ij}| \le s_i / 2$: an output of a layer moves by at most $\frac{s_i}{2} \sum_j |x_j|$,
-    and in half precision by the rounding of $s_i q_{ij}$ besides.
+    and in half precision also by the rounding of $s_i q_{ij}$.
 
     What shares a matrix shares the rounded one: a tied head stays tied. Norms, biases, tables of positions
     and mixtures of experts stay as they are; a router that is rounded sends tokens to other experts.
@@ -215,7 +216,7 @@ def _exchanged(
     if type(module) is nn.Embedding:
         return Int8Embedding(rounded(module.weight))
     if not isinstance(module, MixtureOfExperts):
-        for name, child in module._modules.items():  # named_children leaves repetitions out
+        for name, child in module._modules.items():  # named_children skips a module that it has already given
             if child is not None:
                 setattr(module, name, _quantized(child, matrices, done))
     return module

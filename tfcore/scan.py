@@ -31,7 +31,7 @@ def scan(
         The states $h_1 ... h_T$, (B, T, ...).
 
     Raises:
-        ValueError: no step, or a decay whose axes are not those of the drive.
+        ValueError: no step, or a decay whose shape does not fit the drive.
 
     From: Blelloch (1990), *Prefix Sums and Their Applications*; Martin and Cundy (2018), *Parallelizing
     Linear Recurrent Neural Nets Over Sequence Length*.
@@ -47,7 +47,7 @@ def scan(
     if T == 0 or not fits:
         raise ValueError(
             f"expected one decay for each of 1 or more steps, got decay {tuple(decay.shape)} and drive "
-            f"{tuple(drive.shape)}; the second axis is time, and an axis of decay is 1 or that of drive"
+            f"{tuple(drive.shape)}; the second axis is time, and each axis of decay is 1 or as long"
         )
     decay = decay.expand(-1, T, *decay.shape[2:])
     parallel = drive.device.type != "cpu" if parallel is None else parallel

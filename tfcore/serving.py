@@ -37,7 +37,8 @@ class Request:
         output: tokens to write, 1 or more.
 
     Raises:
-        ValueError: no tokens, a part of a token, or a time below 0.
+        ValueError: counts of tokens that are not whole numbers of 1 or more, or a time that is negative or
+            not finite.
     """
 
     arrival: float

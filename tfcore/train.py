@@ -309,7 +309,7 @@ def _step(
     try:
         mean = _backward(model, parameters, loss, micro_batches, config.bf16)
     except BaseException:
-        optimizer.zero_grad()  # whoever goes on must not begin with half a gradient
+        optimizer.zero_grad()  # a caller that goes on must not start with a partial gradient
         raise
     if config.clip_norm is not None:
         nn.utils.clip_grad_norm_(parameters, config.clip_norm)

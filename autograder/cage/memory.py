@@ -57,11 +57,12 @@ def unwritten_is_nan(given: Any) -> Iterator[None]:
 def fill_free_memory(sizes: list[int]) -> None:
     """Fill with NaN the free memory that numpy keeps for new arrays of these sizes in bytes.
 
-    Copies take the same memory as new arrays, without the makers of arrays, which are watched meanwhile.
+    A copy takes the same memory as a new array. It is made without `np.empty`, whose calls are watched at
+    this moment.
     """
-    ones = np.full(max(sizes), 0xFF, np.uint8)
+    ones = np.array(0xFF, np.uint8).repeat(max(sizes))
     for size in sizes:
-        _ = [ones[:size].copy() for _ in range(KEPT_OF_EACH)]  # all at once: numpy keeps so many
+        _ = [ones[:size].copy() for _ in range(KEPT_OF_EACH)]  # hold all at once, since numpy keeps this many
 
 
 @functools.cache

@@ -61,8 +61,8 @@ def watched_at_first(function: Function, forbidden: tuple[str, ...]) -> Candidat
     """Return a candidate of ours, watched for forbidden calls only in its first call of each probe.
 
     The watch takes half of the time or more. A call in a branch that only later cases take is not seen, so
-    students' code is always watched in full. A lesson, the longest probe, is not watched: other probes have
-    called the same model.
+    students' code is always watched in full. The probe "trained", which takes longest, is never watched,
+    since the other probes call the same model.
     """
     watched, unwatched, begun = local(function, forbidden), local(function), {"trained"}
 

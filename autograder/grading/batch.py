@@ -358,10 +358,10 @@ class _Run:
 
 
 def _save_problems(course: Course, assignments: Iterable[str], batch: Batch, folder: Path) -> None:
-    """Save the problems of each assignment, and for each the folder of submissions.
+    """Save the problems of each assignment, each with the folder of submissions where it was found.
 
-    The problem of a student is kept until a submission of this student is graded, or the submission is no
-    longer in its folder. A problem with a name that cannot be an id is kept until the next run.
+    A problem is kept until a submission of this student is graded, or until the student's work is no longer
+    in that folder. A problem with a name that cannot be an id is kept until the next run.
     """
     where = course.shown(folder.resolve())
     for assignment in assignments:

@@ -70,7 +70,7 @@ class _Pairs:
         self._all: list[Pair] = []
 
     def grade(self, task: Task, tier: str) -> Verdict:
-        """Return the verdict of this thread's pair, which another one replaces if the tier has changed."""
+        """Return the verdict of this thread's pair. If the pair has another tier, start a new pair first."""
         pair: Pair | None = getattr(self._thread, "pair", None)
         if pair is None or pair.tier != tier:
             if pair:
@@ -138,7 +138,7 @@ def _client(workers: int) -> Iterator[Client]:
                 ) from error
             yield client
     except OSError as error:
-        if error.errno:  # of this machine's disk, while the tasks are read; Dask's own errors have no number
+        if error.errno:  # an error of a disk; Dask's own errors have no number
             raise
         raise BadInputError(f"no Dask scheduler answers at {address} ({error}).") from error
     finally:
@@ -155,7 +155,10 @@ def tier_of(executor: str, allow_unsafe: bool) -> str:
     if executor != "dask" or not os.environ.get(SCHEDULER):
         return cages.required(allow_unsafe)
     with _client(1) as client:
-        workers = client.run(_version_and_tier)
+        try:
+            workers = client.run(_version_and_tier)
+        except OSError as error:
+            raise BadInputError(f"a worker of the Dask cluster cannot grade ({error}).") from error
     ours = versions.hash_everything()
     if other := [worker for worker, (version, _) in workers.items() if version != ours]:
         raise BadInputError(

@@ -34,9 +34,10 @@ Task = dict[str, Any]
 Failed = tuple[str, str, str]
 """A failed criterion of an exercise: the exercise, the mistakes that the report names, and the criterion."""
 
-LARGE = {b"optim": "torch._dynamo", b"torch.compile": "torch._dynamo", b"plt.": "cage.drawn_once"}
+LARGE = {b"optim": "torch._dynamo", b"matplotlib": "cage.drawn_once"}
 """Modules that take long to import, by a word in the submissions that need them: torch's optimizers need its
-compiler. The zygote imports such a module once, for this child and all later children."""
+compiler, and the first figure needs most of matplotlib. The zygote imports such a module once, for this child
+and all later children."""
 
 START_SECONDS = 120.0
 CHECK_SECONDS = 0.1
@@ -155,10 +156,11 @@ class Pair:
         """Return the verdict, and whether another program killed the child."""
         zygote, judge = self._start()
         limits = task["limits"]
+        text = task["submission"].tobytes()
         order = {
             "memory_bytes": limits["memory_bytes"],
             "cpu_seconds": int(limits["total_seconds"]) + 1,
-            "imports": [module for word, module in LARGE.items() if word in task["submission"].tobytes()],
+            "imports": [module for word, module in LARGE.items() if word in text],
         }
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -209,7 +211,7 @@ class Pair:
             self._zygote = zygote = _Process(
                 [*cages.bubblewrap(self.tier, folder), *script],
                 json.dumps(cages.config(self.tier, folder) | {"target": target}),
-                _bare_environment(folder, offline=self.tier in cages.SAFE),
+                _bare_environment(folder, offline=self.tier != "D"),
                 folder,
                 self.user,
             )
@@ -315,8 +317,8 @@ _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NU
 def _bare_environment(folder: Path, offline: bool) -> dict[str, str]:
     """Return an environment for submissions that shows nothing of the machine but the path of programs.
 
-    Behind walls, where there is no network, it says so to the library that downloads models: this would else
-    try again for 23 seconds.
+    In a sandbox there is no network. The environment tells this to the library that downloads models, which
+    would otherwise retry for 23 seconds.
     """
     return {
         **({"HF_HUB_OFFLINE": "1"} if offline else {}),

@@ -64,7 +64,8 @@ def check(
             is_notebook = file.suffix == ".ipynb"
             verdict = pair.grade(file_task(exercise.name, contents[file], is_notebook, seed, limits))
             report = verdict.cells[0].report if verdict.cells else None
-            why = f"Not graded: {verdict.note}"
+            again = ". Run the command again" if verdict.status == "failed" else ""
+            why = f"Not graded: {verdict.note}{again}"
             yield Checked(str(file), report or Report.without_points(exercise, "stopped", why))
 
 

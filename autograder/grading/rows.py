@@ -41,7 +41,7 @@ class Row:
 
 
 def after_penalty(score: float, penalty: float) -> float:
-    """Return the points that are left, without the error of sums in another order, and never -0.
+    """Return the points after the penalty, rounded to six decimals, and 0 instead of -0.
 
     >>> after_penalty(0.1 + 0.2 + 0.3, 0.1 + (0.2 + 0.3))
     0.0
@@ -52,7 +52,8 @@ def after_penalty(score: float, penalty: float) -> float:
 def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     """Return the rows of several assignments, with one query for each table.
 
-    nbgrader enters a submission before it runs it. Work with code but without points is left out.
+    Leave out submissions that have test cells but no points: nbgrader enters a submission before it runs the
+    notebook.
     """
     assignment, handed_in, notebook = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
     chosen = select(handed_in.id).join(assignment).where(assignment.name.in_(assignments))
@@ -68,17 +69,18 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     for key, taken_off in session.execute(select(notebook.assignment_id, penalty).where(of_chosen)):
         rows[key] = replace(rows[key], late_penalty=rows[key].late_penalty + (taken_off or 0.0))
     waiting: dict[str, list[str]] = {}
-    with_code, with_points = set(), set()
+    with_tests, with_points = set(), set()
+    answers = _find_answers(session)
     grade = api.Grade
     given = api.GradeCell.__table__.c.cell_type, grade.auto_score, grade.manual_score, grade.extra_credit
     grades = select_grades(grade.score, grade.needs_manual_grade, *given).where(of_chosen)
-    for key, _, name, score, is_waiting, kind, *points, max_score in session.execute(grades):
-        if kind == "code":
-            with_code.add(key)
+    for key, book, name, score, is_waiting, kind, *points, max_score in session.execute(grades):
+        if kind == "code" and (book, name) not in answers:
+            with_tests.add(key)
         if any(value is not None for value in points):
             with_points.add(key)
         scores, max_scores = rows[key].scores, rows[key].max_scores
-        scores[name] = scores.get(name, 0.0) + float(score)  # two notebooks may have cells of one name
+        scores[name] = scores.get(name, 0.0) + float(score)  # cells of two notebooks may have the same name
         max_scores[name] = max_scores.get(name, 0.0) + float(max_score)
         if is_waiting:
             waiting.setdefault(key, []).append(name)
@@ -89,7 +91,14 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
     ):
         if comment:
             rows[key].comments[name] = comment
-    return [row for key, row in rows.items() if key in with_points or key not in with_code]
+    return [row for key, row in rows.items() if key in with_points or key not in with_tests]
+
+
+def _find_answers(session: Session) -> set[tuple[str, str]]:
+    """Return the notebook and the name of each answer: a graded answer in a code cell is no test."""
+    of_notebook = api.Notebook.id == api.SolutionCell.notebook_id
+    query = select(api.Notebook.name, api.SolutionCell.name).join(api.Notebook, of_notebook)
+    return {(notebook, name) for notebook, name in session.execute(query)}
 
 
 def select_cells(table: Any, *columns: Any) -> Any:
@@ -105,7 +114,8 @@ def select_cells(table: Any, *columns: Any) -> Any:
 
 
 def select_grades(*columns: Any) -> Any:
-    """Return a query for columns of grades as in `select_cells`, with the cell's most points at the end."""
+    """Return a query like `select_cells` for columns of grades; its last column is the cell's highest
+    possible points."""
     graded, task = api.GradeCell.__table__, api.TaskCell.__table__
     query = select_cells(api.Grade, *columns, func.coalesce(graded.c.max_score, task.c.max_score))
     query = query.outerjoin(graded, graded.c.id == api.Grade.cell_id)

@@ -32,7 +32,8 @@ OVERHEAD_SECONDS = 60
 class Limits:
     """The limits of one submission: processor time of a cell and of a call, time on the clock, memory.
 
-    A submission always has as much time in all as one of its cells.
+    The limit of a submission is never lower than the limit of one cell: a large `cell_seconds` raises
+    `total_seconds`.
     """
 
     cell_seconds: float = 30.0

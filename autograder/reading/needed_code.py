@@ -28,24 +28,24 @@ def definitions(cells: Iterable[str]) -> dict[str, Definition]:
     """
     found: dict[str, Definition] = {}
     for cell in cells:
-        lines = cell.splitlines()
+        lines = re.split(r"\r\n?|\n", cell)  # where Python ends a line
         for statement in _statements(lines):
             found |= _defined(statement, lines)
     return found
 
 
 def _statements(lines: list[str]) -> list[ast.stmt]:
-    """Return the statements of a cell; comment out the commands for IPython in its lines."""
-    try:
-        return ast.parse("\n".join(lines)).body
-    except SyntaxError as error:
-        at = (error.lineno or 1) - 1
-        if at < len(lines) and MAGIC.match(lines[at]):
+    """Return the statements of a cell. In `lines`, turn commands for IPython into comments."""
+    while True:
+        try:
+            return ast.parse("\n".join(lines)).body
+        except SyntaxError as error:
+            at = (error.lineno or 1) - 1
+            if at >= len(lines) or not MAGIC.match(lines[at]):
+                return []
             lines[at] = MAGIC.sub(r"\1# ", lines[at])
-            return _statements(lines)
-        return []
-    except (ValueError, RecursionError, MemoryError):
-        return []
+        except (ValueError, RecursionError, MemoryError):
+            return []
 
 
 def _defined(statement: ast.stmt, lines: list[str]) -> dict[str, Definition]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -35,7 +36,7 @@ _NUMBER = re.compile(r"-?\d+\.\d{6,}")
 _NOTEBOOK = re.compile(rb'\s*\{(?=.*"cells")(?=.*"nbformat")', re.DOTALL)
 """A notebook, whatever the name of its file: a copy may be called ``.ipynb.orig`` or ``.json``."""
 _NO_NOTEBOOK = (ValueError, KeyError, TypeError, AttributeError)
-"""The errors of reading the cells of a file that is not a notebook."""
+"""The errors raised when a file that is not a notebook is read as one."""
 _LIBRARY = ("autograder", "tfcore", "tfwidgets")
 """The packages that notebooks import: their reference and their bank are public."""
 _SHORT = 30
@@ -93,9 +94,13 @@ def _read(path: Path) -> Files:
 
 
 def _files_below(path: Path) -> Iterator[Path]:
-    """Yield the files in a folder, also those in linked folders, as a zip program finds them."""
+    """Yield the files in a folder and in the folders that it links to: a zip program packs these too."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
     visited = set()
-    for folder, folders, names in os.walk(path, followlinks=True):
+    for folder, folders, names in os.walk(path, followlinks=True, onerror=refuse):
         visited.add(os.path.realpath(folder))
         folders[:] = [n for n in sorted(folders) if os.path.realpath(Path(folder, n)) not in visited]
         yield from (file for name in names if (file := Path(folder, name)).is_file())
@@ -154,12 +159,11 @@ class _Secrets:
         """Return the name of each solution and mark scheme, by its text without white space."""
         solutions: dict[str, str] = {}
         for path in sorted(self.course.solutions.glob("*/*.ipynb")):
-            try:
+            with contextlib.suppress(*_NO_NOTEBOOK):
                 for cell in json.loads(path.read_bytes())["cells"]:
-                    name = f"{path.parent.name}/{marks_of(cell).get('grade_id', '?')}"
-                    solutions |= {"".join(text.split()): name for text in _solutions(cell)}
-            except _NO_NOTEBOOK:
-                continue
+                    with contextlib.suppress(*_NO_NOTEBOOK):  # an odd cell hides none of the others
+                        name = f"{path.parent.name}/{marks_of(cell).get('grade_id', '?')}"
+                        solutions |= {"".join(text.split()): name for text in _solutions(cell)}
         return {text: name for text, name in solutions.items() if len(text) >= _SHORT}
 
     def solution_in(self, text: str, path: str) -> str | None:

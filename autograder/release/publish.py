@@ -65,13 +65,13 @@ def make_release(course: Course, assignment: str, variant: str | None = None) ->
         variant: the student or class that gets other numbers; see `autograder.course.variants`.
 
     Raises:
-        BadInputError: nbgrader cannot convert the source, a test cell is of no exercise, or the release would
-            give away a solution.
+        BadInputError: nbgrader cannot convert the source, a test cell belongs to no exercise, or the release
+            would give away a solution.
     """
     files = _unchecked_files(course, assignment, variant)
     if assignment in exercises.assignments():
         for notebook in (data for name, data in files.items() if name.endswith(".ipynb")):
-            exercises.names_tested_by(json.loads(notebook), assignment)  # refuses a test of no exercise
+            exercises.names_tested_by(json.loads(notebook), assignment)  # refuses a test cell without one
     _refuse_leaks(course, assignment, files)
     return files
 
@@ -90,7 +90,8 @@ def _convert_or_recall(course: Course, assignment: str) -> Files:
     cache_file = course.state / "released" / f"{assignment}.json"
     cached = read_record(cache_file)
     if cached.get("fingerprint") == fingerprint:
-        return {name: base64.b64decode(data) for name, data in cached["files"].items()}
+        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):  # it is damaged
+            return {name: base64.b64decode(data) for name, data in cached["files"].items()}
     files = _convert(course, assignment)
     encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
     with contextlib.suppress(OSError):  # a course on a read-only disk is converted again each time

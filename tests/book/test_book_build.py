@@ -103,7 +103,7 @@ def test_from_clean_to_up_to_date(scratch: Path, html: Path) -> None:
     code, said = run(scratch)
     assert code == 0
     assert "0 pages executed, 2 written" in said, (
-        "a docstring executes a page, or does not reach the reference"
+        "a new docstring executed a page, or the reference was not written again"
     )
 
 

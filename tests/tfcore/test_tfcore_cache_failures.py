@@ -120,16 +120,19 @@ def test_layers_that_a_call_left_unequal_are_noticed():
     close(model(tokens[:, 4:], cache), model(tokens)[:, 4:])
 
 
-@pytest.mark.parametrize("last", [SlidingWindowCache(B, 3, 5, 4), QuantizedCache(group=2), StateLayer()])
-def test_no_layer_goes_back_if_another_cannot(last):
-    first, keys = GrowingCache(), torch.zeros(B, 3, 6, 4)
+@pytest.mark.parametrize(
+    "make", [lambda: SlidingWindowCache(B, 3, 5, 4), lambda: QuantizedCache(group=2), StateLayer]
+)
+def test_no_layer_goes_back_if_another_cannot(make):
+    first, last, keys = GrowingCache(), make(), torch.zeros(B, 3, 6, 4)
     cache = Cache([first, last])
     for layer in cache.layers:
         layer.put(None, None, 6) if isinstance(layer, StateLayer) else layer.update(keys, keys)
     with pytest.raises(ValueError, match="expected a cache that can go back to 3 tokens"):
         cache.truncate(3)
     assert [layer.length for layer in cache.layers] == [6, 6]
-    assert cache.layers[0].update(keys, keys)[0].shape[2] == 12
+    assert cache.layers == [first, last]
+    assert first.update(keys, keys)[0].shape[2] == 12
 
 
 @pytest.mark.parametrize("kind", CACHES)

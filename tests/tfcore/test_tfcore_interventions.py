@@ -433,5 +433,7 @@ def test_direct_effects_are_those_of_the_model_without_dropout():
     model, target = raised(Decoder(config(block=block))), torch.tensor([3, 1, 7])
     logits = model(text())[torch.arange(B), -1, target]
     model.train()
+    frozen = model.stack.blocks[0].eval()
     torch.testing.assert_close(direct_effect(model, text(), target).total(), logits)
     assert model.training
+    assert not frozen.training

@@ -207,7 +207,7 @@ def _score_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int]:
         raise ValueError(f"expected q and k of one width d_k, got {shapes}; project them to the same width")
     if q.shape[3] == 0:
         raise ValueError(
-            f"expected a width d_k of 1 or more, got {shapes}; without width there are no scores"
+            f"expected a width d_k of 1 or more, got {shapes}; scores are sums over d_k channels"
         )
     if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
         raise ValueError(

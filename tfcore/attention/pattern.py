@@ -91,11 +91,13 @@ def blank_unused(
 
 
 def in_type(bias: Float[Tensor, "#B #H #T_q #T_k"], dtype: torch.dtype) -> Float[Tensor, "#B #H #T_q #T_k"]:
-    """Bring a bias to another type: one that is finite stays finite in a narrow type.
+    """Convert a bias to another type. A finite bias stays finite in a narrower type.
 
     >>> print(in_type(torch.tensor([[[[-1e5, -torch.inf]]]]), torch.float16))
     tensor([[[[-65504.,    -inf]]]], dtype=torch.float16)
     """
+    if bias.dtype == dtype:
+        return bias
     limits = torch.finfo(dtype)
     return bias.to(dtype).clamp(limits.min, limits.max).masked_fill(bias == -torch.inf, -torch.inf)
 

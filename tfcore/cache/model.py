@@ -114,14 +114,16 @@ class Cache:
         """Forget all but the first tokens, in every layer.
 
         Raises:
-            ValueError: a length to which a layer cannot go back; then no layer does.
+            ValueError: a layer cannot go back to this length; then no layer is changed.
         """
-        before = [copy.copy(layer) for layer in self.layers]  # going back writes into no tensor
+        # truncate changes no tensor in place, so shallow copies are enough
+        before = [copy.copy(layer) for layer in self.layers]
         try:
             for layer in self.layers:
                 layer.truncate(length)
         except ValueError:
-            self.layers[:] = before
+            for layer, old in zip(self.layers, before, strict=True):
+                vars(layer).update(vars(old))
             raise
 
     def num_bytes(self) -> int:

@@ -13,7 +13,7 @@ from tfcore.quantize import quantize_absmax
 class QuantizedCache:
     r"""A cache in 8 bits: about a quarter of the memory of float32, with an error of at most half a step.
 
-    In bfloat16 up to half a step is added when the result is rounded to the type of the keys.
+    In bfloat16, rounding the result to the type of the keys adds an error of up to half a step.
 
     Tokens are rounded in groups, each channel of a group with a scale of its own. Tokens that do not fill a
     group yet are not rounded. Attention sees new tokens before they are rounded, so a text that is read in

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 
 def check_sizes(config: Any, *names: str) -> None:
-    """Refuse a configuration in which a size is not a whole number of 1 or more, or None where it may be.
+    """Refuse a size that is not a whole number of 1 or more. A field whose type allows None may also be None.
 
     Args:
         config: a dataclass.

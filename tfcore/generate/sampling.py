@@ -88,7 +88,7 @@ def token_probabilities(
     $p = \text{softmax}(\text{filter}(z / \tau))$; its limit at $\tau = 0$ is 1 for the largest logit.
 
     Args:
-        logits: z, (..., V); each row needs one that is finite, and none may be plus infinity.
+        logits: z, (..., V); each row needs a finite logit, and no logit may be plus infinity.
         temperature: $\tau$, finite, 0 or more: below 1 likely tokens become likelier.
         top_k: as in :func:`filter_logits`.
         top_p: as in :func:`filter_logits`.
@@ -97,7 +97,8 @@ def token_probabilities(
         Probabilities, (..., V), float32 or wider.
 
     Raises:
-        ValueError: a negative or infinite temperature, or what :func:`filter_logits` refuses.
+        ValueError: a temperature that is negative or not finite, or an argument that :func:`filter_logits`
+            refuses.
 
     From: Ackley, Hinton and Sejnowski (1985), *A Learning Algorithm for Boltzmann Machines*.
 

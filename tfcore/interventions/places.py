@@ -199,8 +199,9 @@ class _Watched:
     """Attention that calls functions with what flows through it.
 
     Args:
-        own: the function that the layer had been given for its attention, if any. It computes the output,
-            unless scores or weights are asked for, which only the equation here has.
+        own: the attention function that was set on this layer, or None. It computes the output, unless scores
+            or weights are recorded or changed; then the equation below replaces it, since `own` does not show
+            them.
     """
 
     def __init__(self, own: Callable[..., Tensor] | None) -> None:

@@ -94,12 +94,13 @@ class DirectEffect:
 
 @contextmanager
 def _without_dropout(model: nn.Module) -> Iterator[None]:
-    training = model.training
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for module, training in modes.items():
+            module.training = training
 
 
 @torch.no_grad()

@@ -109,8 +109,8 @@ class Family:
             return self.config_from(_Fields({**self.defaults, **json}))
         except TypeError as error:
             raise ValueError(
-                f"expected fields of the types that a {self.name} has, got some that do not fit: {error}; "
-                "compare them with another file of this family"
+                f"expected fields of the types that a {self.name} has, got one of another type: {error}; "
+                "compare the file with another one of this family"
             ) from error
 
 

@@ -37,11 +37,11 @@ SPLITS = {  # the file's name of a way to cut text into words: how the tokenizer
 }
 LINEAR = ("rope.scaling.type", "rope.scaling.factor")
 WHOLE_WORDS = ("llama-bpe",)
-"""The splits of tokenizers that take a word whole if it is a token, whatever the merges."""
+"""The splits whose tokenizers keep a word whole if it is a token, without applying merges."""
 
 SPECIAL, USER_DEFINED = 3, 4
-"""The types of tokens that no merges make: what no text spells, such as the end of a message, and what a text
-may spell, such as ``<think>``."""
+"""The types of tokens that merges do not produce: special tokens, which no text can spell, such as the end of
+a message, and user-defined tokens, which a text can spell, such as ``<think>``."""
 
 TOKENIZER_FIELDS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "token_type", "merges"))
 
@@ -131,10 +131,10 @@ class GGUFFile:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer in the file: byte-level BPE with a known way to cut text into words.
 
-        It puts no token before a text, also where the file asks for one.
+        It adds no token before a text, even if the file asks for one.
 
         Raises:
-            ValueError: a tokenizer of another kind, or one that is not whole.
+            ValueError: a tokenizer of another kind, or one with a missing field.
         """
         fields = self._fields
         kind, split = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre")

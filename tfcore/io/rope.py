@@ -101,7 +101,7 @@ def ropes_from(
     Args:
         json: the fields.
         names: fields with the two bases, for files from before transformers 5.
-        scaled: the kinds of layers for which a ``rope_scaling`` of those files holds.
+        scaled: the kinds of layers to which ``rope_scaling`` in those files applies.
 
     Raises:
         ValueError: rotations that are not given by kind of layer, or two for one kind.
@@ -120,7 +120,7 @@ def ropes_from(
         rope_from(
             altered(
                 json,
-                rope_theta=json[name],
+                rope_theta=(by_kind.get(kind) or {}).get("rope_theta", json[name]),
                 rope_parameters=by_kind.get(kind),
                 rope_scaling=json.get("rope_scaling") if kind in scaled else None,
             )

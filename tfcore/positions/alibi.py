@@ -14,8 +14,8 @@ from tfcore.masks import default_positions
 def alibi_slopes(num_heads: int) -> Float[Tensor, " num_heads"]:
     r"""List the slope of each head.
 
-    $\beta_j = 2^{-8j/h}, \; j = 1 \dots h$, for h heads, a power of two; otherwise the slopes of the next
-    lower power, and then every second slope of the next higher power.
+    $\beta_j = 2^{-8j/h}, \; j = 1 \dots h$, if the number of heads h is a power of two; otherwise the slopes
+    of the next lower power, and then every second slope of the next higher power.
 
     Args:
         num_heads: number of heads.

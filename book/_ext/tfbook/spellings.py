@@ -55,7 +55,7 @@ class OneSpelling(SearchEnglish):
 
     js_stemmer_code = SearchEnglish.js_stemmer_code + IN_THE_BROWSER % json.dumps(SPELLINGS)
 
-    @functools.cache  # noqa: B019  one object for a build, and a book says most of its words often
+    @functools.cache  # noqa: B019  one object per build; a book repeats most of its words
     def stem(self, word: str) -> str:
         """Return the stem under which the index keeps a word."""
         return super().stem(british(word.lower()))
