@@ -161,6 +161,19 @@ def test_a_second_call_says_so(here, tmp_path, written, capsys):
     assert len(written) == 2
 
 
+def test_an_earlier_cell_run_again_brings_nothing_again(here, tmp_path, written):
+    space = bring("repeat_kv")
+    bring("causal_mask", space=space)
+    space["repeat_kv"] = "mine"
+    bring("repeat_kv", space=space)
+    assert (len(written), space["repeat_kv"]) == (2, "mine")
+
+
+def test_a_cell_has_lines_where_python_has():
+    cells = ["x = 'a\x0cb\u2028c'\r\n%matplotlib inline\r\ny = 2", "%x\n" * 2000 + "z = 3"]
+    assert [*definitions(cells)] == ["x", "y", "z"]
+
+
 def test_a_saved_cell_is_found_by_a_new_kernel(here, tmp_path, written, capsys):
     bring("repeat_kv")
     notebook(tmp_path, "ch11_capstone", written[0]).rename(here / "mine.ipynb")

@@ -29,7 +29,7 @@ def new_class(folder, handed_in):
             book.add_notebook(assignment, assignment)
             for cell in ("softmax", "explain"):
                 book.add_grade_cell(cell, assignment, assignment, max_score=5.0, cell_type="code")
-                book.add_solution_cell(cell, assignment, assignment)
+            book.add_solution_cell("explain", assignment, assignment)
     for (student, assignment), points in handed_in.items():
         add_work(folder, student, assignment, points)
     return folder

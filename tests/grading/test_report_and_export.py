@@ -179,6 +179,18 @@ def test_work_that_nbgrader_entered_and_did_not_grade_has_no_points(tmp_path):
     assert (status["graded"], status["to_grade"]) == (1, 1)
 
 
+def test_work_whose_only_graded_code_waits_for_a_person_has_a_row(tmp_path):
+    folder = new_class(tmp_path / "course", {("ada", ASSIGNMENT): 0})
+    with opened(folder) as book:
+        book.add_solution_cell("softmax", ASSIGNMENT, ASSIGNMENT)
+        for name in ("softmax", "explain"):
+            grade = book.find_grade(name, ASSIGNMENT, ASSIGNMENT, "ada")
+            grade.auto_score, grade.needs_manual_grade = None, True
+        book.db.commit()
+    (ada,) = in_process("export", ASSIGNMENT, cwd=folder).stdout.splitlines()[1:]
+    assert ada == f"ada,{ASSIGNMENT},0,0,0,10,yes,0,0,"
+
+
 @pytest.mark.slow
 def test_a_formula_for_a_name_through_the_command_line(few, students):
     hand_in(few, "=cmd()", students["blank"][0])
