@@ -137,8 +137,8 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         _move_records(course, plan)
         with ClassFile.changing(course) as here:
             here.move(old, new)
-        changes = _penalise(course, new)
         path.unlink()
+        changes = _penalise(course, new)
     return Moved(old, new, plan.assignments, plan.contested, changes)
 
 

@@ -156,6 +156,16 @@ def test_more_time_of_the_id_that_stays_counts_for_the_work_that_comes(course):
     assert rows(course, SECOND)["ada"].total == 6
 
 
+def test_a_late_rule_that_fails_leaves_no_move_unfinished(course, monkeypatch):
+    """A rule of the teacher's own may not know the new id."""
+    with monkeypatch.context() as patched:
+        patched.setattr(move.extensions, "penalise", lambda writer, submissions: {}["lovelace01"])
+        with pytest.raises(KeyError):
+            move.rename(Course.at(course), "ada", "lovelace01")
+    assert not (course / ".autograder" / MOVE).exists()
+    assert "lovelace01" in rows(course)
+
+
 @pytest.mark.parametrize("target", ["elsewhere", "gone"])
 def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
     """A file manager leaves a file in both folders; the work that does not count is a link."""
