@@ -254,7 +254,7 @@ def _lines_by_name(
         found: set[str] = set()
         for place in (place for place in where.ids if place < len(values)):
             value = _same(values[place].lstrip("#"))
-            found |= {value, value.split("@")[0], number_in(value)}
+            found |= {value, value.split("@")[0], *re.findall(r"(?:^|[ _])(\d+)$", value)}
             if place in where.numbered and (digits := re.search(r"\d+$", value)):
                 found.add(digits[0])
         if own_names:
