@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autograder.course import student_ids
 from autograder.course.class_file import split_groups
-from autograder.course.class_list import Person, Roster
+from autograder.course.class_list import LONGEST_RUNNING, Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.tables import TextTable, read_table
 
@@ -43,8 +43,6 @@ STUDENTS = ("student", "learner", "studierende", "teilnehmer")
 """Beginnings of the roles of students; people with other roles are left out and named."""
 CANVAS_TEST_STUDENT = "student, test"
 """The name in Canvas's gradebook of the student that a teacher can act as."""
-LONGEST_RUNNING = 3
-"""A number with at most so many digits may count the lines of a list, where its heading is only "ID"."""
 EXPECTED = "a class list with headings and a line for each student"
 
 

@@ -15,8 +15,10 @@ from autograder.course.class_file import ClassFile
 from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.grading import gradebook
 from autograder.platforms.collect import collect
 from autograder.roster import forget, move, people
+from autograder.roster.absent import find_absent
 from autograder.roster.lists import read_list
 
 ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
@@ -375,6 +377,31 @@ def test_a_number_counts_only_where_the_platform_writes_the_number_of_a_person(t
     assert len(done.written) == 2
     assert "grace" not in done.written
     assert any("names that fit no student" in remark for remark in done.remarks)
+
+
+@pytest.mark.parametrize(("number", "student"), [("3", "mueller_3"), ("4711", "mueller_4711")])
+def test_a_short_number_alone_makes_nobody_another_id_of_a_student(tmp_path, number, student):
+    """It may be the number of a line or a group; only `collect` knows the platform that wrote it."""
+    folder = new_class(tmp_path / "course", {(student, FIRST): 4})
+    course, grace = Course.at(folder), Person("grace", "Grace", "Hopper", number=number)
+    people.write(course, [grace])
+    here = ClassFile.read(course)
+    here.set_extension("grace", FIRST, 3)
+    here.write()
+    with gradebook.opened(course) as writer:
+        writer.extend(FIRST, student)
+    shares = number == "4711"
+    assert people.read(course).other_ids == ({student: "grace"} if shares else {})
+    absent = find_absent(course, FIRST, gradebook.read(course, FIRST))
+    assert [person.student for person in absent] == ([] if shares else ["grace"])
+    with opened(folder) as book:
+        assert bool(book.find_submission(FIRST, student).extension) == shares
+
+
+def test_a_short_number_of_somebody_else_still_makes_a_name_unclear():
+    roster = Roster((Person(*ADA, number="3"), Person(*ZOE)))
+    assert roster.find("Zoë O'Neill_3") is None
+    assert roster.find("Zoë O'Neill_4") == Person(*ZOE)
 
 
 @pytest.mark.parametrize(("number", "kept"), [("3", ""), ("4711", "4711")])
