@@ -280,6 +280,33 @@ def test_two_ids_of_one_person_are_told(tmp_path):
     assert points == {("ada01", FIRST, 4), ("ada01", SECOND, 2), ("ada", FIRST, 3)}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_late_penalties_that_change_with_the_id_are_reported(tmp_path, form):
+    folder = new_class(tmp_path / "course", {})
+    course = Course.at(folder)
+    people.write(course, [Person(*ADA, number="4711")])
+    in_process("late", "--percent", "10", cwd=folder)
+    add_work(folder, "lovelaceada_4711", SECOND, 6, "2026-03-10 18:00:00 UTC")
+    with gradebook.opened(Course.at(folder)) as writer:
+        writer.penalise(SECOND, "lovelaceada_4711")
+    here = ClassFile.read(course)
+    here.set_extension("ada01", SECOND, 3)
+    here.write()
+    done = in_process("roster", "unite", *form, cwd=folder)
+    if form:
+        (change,) = json.loads(done.stdout)["penalties"]
+        assert change == {
+            "student": "ada01",
+            "assignment": SECOND,
+            "before": pytest.approx(1.2),
+            "after": 0,
+        }
+    else:
+        assert f"ada01: the late penalty of {SECOND} was 1.2 and is 0" in done.stderr
+    assert rows(folder, SECOND)["ada01"].total == 6
+
+
 def test_the_class_file_may_be_edited(tmp_path):
     folder = new_class(tmp_path / "course", {})
     file = folder / "class.csv"
