@@ -239,7 +239,7 @@ def _is_closed(layout: Platform, values: list[str], where: Columns) -> bool:
 
 def _kept(layout: Platform, heads: list[str], where: Columns) -> list[int]:
     known = set(_find(heads, layout.kept))
-    ids = set() if known & set(where.ids) else set(where.ids)  # headings that the declaration does not know
+    ids = set() if known & set(_find(heads, layout.ids)) else set(where.ids)
     last = {len(heads) - 1} if layout.keeps_last else set()
     return sorted(known | ids | last | {where.grade})
 

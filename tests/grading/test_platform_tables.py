@@ -145,6 +145,21 @@ def test_columns_that_the_teacher_names_go_back(tmp_path, named):
     assert done.data.decode().splitlines()[1] == ",".join([*ids, "17.5"])
 
 
+@pytest.mark.parametrize(
+    ("platform", "text"),
+    [
+        ("canvas", "Student,ID,Matrikel,ch02_qkv (1)\nA,101,4711,§\n"),
+        ("blackboard", "Last Name,Username,Matrikel,ch02_qkv |1\nA,ada,4711,§\n"),
+    ],
+)
+def test_a_named_column_does_not_go_back_beside_the_platforms_own_ids(tmp_path, platform, text):
+    """Canvas would make an assignment of it."""
+    done = filled(
+        tmp_path, platform, text.replace("§", "").encode(), [graded("4711")], columns="student=Matrikel"
+    )
+    assert done.data.decode() == text.replace(",Matrikel", "").replace(",4711", "").replace("§", "17.5")
+
+
 def test_other_columns_do_not_go_back_to_blackboard_and_brightspace(tmp_path):
     blackboard = (
         '"Last Name","First Name","Username","Student ID","Last Access","Quiz [Total Pts: 4 Score] |1",'
