@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from nbgrader import api
@@ -170,6 +171,11 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if not known[old]:
         near = people.similar(roster, old)
         raise BadInputError(f"nobody has the id {old!r}.{near} See: autograder roster list")
+    if _share_a_folder(course, old, new):
+        raise BadInputError(
+            f"{old} and {new} are the same folder on this disk. Copy the course to a disk that tells the two "
+            "names apart, such as a disk of Linux, and run this there."
+        )
     if merging and not known[new]:
         command = shlex.join(["autograder", "rename", old, new])
         raise BadInputError(f"nobody has the id {new!r} yet. To change an id: {command}")
@@ -192,6 +198,12 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
         )
     assignments = {work.assignment for work in _works(course, old)} | traces.entered(course, old)
     return Move(old, new, wins, contested, old in roster, tuple(sorted(assignments)))
+
+
+def _share_a_folder(course: Course, old: str, new: str) -> bool:
+    """Return whether a folder of one id is also a folder of the other, such as Ada and ada on macOS."""
+    tops = [[top for top in traces.homes(course, name) if top.exists()] for name in (old, new)]
+    return any(os.path.samefile(*pair) for pair in product(*tops))
 
 
 def _works(course: Course, student: str) -> list[traces.Work]:

@@ -186,6 +186,18 @@ def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
     assert {path.read_text() for path in (course / "submitted" / "bob").glob("*.DS_Store")} == {"ada", "bob"}
 
 
+@pytest.mark.parametrize("command", ["merge", "rename"])
+def test_two_ids_with_the_same_folder_are_refused(course, command):
+    """As macOS has one folder for Ada and ada: to set one version aside would take the only one away."""
+    (course / "submitted" / "adá").symlink_to("ada")
+    (course / "submitted" / "bob.old").symlink_to("nowhere")
+    before = tree(course)
+    done = in_process(command, "ada", "adá", cwd=course)
+    assert done.exit_code == 2
+    assert "ada and adá are the same folder on this disk" in done.stderr
+    assert {name: what for name, what in tree(course).items() if not name.endswith("lock")} == before
+
+
 @pytest.mark.parametrize("loser", ["ada", "bob"])
 def test_a_problem_of_work_that_does_not_count_goes_with_it(course, loser):
     """Whose file could not be graded, and which version was tried."""
