@@ -322,8 +322,9 @@ def _move_files(source: Path, target: Path, prefix: str = "") -> None:
     target.mkdir(parents=True, exist_ok=True)
     for path in [source] if source.is_symlink() else sorted(source.iterdir()):
         new, count = target / f"{prefix}{path.name}", 1
+        dot = "." if path.name.startswith(".") else ""
         while os.path.lexists(new):
-            new, count = target / f"{count}-{prefix}{path.name}", count + 1
+            new, count = target / f"{dot}{count}-{prefix}{path.name}", count + 1
         os.rename(path, new)
     _remove(source)
 

@@ -184,6 +184,8 @@ def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
     assert (course / "elsewhere" / "x").read_text() == "of somebody else"
     assert (course / ".autograder" / "replaced" / FIRST / "bob" / f"ada-{FIRST}").is_symlink()
     assert {path.read_text() for path in (course / "submitted" / "bob").glob("*.DS_Store")} == {"ada", "bob"}
+    names = {path.name for path in (course / "submitted" / "bob").iterdir()}
+    assert {name for name in names if not name.startswith(".")} == {FIRST}  # hidden folders stay hidden
 
 
 @pytest.mark.parametrize("command", ["merge", "rename"])
