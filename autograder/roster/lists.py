@@ -9,7 +9,7 @@ from autograder.course import student_ids
 from autograder.course.class_file import split_groups
 from autograder.course.class_list import LONGEST_RUNNING, Person, Roster
 from autograder.course.errors import BadInputError
-from autograder.course.tables import TextTable, read_table
+from autograder.course.tables import TextTable, read_table, unguard
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -80,7 +80,7 @@ def read_list(path: Path, roster: Roster, columns: str | None = None) -> Importe
     done = Imported()
     lines: dict[str, Person] = {}
     for number, line in table.lines:
-        values = {name: line.get(column, "").lstrip("#") for name, column in found.items()}
+        values = {name: unguard(line.get(column, "")).lstrip("#") for name, column in found.items()}
         if may_count_lines and len(values["number"]) <= LONGEST_RUNNING:
             values["number"] = ""
         why = _reason_to_leave_out(values)

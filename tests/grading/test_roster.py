@@ -431,6 +431,20 @@ def test_a_short_number_of_somebody_else_still_makes_a_name_unclear():
     assert roster.find("Zoë O'Neill_4") == Person(*ZOE)
 
 
+def test_a_list_may_have_the_apostrophes_of_class_csv(tmp_path):
+    """The grader writes one before a sign that a spreadsheet would take for a formula."""
+    file = tmp_path / "list.csv"
+    file.write_text("student,first name,last name,groups\n'+ada,Ada,Lovelace,'=A\n")
+    assert read_list(file, Roster(())).students == [Person("+ada", "Ada", "Lovelace", groups=("=A",))]
+
+
+@pytest.mark.parametrize("columns", ["number=ID", "number =ID", " number = ID"])
+def test_a_short_number_is_kept_where_the_teacher_names_its_column(tmp_path, columns):
+    file = tmp_path / "list.csv"
+    file.write_text("ID,First name,Last name,Username\n3,Grace,Hopper,grace\n")
+    assert read_list(file, Roster(()), columns).students == [Person("grace", "Grace", "Hopper", number="3")]
+
+
 @pytest.mark.parametrize(("number", "kept"), [("3", ""), ("4711", "4711")])
 def test_running_numbers_of_a_list_are_no_numbers_of_a_platform(tmp_path, number, kept):
     file = tmp_path / "list.csv"
