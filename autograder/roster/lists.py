@@ -143,9 +143,13 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
 
 
 def _may_count_lines(table: TextTable, found: dict[str, str], columns: str | None) -> bool:
-    """Return whether the numbers' heading is only "ID", in a list not of Canvas, and not by --columns."""
+    """Return whether the numbers may count the lines.
+
+    Their heading is only "ID" then, the list is not from Canvas, and --columns does not name them.
+    """
+    named = {piece.partition("=")[0].strip() for piece in (columns or "").split(",")}
     is_canvas = any(column.casefold().startswith("sis ") for column in table.columns)
-    return found.get("number", "").casefold() == "id" and not is_canvas and "number=" not in (columns or "")
+    return found.get("number", "").casefold() == "id" and not is_canvas and "number" not in named
 
 
 def _reason_to_leave_out(values: dict[str, str]) -> str | None:
