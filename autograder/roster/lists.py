@@ -145,7 +145,7 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
 def _may_count_lines(table: TextTable, found: dict[str, str], columns: str | None) -> bool:
     """Return whether the numbers may count the lines.
 
-    Their heading is only "ID" then, the list is not from Canvas, and --columns does not name them.
+    This is so if their heading is only "ID", the list is not from Canvas, and --columns does not name them.
     """
     named = {piece.partition("=")[0].strip() for piece in (columns or "").split(",")}
     is_canvas = any(column.casefold().startswith("sis ") for column in table.columns)

@@ -66,7 +66,15 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """The result of a move: assignments with work, those with a version set aside, new late penalties."""
+    """The result of a move.
+
+    Args:
+        old: the id that went away.
+        new: the id that stays.
+        assignments: the assignments with work.
+        set_aside: the assignments with a version set aside.
+        penalties: the late penalties that changed.
+    """
 
     old: str
     new: str
@@ -274,7 +282,10 @@ def _penalise(course: Course, student: str) -> tuple[extensions.Change, ...]:
 
 
 def _set_aside(course: Course, plan: Move) -> None:
-    """Keep the loser's contested notebooks in `replaced`; delete what was made from them, and its records."""
+    """Move the loser's contested notebooks to `replaced`.
+
+    Delete the graded notebooks, the pages and the records about them.
+    """
     for work in _works(course, plan.loser):
         if work.assignment in plan.contested and work.place != "replaced":
             if work.place == "submitted":
@@ -318,7 +329,10 @@ def _move_variants(course: Course, plan: Move) -> None:
 
 
 def _move_files(source: Path, target: Path, prefix: str = "") -> None:
-    """Move the files of a folder into another without replacing any; of a link, move only the link."""
+    """Move the files of a folder into another without replacing any.
+
+    If the folder is a link, move the link.
+    """
     target.mkdir(parents=True, exist_ok=True)
     for path in [source] if source.is_symlink() else sorted(source.iterdir()):
         new, count = target / f"{prefix}{path.name}", 1

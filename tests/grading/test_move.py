@@ -202,7 +202,7 @@ def test_two_ids_with_the_same_folder_are_refused(course, command):
 
 @pytest.mark.parametrize("loser", ["ada", "bob"])
 def test_a_problem_of_work_that_does_not_count_goes_with_it(course, loser):
-    """Whose file could not be graded, and which version was tried."""
+    """The records about its file that could not be graded, and about the graded version, are removed."""
     state, winner = course / ".autograder", {"ada": "bob", "bob": "ada"}[loser]
     (state / "problems" / f"{FIRST}.json").write_text(json.dumps({loser: "not JSON"}))
     (state / "tried").mkdir()

@@ -342,7 +342,7 @@ def test_a_group_that_a_student_named_is_no_formula(tmp_path):
 
 @pytest.mark.parametrize(("student", "encoding"), [("ada01", "cp1252"), ("адаλ", "utf-8-sig")])
 def test_the_class_file_is_written_as_the_spreadsheet_has_saved_it(tmp_path, student, encoding):
-    """Excel in German writes semicolons and Windows-1252, and reads nothing else well."""
+    """German Excel writes semicolons and Windows-1252, and reads other files badly."""
     folder = new_class(tmp_path / "course", {(student, FIRST): 8})
     (folder / "class.csv").write_bytes("student;groups\r\nzoë;Übung 1\r\n".encode("cp1252"))
     assert in_process("extension", student, FIRST, 2, cwd=folder).exit_code == 0
