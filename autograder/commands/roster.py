@@ -108,10 +108,15 @@ def unite(course: CourseFolder = Path(), db: Gradebook = None, as_json: Json = F
         moved, problems = move.unite(here, show_progress)
     for each in moved:
         class_page.write_again(here, each.old)
+    changes = [change for each in moved for change in each.penalties]
     if as_json:
-        print_json({"united": {each.old: each.new for each in moved}, "problems": problems})
+        united = {each.old: each.new for each in moved}
+        print_json({"united": united, "penalties": [asdict(c) for c in changes], "problems": problems})
     else:
         out.print(f"{plural(len(moved), 'id')} united with the class list")
+        for change in changes:
+            penalty = f"{change.assignment} was {change.before:g} and is {change.after:g}"
+            say(f"{escape(change.student)}: the late penalty of {penalty}")
     for problem in problems:
         say(f"[bold red]not united:[/] {escape(problem)}")
     if problems:

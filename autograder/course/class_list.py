@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+LONGEST_RUNNING = 3
+"""A number with at most this many digits may be the number of a line or a group, and not of a person."""
+
 
 @dataclass(frozen=True)
 class Person:
@@ -66,7 +69,7 @@ class Roster:
                 by_key.setdefault(key, []).append(person)
         return by_key
 
-    def find(self, student: str, *, is_numbered: bool = True) -> Person | None:
+    def find(self, student: str, *, is_numbered: bool | None = None) -> Person | None:
         """Return the person with an id, an e-mail address, or a name or number as platforms write them.
 
         An exact id of somebody with a name counts first. Nobody is found where two people fit, such as one
@@ -74,16 +77,18 @@ class Roster:
 
         Args:
             student: the id, address, name or number.
-            is_numbered: whether a number behind the name may be the platform's number for the person.
+            is_numbered: whether a number after the name may be the platform's number of the person; None
+                if the platform is not known: a number of at most three digits does not count alone then.
         """
         student = unicodedata.normalize("NFC", student)
         exact = self._by_key.get(("id", student.casefold()), [])
         described = [person for person in exact if person.is_described]
         if len(described) == 1:
             return described[0]
+        number = number_in(student)
         keys = {
             "email": student.casefold(),
-            "number": number_in(student) if is_numbered or student.isdecimal() else "",
+            "number": number if is_numbered is not False or student.isdecimal() else "",
             "email name": student.casefold(),
             "name": squeeze(self._without_group(re.sub(r"_\d+$", "", student))),
         }
@@ -91,6 +96,8 @@ class Roster:
         found = {kind: people[0] for kind, people in fitting.items() if len(people) == 1}
         if found.get("number", found.get("name")) != found.get("name", found.get("number")):
             found = {}  # another platform has given this number to somebody else
+        elif is_numbered is None and number != student and len(number) <= LONGEST_RUNNING:
+            found.pop("number", None)
         return next(iter(found.values()), exact[0] if len(exact) == 1 else None)
 
     @cached_property

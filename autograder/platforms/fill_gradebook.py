@@ -239,7 +239,7 @@ def _is_closed(layout: Platform, values: list[str], where: Columns) -> bool:
 
 def _kept(layout: Platform, heads: list[str], where: Columns) -> list[int]:
     known = set(_find(heads, layout.kept))
-    ids = set() if known & set(where.ids) else set(where.ids)  # headings that the declaration does not know
+    ids = set() if known & set(_find(heads, layout.ids)) else set(where.ids)
     last = {len(heads) - 1} if layout.keeps_last else set()
     return sorted(known | ids | last | {where.grade})
 
@@ -254,7 +254,7 @@ def _lines_by_name(
         found: set[str] = set()
         for place in (place for place in where.ids if place < len(values)):
             value = _same(values[place].lstrip("#"))
-            found |= {value, value.split("@")[0], number_in(value)}
+            found |= {value, value.split("@")[0], *re.findall(r"(?:^|[ _])(\d+)$", value)}
             if place in where.numbered and (digits := re.search(r"\d+$", value)):
                 found.add(digits[0])
         if own_names:

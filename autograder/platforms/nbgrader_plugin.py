@@ -62,8 +62,8 @@ class GradeSafely(NbGraderPreprocessor):
         home = course.folder("submitted_directory", "submitted") / student / assignment
         time, _ = submissions.read_timestamp(home / submissions.TIME)
         with gradebook.opened(course) as book:  # before nbgrader works out what is late
-            if time:  # nbgrader reads 7.3.2026 as the third of July
-                book.book.find_submission(assignment, student).timestamp = parse_utc(time)
+            # nbgrader reads 7.3.2026 as the third of July, and guesses a year that the file lacks
+            book.book.find_submission(assignment, student).timestamp = parse_utc(time)
             book.extend(assignment, student)
         task = notebook_task(assignment, _released(resources), submission, seed, Limits())
         verdict = _pair(cages.required(self.allow_unsafe)).grade(task)

@@ -75,8 +75,8 @@ def set_late_rule(course: Course, rule: LateRule) -> tuple[Change, ...]:
     """Set the price of late days, and update the penalties of all graded work.
 
     Raises:
-        BadInputError: the rule is out of range, `nbgrader_config.py` has one of its own, or work is being
-            graded by the rule before.
+        BadInputError: the rule is out of range, `nbgrader_config.py` has a rule of its own, or another
+            command is grading with the present rule.
     """
     with hold_lock(course):
         course = write_rule(course, rule)

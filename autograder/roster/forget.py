@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -64,7 +63,7 @@ def require_trace(course: Course, student: str) -> Person:
     if others:
         raise BadInputError(
             f"{student} is also in the gradebook as {', '.join(others)}. Unite the ids first, with: "
-            f"{shlex.join(['autograder', 'merge', others[0], student])}"
+            "autograder roster unite"
         )
     for person in roster.known:
         if person.student == student:

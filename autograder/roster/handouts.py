@@ -89,7 +89,8 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
                 f"nobody is in a group {group!r}. {there} Groups come from autograder roster import, or from "
                 "the column groups of class.csv."
             )
-    read(course)  # refuses a damaged table before anything is released
+    with hold_tables(course):
+        read(course)  # refuses a damaged table, or a disk without locks, before anything is released
     if any(variants.values()):
         write_variants(course, [assignment], sorted({name for name in variants.values() if name}))
     if not all(variants.values()) or not variants:

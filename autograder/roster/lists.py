@@ -7,9 +7,9 @@ from pathlib import Path
 
 from autograder.course import student_ids
 from autograder.course.class_file import split_groups
-from autograder.course.class_list import Person, Roster
+from autograder.course.class_list import LONGEST_RUNNING, Person, Roster
 from autograder.course.errors import BadInputError
-from autograder.course.tables import TextTable, read_table
+from autograder.course.tables import TextTable, read_table, unguard
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -43,8 +43,6 @@ STUDENTS = ("student", "learner", "studierende", "teilnehmer")
 """Beginnings of the roles of students; people with other roles are left out and named."""
 CANVAS_TEST_STUDENT = "student, test"
 """The name in Canvas's gradebook of the student that a teacher can act as."""
-LONGEST_RUNNING = 3
-"""A number with at most so many digits may count the lines of a list, where its heading is only "ID"."""
 EXPECTED = "a class list with headings and a line for each student"
 
 
@@ -82,7 +80,7 @@ def read_list(path: Path, roster: Roster, columns: str | None = None) -> Importe
     done = Imported()
     lines: dict[str, Person] = {}
     for number, line in table.lines:
-        values = {name: line.get(column, "").lstrip("#") for name, column in found.items()}
+        values = {name: unguard(line.get(column, "")).lstrip("#") for name, column in found.items()}
         if may_count_lines and len(values["number"]) <= LONGEST_RUNNING:
             values["number"] = ""
         why = _reason_to_leave_out(values)
@@ -145,9 +143,13 @@ def choose_columns(table: TextTable, path: Path, columns: str | None) -> dict[st
 
 
 def _may_count_lines(table: TextTable, found: dict[str, str], columns: str | None) -> bool:
-    """Return whether the numbers' heading is only "ID", in a list not of Canvas, and not by --columns."""
+    """Return whether the numbers may count the lines.
+
+    This is so if their heading is only "ID", the list is not from Canvas, and --columns does not name them.
+    """
+    named = {piece.partition("=")[0].strip() for piece in (columns or "").split(",")}
     is_canvas = any(column.casefold().startswith("sis ") for column in table.columns)
-    return found.get("number", "").casefold() == "id" and not is_canvas and "number=" not in (columns or "")
+    return found.get("number", "").casefold() == "id" and not is_canvas and "number" not in named
 
 
 def _reason_to_leave_out(values: dict[str, str]) -> str | None:

@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from nbgrader import api
@@ -65,7 +66,15 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """The result of a move: assignments with work, those with a version set aside, new late penalties."""
+    """The result of a move.
+
+    Args:
+        old: the id that went away.
+        new: the id that stays.
+        assignments: the assignments with work.
+        set_aside: the assignments with a version set aside.
+        penalties: the late penalties that changed.
+    """
 
     old: str
     new: str
@@ -137,8 +146,8 @@ def _run(course: Course, old: str, new: str, wins: str, *, merging: bool) -> Mov
         _move_records(course, plan)
         with ClassFile.changing(course) as here:
             here.move(old, new)
-        changes = _penalise(course, new)
         path.unlink()
+        changes = _penalise(course, new)
     return Moved(old, new, plan.assignments, plan.contested, changes)
 
 
@@ -170,6 +179,11 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
     if not known[old]:
         near = people.similar(roster, old)
         raise BadInputError(f"nobody has the id {old!r}.{near} See: autograder roster list")
+    if _share_a_folder(course, old, new):
+        raise BadInputError(
+            f"{old} and {new} are the same folder on this disk. Copy the course to a disk that tells the two "
+            "names apart, such as a disk of Linux, and run this there."
+        )
     if merging and not known[new]:
         command = shlex.join(["autograder", "rename", old, new])
         raise BadInputError(f"nobody has the id {new!r} yet. To change an id: {command}")
@@ -192,6 +206,12 @@ def _plan(course: Course, old: str, new: str, wins: str, merging: bool) -> Move:
         )
     assignments = {work.assignment for work in _works(course, old)} | traces.entered(course, old)
     return Move(old, new, wins, contested, old in roster, tuple(sorted(assignments)))
+
+
+def _share_a_folder(course: Course, old: str, new: str) -> bool:
+    """Return whether a folder of one id is also a folder of the other, such as Ada and ada on macOS."""
+    tops = [[top for top in traces.homes(course, name) if top.exists()] for name in (old, new)]
+    return any(os.path.samefile(*pair) for pair in product(*tops))
 
 
 def _works(course: Course, student: str) -> list[traces.Work]:
@@ -262,7 +282,10 @@ def _penalise(course: Course, student: str) -> tuple[extensions.Change, ...]:
 
 
 def _set_aside(course: Course, plan: Move) -> None:
-    """Keep the loser's contested notebooks in `replaced`; delete what was made from them, and its records."""
+    """Move the loser's contested notebooks to `replaced`.
+
+    Delete the graded notebooks, the pages and the records about them.
+    """
     for work in _works(course, plan.loser):
         if work.assignment in plan.contested and work.place != "replaced":
             if work.place == "submitted":
@@ -306,12 +329,16 @@ def _move_variants(course: Course, plan: Move) -> None:
 
 
 def _move_files(source: Path, target: Path, prefix: str = "") -> None:
-    """Move the files of a folder into another without replacing any; of a link, move only the link."""
+    """Move the files of a folder into another without replacing any.
+
+    If the folder is a link, move the link.
+    """
     target.mkdir(parents=True, exist_ok=True)
     for path in [source] if source.is_symlink() else sorted(source.iterdir()):
         new, count = target / f"{prefix}{path.name}", 1
+        dot = "." if path.name.startswith(".") else ""
         while os.path.lexists(new):
-            new, count = target / f"{count}-{prefix}{path.name}", count + 1
+            new, count = target / f"{dot}{count}-{prefix}{path.name}", count + 1
         os.rename(path, new)
     _remove(source)
 

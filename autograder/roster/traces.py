@@ -38,11 +38,18 @@ PLACES = ("submitted", "autograded", "feedback", "replaced")
 
 
 NAMES = "names"
-"""The folder of JSON files by assignment with the names of moved students in a platform's archive, by id."""
+"""The folder with a JSON file for each assignment.
+
+The file has by id the names that the platform's archive gives to students whose id was changed.
+"""
 
 
 RECORDS = ("problems", "problem_folders", "collected", "tried", NAMES)
-"""The folders of JSON files by assignment: why work was not graded, and where; what was collected, graded."""
+"""The folders with a JSON file for each assignment.
+
+The files have problems, the folders of submissions with these problems, collected versions, graded
+versions, and names in archives.
+"""
 
 
 def folder_of(course: Course, place: str, student: str, assignment: str) -> Path:
@@ -67,7 +74,10 @@ def homes(course: Course, student: str) -> list[Path]:
 
 
 def works(course: Course, student: str) -> list[Work]:
-    """Return the folders with files of a student, and links; a file beside the folders is no work."""
+    """Return the student's folders that hold files, and links in place of folders.
+
+    A file beside these folders is not work.
+    """
     found = []
     for top in homes(course, student):
         is_replaced = top.parent.parent == course.state / "replaced"

@@ -8,6 +8,7 @@ from classroom import FIRST, SECOND, new_class
 from scratch import in_process, tree
 
 from autograder.course.layout import Course
+from autograder.course.lock import TABLES
 from autograder.roster.people import Person, write
 
 
@@ -65,6 +66,16 @@ def test_groups_get_different_assignments(course):
     assert (course / "groups.csv").read_text() == (
         f"group,assignment,variant\nThursday,{SECOND},\nMonday,{FIRST},front\nThursday,{FIRST},back\n"
     )
+
+
+@pytest.mark.parametrize("group", ["Monday", "Monday=front"])
+def test_nothing_is_released_where_the_tables_cannot_be_locked(course, group):
+    (course / ".autograder" / TABLES).unlink(missing_ok=True)
+    (course / ".autograder" / TABLES).mkdir()
+    done = in_process("group", FIRST, group, cwd=course)
+    assert (done.exit_code, "cannot be locked" in done.stderr) == (2, True)
+    assert not (course / "notebooks").exists()
+    assert not (course / "variants").exists()
 
 
 @pytest.mark.parametrize(

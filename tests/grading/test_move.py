@@ -156,6 +156,16 @@ def test_more_time_of_the_id_that_stays_counts_for_the_work_that_comes(course):
     assert rows(course, SECOND)["ada"].total == 6
 
 
+def test_a_late_rule_that_fails_leaves_no_move_unfinished(course, monkeypatch):
+    """A rule of the teacher's own may not know the new id."""
+    with monkeypatch.context() as patched:
+        patched.setattr(move.extensions, "penalise", lambda writer, submissions: {}["lovelace01"])
+        with pytest.raises(KeyError):
+            move.rename(Course.at(course), "ada", "lovelace01")
+    assert not (course / ".autograder" / MOVE).exists()
+    assert "lovelace01" in rows(course)
+
+
 @pytest.mark.parametrize("target", ["elsewhere", "gone"])
 def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
     """A file manager leaves a file in both folders; the work that does not count is a link."""
@@ -174,11 +184,25 @@ def test_files_that_are_no_work_and_links_do_not_stop_a_merge(course, target):
     assert (course / "elsewhere" / "x").read_text() == "of somebody else"
     assert (course / ".autograder" / "replaced" / FIRST / "bob" / f"ada-{FIRST}").is_symlink()
     assert {path.read_text() for path in (course / "submitted" / "bob").glob("*.DS_Store")} == {"ada", "bob"}
+    names = {path.name for path in (course / "submitted" / "bob").iterdir()}
+    assert {name for name in names if not name.startswith(".")} == {FIRST}  # hidden folders stay hidden
+
+
+@pytest.mark.parametrize("command", ["merge", "rename"])
+def test_two_ids_with_the_same_folder_are_refused(course, command):
+    """As macOS has one folder for Ada and ada: to set one version aside would take the only one away."""
+    (course / "submitted" / "adá").symlink_to("ada")
+    (course / "submitted" / "bob.old").symlink_to("nowhere")
+    before = tree(course)
+    done = in_process(command, "ada", "adá", cwd=course)
+    assert done.exit_code == 2
+    assert "ada and adá are the same folder on this disk" in done.stderr
+    assert {name: what for name, what in tree(course).items() if not name.endswith("lock")} == before
 
 
 @pytest.mark.parametrize("loser", ["ada", "bob"])
 def test_a_problem_of_work_that_does_not_count_goes_with_it(course, loser):
-    """Whose file could not be graded, and which version was tried."""
+    """The records about its file that could not be graded, and about the graded version, are removed."""
     state, winner = course / ".autograder", {"ada": "bob", "bob": "ada"}[loser]
     (state / "problems" / f"{FIRST}.json").write_text(json.dumps({loser: "not JSON"}))
     (state / "tried").mkdir()

@@ -111,6 +111,19 @@ def test_moodle_in_each_language(tmp_path, line):
     assert done.notes == ["Bo_102: theirs.csv does not allow changes to this grade; 17.5 was not entered"]
 
 
+@pytest.mark.parametrize(
+    ("platform", "text", "columns"),
+    [
+        ("moodle", "Identyfikator,Full name,Grade\nUczestnik 4711,Ada,§\n", "student=Identyfikator"),
+        ("table", "Wer;Punkte\nTeilnehmer 4711;§\n", "student=Wer"),
+    ],
+)
+def test_a_number_at_the_end_of_a_named_column_is_the_students(tmp_path, platform, text, columns):
+    options = {"columns": columns, "assignment_column": "Punkte" if platform == "table" else ""}
+    done = filled(tmp_path, platform, text.replace("§", "").encode(), [graded("Ada L_4711")], **options)
+    assert done.data.decode() == text.replace("§", "17.5")
+
+
 def test_headings_in_another_language_leave_the_places(tmp_path):
     text = (
         '"Nachname"\t"Vorname"\t"Benutzername"\t"Studenten-ID"\t"ch02_qkv [Gesamtpunkte: 10 Punktzahl] |7"\n'
@@ -130,6 +143,21 @@ def test_columns_that_the_teacher_names_go_back(tmp_path, named):
     done = filled(tmp_path, "blackboard", text.encode(), [graded("al101")], columns=named)
     ids = ["al101", "4711"][: named.count("student")]
     assert done.data.decode().splitlines()[1] == ",".join([*ids, "17.5"])
+
+
+@pytest.mark.parametrize(
+    ("platform", "text"),
+    [
+        ("canvas", "Student,ID,Matrikel,ch02_qkv (1)\nA,101,4711,§\n"),
+        ("blackboard", "Last Name,Username,Matrikel,ch02_qkv |1\nA,ada,4711,§\n"),
+    ],
+)
+def test_a_named_column_does_not_go_back_beside_the_platforms_own_ids(tmp_path, platform, text):
+    """Canvas would make an assignment of it."""
+    done = filled(
+        tmp_path, platform, text.replace("§", "").encode(), [graded("4711")], columns="student=Matrikel"
+    )
+    assert done.data.decode() == text.replace(",Matrikel", "").replace(",4711", "").replace("§", "17.5")
 
 
 def test_other_columns_do_not_go_back_to_blackboard_and_brightspace(tmp_path):

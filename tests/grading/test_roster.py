@@ -15,8 +15,10 @@ from autograder.course.class_file import ClassFile
 from autograder.course.class_list import Person, Roster
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.grading import gradebook
 from autograder.platforms.collect import collect
 from autograder.roster import forget, move, people
+from autograder.roster.absent import find_absent
 from autograder.roster.lists import read_list
 
 ADA = ("ada01", "Ada", "Lovelace", "ada@uni.de")
@@ -278,6 +280,33 @@ def test_two_ids_of_one_person_are_told(tmp_path):
     assert points == {("ada01", FIRST, 4), ("ada01", SECOND, 2), ("ada", FIRST, 3)}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_late_penalties_that_change_with_the_id_are_reported(tmp_path, form):
+    folder = new_class(tmp_path / "course", {})
+    course = Course.at(folder)
+    people.write(course, [Person(*ADA, number="4711")])
+    in_process("late", "--percent", "10", cwd=folder)
+    add_work(folder, "lovelaceada_4711", SECOND, 6, "2026-03-10 18:00:00 UTC")
+    with gradebook.opened(Course.at(folder)) as writer:
+        writer.penalise(SECOND, "lovelaceada_4711")
+    here = ClassFile.read(course)
+    here.set_extension("ada01", SECOND, 3)
+    here.write()
+    done = in_process("roster", "unite", *form, cwd=folder)
+    if form:
+        (change,) = json.loads(done.stdout)["penalties"]
+        assert change == {
+            "student": "ada01",
+            "assignment": SECOND,
+            "before": pytest.approx(1.2),
+            "after": 0,
+        }
+    else:
+        assert f"ada01: the late penalty of {SECOND} was 1.2 and is 0" in done.stderr
+    assert rows(folder, SECOND)["ada01"].total == 6
+
+
 def test_the_class_file_may_be_edited(tmp_path):
     folder = new_class(tmp_path / "course", {})
     file = folder / "class.csv"
@@ -313,7 +342,7 @@ def test_a_group_that_a_student_named_is_no_formula(tmp_path):
 
 @pytest.mark.parametrize(("student", "encoding"), [("ada01", "cp1252"), ("адаλ", "utf-8-sig")])
 def test_the_class_file_is_written_as_the_spreadsheet_has_saved_it(tmp_path, student, encoding):
-    """Excel in German writes semicolons and Windows-1252, and reads nothing else well."""
+    """German Excel writes semicolons and Windows-1252, and reads other files badly."""
     folder = new_class(tmp_path / "course", {(student, FIRST): 8})
     (folder / "class.csv").write_bytes("student;groups\r\nzoë;Übung 1\r\n".encode("cp1252"))
     assert in_process("extension", student, FIRST, 2, cwd=folder).exit_code == 0
@@ -375,6 +404,45 @@ def test_a_number_counts_only_where_the_platform_writes_the_number_of_a_person(t
     assert len(done.written) == 2
     assert "grace" not in done.written
     assert any("names that fit no student" in remark for remark in done.remarks)
+
+
+@pytest.mark.parametrize(("number", "student"), [("3", "mueller_3"), ("4711", "mueller_4711")])
+def test_a_short_number_alone_makes_nobody_another_id_of_a_student(tmp_path, number, student):
+    """It may be the number of a line or a group; only `collect` knows the platform that wrote it."""
+    folder = new_class(tmp_path / "course", {(student, FIRST): 4})
+    course, grace = Course.at(folder), Person("grace", "Grace", "Hopper", number=number)
+    people.write(course, [grace])
+    here = ClassFile.read(course)
+    here.set_extension("grace", FIRST, 3)
+    here.write()
+    with gradebook.opened(course) as writer:
+        writer.extend(FIRST, student)
+    shares = number == "4711"
+    assert people.read(course).other_ids == ({student: "grace"} if shares else {})
+    absent = find_absent(course, FIRST, gradebook.read(course, FIRST))
+    assert [person.student for person in absent] == ([] if shares else ["grace"])
+    with opened(folder) as book:
+        assert bool(book.find_submission(FIRST, student).extension) == shares
+
+
+def test_a_short_number_of_somebody_else_still_makes_a_name_unclear():
+    roster = Roster((Person(*ADA, number="3"), Person(*ZOE)))
+    assert roster.find("Zoë O'Neill_3") is None
+    assert roster.find("Zoë O'Neill_4") == Person(*ZOE)
+
+
+def test_a_list_may_have_the_apostrophes_of_class_csv(tmp_path):
+    """The grader writes one before a sign that a spreadsheet would take for a formula."""
+    file = tmp_path / "list.csv"
+    file.write_text("student,first name,last name,groups\n'+ada,Ada,Lovelace,'=A\n")
+    assert read_list(file, Roster(())).students == [Person("+ada", "Ada", "Lovelace", groups=("=A",))]
+
+
+@pytest.mark.parametrize("columns", ["number=ID", "number =ID", " number = ID"])
+def test_a_short_number_is_kept_where_the_teacher_names_its_column(tmp_path, columns):
+    file = tmp_path / "list.csv"
+    file.write_text("ID,First name,Last name,Username\n3,Grace,Hopper,grace\n")
+    assert read_list(file, Roster(()), columns).students == [Person("grace", "Grace", "Hopper", number="3")]
 
 
 @pytest.mark.parametrize(("number", "kept"), [("3", ""), ("4711", "4711")])

@@ -88,6 +88,7 @@ def both(template, students, tmp_path_factory):
         for student in STUDENTS:
             hand_in(folder / name, student, students[student][0], timestamp="2026-03-01 18:00:00 UTC")
         hand_in(folder / name, STUDENTS[0], students[STUDENTS[0]][0], timestamp="7.3.2026 18:00:00 +0100")
+        hand_in(folder / name, STUDENTS[1], students[STUDENTS[1]][0], timestamp="Sun 8 March 18:00")
         hand_in(folder / name, "ghost", b"not json")
     done = nbgrader("autograde", ASSIGNMENT, cwd=folder / "plugin")
     graded(folder / "ours", seed=None)
@@ -108,6 +109,7 @@ def test_plain_autograde_gives_what_our_command_gives(both):
     theirs.pop("ghost", None)  # nbgrader enters what it could not read, without points; we do not
     assert theirs == held(ours)
     assert theirs[STUDENTS[0]][2] == datetime(2026, 3, 7, 17), "the day is first between dots"
+    assert theirs[STUDENTS[1]][2] is None, "a date without a year is not a time"
 
 
 def test_plain_autograde_survives_what_it_cannot_read(both):
