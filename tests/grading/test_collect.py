@@ -315,7 +315,7 @@ def test_a_bomb_is_not_unpacked(course, tmp_path):
 @pytest.mark.parametrize("student", ["..", ".hidden", "a" * 200, " ada", "a:b"])
 def test_a_student_who_cannot_be_a_folder_is_told(course, tmp_path, student):
     folder = f"{student}+{ASSIGNMENT}+2026-11-01 10:00:00 UTC"
-    source = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": "x", f"ada+{ASSIGNMENT}+2026/{NAME}": "a"})
+    source = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": "x", f"ada+{ASSIGNMENT}+2026-11-01/{NAME}": "a"})
     done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s", "exchange")
     assert collected(tmp_path / "s") == {"ada": "a"}
     assert done.problems or done.remarks

@@ -382,6 +382,16 @@ def test_the_offset_in_a_folder_of_the_exchange_belongs_to_the_time(course, tmp_
     assert stamp.read_text() == "2026-03-08 21:59:59.000000 UTC\n"
 
 
+@pytest.mark.parametrize("end", ["2026-03-08 20:00:00.000000 +03+x1", "2026-03-08 20:00 UTC+x1 (1)"])
+def test_a_short_offset_or_a_suffix_does_not_change_the_id_in_the_exchange(course, tmp_path, released, end):
+    """nbgrader writes the zone of Singapore as +08; a browser or a person may add a suffix."""
+    archive = zipped(tmp_path / "a.zip", {f"ada+{ASSIGNMENT}+{end}/{NAME}": worked(released)})
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s")
+    assert (done.platform, done.remarks) == ("exchange", [])
+    stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == f"2026-03-08 {'17' if '+03' in end else '20'}:00:00.000000 UTC\n"
+
+
 def clones(tmp_path, *folders):
     return laid_out(tmp_path / "-".join(folders), {f"{folder}/{NAME}": folder for folder in folders})
 
