@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ from test_collect import NAME, collected, laid_out, zipped
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.course.times import read_time
 from autograder.grading import gradebook
 from autograder.platforms import collect as collecting
 from autograder.platforms.collect import collect
@@ -390,6 +392,18 @@ def test_a_short_offset_or_a_suffix_does_not_change_the_id_in_the_exchange(cours
     assert (done.platform, done.remarks) == ("exchange", [])
     stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
     assert stamp.read_text() == f"2026-03-08 {'17' if '+03' in end else '20'}:00:00.000000 UTC\n"
+
+
+def test_an_abbreviation_means_the_computers_own_zone_first(monkeypatch):
+    """In Manila, PST is the Philippine Standard Time."""
+    pacific = read_time("2026-03-08 20:00 PST")
+    monkeypatch.setenv("TZ", "Asia/Manila")
+    time.tzset()
+    try:
+        assert pacific - read_time("2026-03-08 20:00 PST") == timedelta(hours=16)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def clones(tmp_path, *folders):
