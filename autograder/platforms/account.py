@@ -31,7 +31,13 @@ class Entry:
 
 @dataclass
 class Collected:
-    """The result of collecting an archive: the students by outcome, all entries, remarks and problems."""
+    """The result of collecting an archive: the students by outcome, all entries, remarks and problems.
+
+    Args:
+        blank: the students who handed in the released notebook without any work.
+        kept_times: the students whose known time was kept, although the time zone that the teacher named
+            gives another time.
+    """
 
     platform: str
     written: list[str] = field(default_factory=list)
@@ -40,7 +46,7 @@ class Collected:
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
-    corrected: list[str] = field(default_factory=list)
+    kept_times: list[str] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def record(self, path: str, outcome: str, reason: str = "", student: str = "") -> None:

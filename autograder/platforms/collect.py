@@ -91,13 +91,15 @@ def collect(
                 for release, choice in choices:
                     if choice.chosen:
                         folder = into / student / assignment
-                        _write_notebook(done, history, folder, release, choice, downloaded, zone)
+                        _write_notebook(done, history, folder, release, choice, downloaded)
         finally:  # after a stopped run, an older archive replaces nothing either
             if history.known:
                 history.save()
-    if done.corrected:
-        who = ", ".join(done.corrected)
-        done.remarks.append(f"times corrected by --timezone: {who}; now run autograder grade")
+    if done.kept_times:
+        done.remarks.append(
+            f"kept the times of {', '.join(done.kept_times)}; to read them again from the archive, delete "
+            "their timestamp.txt and collect again"
+        )
     if done.blank:
         who = "students who handed in the released notebook without any work"
         done.remarks.append(f"{who}: {', '.join(done.blank)}")
@@ -309,7 +311,6 @@ def _write_notebook(
     release: Release,
     choice: Choice,
     downloaded: str,
-    zone: ZoneInfo | None,
 ) -> None:
     """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
     item, path, stamp = choice.chosen, folder / f"{release.name}.ipynb", folder / "timestamp.txt"
@@ -326,17 +327,12 @@ def _write_notebook(
     if written == data:
         done.unchanged.append(student)
         done.record(entry, "unchanged", "", student)
-        same = replace(version, time=present.time)
-        if history.has_stated(student, same):  # nobody has changed the time
-            if zone and time and time != present.time:
-                done.corrected.append(student)
-                before = ""
-            else:
-                version = same
         if time and not before:
             write_if_changed(stamp, _line(time))
+        elif item.file.is_in_named_zone and time != present.time:
+            done.kept_times.append(student)
         _remark_on_unread_time(done, student, stamp, item.file)
-        if not before or not version.is_before(present):
+        if not version.is_before(present):
             history.remember(student, version, place, data)
         return
     if written is not None and history.has_put(student, place, data):

@@ -77,7 +77,7 @@ class History:
     def remember(self, student: str, version: Version, place: str = "", data: bytes = b"") -> None:
         """Remember the version that was collected, and the notebook that it has put into a place."""
         about = asdict(version)
-        about["time"] = str(version.time or "")
+        del about["time"]
         if digests := self._digests(student) | ({place: sha256(data).hexdigest()} if place else {}):
             about["digests"] = digests
         self.known[student] = about
@@ -85,12 +85,6 @@ class History:
     def has_put(self, student: str, place: str, data: bytes) -> bool:
         """Return whether this notebook was the last that was collected into a place."""
         return self._digests(student).get(place) == sha256(data).hexdigest()
-
-    def has_stated(self, student: str, version: Version) -> bool:
-        """Return whether the present time is the one that was collected from the same path."""
-        about = self.known.get(student)
-        known = isinstance(about, dict) and about.get("time") == str(version.time)
-        return known and self.version(student, None).path == version.path
 
     def _digests(self, student: str) -> dict[str, str]:
         about = self.known.get(student)

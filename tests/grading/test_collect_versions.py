@@ -15,7 +15,6 @@ from test_collect import NAME, collected, laid_out, zipped
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.course.times import read_time
-from autograder.grading import gradebook
 from autograder.platforms import collect as collecting
 from autograder.platforms.collect import collect
 from autograder.release.publish import notebooks
@@ -227,6 +226,15 @@ def test_an_older_download_replaces_nothing_where_no_time_is_stated(course, tmp_
     assert collected(tmp_path / "s")[student] == "third"
 
 
+def test_an_older_download_of_equal_work_does_not_let_another_replace_it(course, tmp_path):
+    """A student hands in the first version again after the second one."""
+    here = Course.at(course)
+    for day, text in ((12, "first"), (10, "first"), (11, "second")):
+        archive = made.moodle([Upload(ADA, NAME, text, DUE)]).write(tmp_path / "a.zip", day=day)
+        done = collect(here, ASSIGNMENT, archive, tmp_path / "s")
+    assert (list(collected(tmp_path / "s").values()), done.counts) == (["first"], {"older": 1})
+
+
 def test_an_older_download_replaces_nothing_after_a_run_that_was_stopped(course, tmp_path, monkeypatch):
     here, write = Course.at(course), collecting._write_notebook
     first = made.canvas([Upload(ADA, NAME, "first", DUE)]).write(tmp_path / "old.zip", day=9)
@@ -301,23 +309,38 @@ def test_the_same_archive_leaves_a_repaired_notebook_and_its_time(course, tmp_pa
     assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).written == [student]
 
 
-def test_a_time_zone_that_is_named_later_corrects_the_times(course, tmp_path, released):
-    """But for a time that the teacher has written; and a run without a zone changes nothing."""
+def test_a_time_zone_that_is_named_later_keeps_the_times_and_says_so(course, tmp_path, released):
     here, into = Course.at(course), tmp_path / "s"
     uploads = [Upload(person, NAME, worked(released, person.login), DUE) for person in (ADA, BOB)]
     archive = made.brightspace(uploads).write(tmp_path / "a.zip")
     collect(here, ASSIGNMENT, archive, into, timezone="UTC")
-    stamps = {path.parent.parent.name: path for path in into.rglob("timestamp.txt")}
-    ada, bob = stamps["Ada Lovelace_101"], stamps["Bob Müller_102"]
+    ada, bob = sorted(into.rglob("timestamp.txt"))
+    before = ada.read_text()
     bob.write_text("2026-03-01 12:00:00 UTC\n")
-    for zone in ("Europe/Berlin", None, "America/New_York", "Europe/Berlin"):
+    kept = (
+        "kept the times of Ada Lovelace_101, Bob Müller_102; to read them again from the archive, delete "
+        "their timestamp.txt and collect again"
+    )
+    for zone in ("Europe/Berlin", None, "Europe/Berlin"):
         done = collect(here, ASSIGNMENT, archive, into, timezone=zone)
         assert len(done.unchanged) == 2
-        hour = "2026-03-09 04:59" if zone == "America/New_York" else "2026-03-08 23:59"
-        assert ada.read_text() == f"{hour}:00.000000 UTC\n"
-        assert bob.read_text() == "2026-03-01 12:00:00 UTC\n"
-        told = "times corrected by --timezone: Ada Lovelace_101; now run autograder grade"
-        assert (told in done.remarks) == (zone is not None)
+        assert (ada.read_text(), bob.read_text()) == (before, "2026-03-01 12:00:00 UTC\n")
+        assert (kept in done.remarks) == (zone is not None)
+    ada.unlink()
+    collect(here, ASSIGNMENT, archive, into, timezone="Europe/Berlin")
+    assert ada.read_text() == "2026-03-08 23:59:00.000000 UTC\n"
+
+
+def test_a_later_upload_of_equal_work_keeps_the_first_time(course, tmp_path, released):
+    """The times of this format have a zone, so --timezone says nothing about them."""
+    for hour in ("20:00", "23:30"):
+        members = {f"{who}/{NAME}": worked(released, who) for who in ("ada", "bob")}
+        members["ada/timestamp.txt"] = f"2026-03-08 {hour}:00 UTC"
+        archive = zipped(tmp_path / f"{hour[:2]}.zip", members)
+        done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s", timezone="Europe/Berlin")
+        assert done.remarks == []
+        stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+        assert stamp.read_text() == "2026-03-08 20:00:00.000000 UTC\n"
 
 
 def exchange_folder(student, time):
@@ -404,51 +427,6 @@ def test_an_abbreviation_means_the_computers_own_zone_first(monkeypatch):
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-def clones(tmp_path, *folders):
-    return laid_out(tmp_path / "-".join(folders), {f"{folder}/{NAME}": folder for folder in folders})
-
-
-def enter(course, *students):
-    with gradebook.opened(Course.at(course)) as writer:
-        for student in students:
-            writer.book.update_or_create_student(student)
-
-
-def test_a_clone_of_github_that_is_collected_alone_keeps_its_login(course, tmp_path):
-    here, into = Course.at(course), tmp_path / "s"
-    alone = clones(tmp_path, "attention-ada-lovelace")
-    with pytest.raises(BadInputError, match="attention-ada-lovelace does not show where the login begins"):
-        collect(here, ASSIGNMENT, alone, into, "github")
-    enter(course, "ada-lovelace")
-    assert collect(here, ASSIGNMENT, alone, into, "github").written == ["ada-lovelace"]
-    enter(course, "lovelace")
-    with pytest.raises(BadInputError, match="--names"):
-        collect(here, ASSIGNMENT, clones(tmp_path, "chapter-ada-lovelace"), tmp_path / "t", "github")
-
-
-def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
-    here, into = Course.at(course), tmp_path / "s"
-    collect(here, ASSIGNMENT, clones(tmp_path, "attention-bob", "attention-alan-t"), into)
-    enter(course, "lovelace")
-    done = collect(here, ASSIGNMENT, clones(tmp_path, "attention-ada-lovelace"), into, "github")
-    assert done.written == ["ada-lovelace"]
-
-
-@pytest.mark.parametrize("platform", [None, "github"])
-def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(course, tmp_path, platform):
-    two = clones(tmp_path, "attention-tum-ada", "attention-tum-alan")
-    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "s", platform)
-    assert done.written == ["ada", "alan"]
-    assert any("the logins are what follows attention-tum- in" in remark for remark in done.remarks)
-    enter(course, "tum-ada")
-    shutil.rmtree(course / ".autograder" / "collected")
-    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "t", platform)
-    assert done.written == ["tum-ada", "tum-alan"]
-    folders = clones(tmp_path, "tum-ada", "tum-alan")
-    done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / "u")
-    assert (done.platform, done.written) == ("folder", ["tum-ada", "tum-alan"])
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from platform_archives import KEEPS_ATTEMPTS, MAKERS, MINUTE, STATES_TIMES, Person, Upload
 from scratch import ASSIGNMENT, in_process
+from test_collect import collected, laid_out
 
+from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.grading import gradebook
 from autograder.platforms.collect import collect
 from autograder.platforms.formats import FORMATS
 from autograder.release.publish import notebooks
@@ -68,10 +71,6 @@ def run_again(release):
 def class_of(platform):
     """People, of whom two share a name where the platform can tell them apart."""
     return CLASS[:-1] if platform in ONE_OF_A_NAME else CLASS
-
-
-def collected(into):
-    return {path.parent.parent.name: path.read_text() for path in into.glob(f"*/{ASSIGNMENT}/{NAME}")}
 
 
 def gather(course, archive, tmp_path, **options):
@@ -258,3 +257,48 @@ def test_a_name_is_one_name_however_its_letters_are_composed(course, tmp_path, f
     path.write_bytes(flags.sub(lambda match: match[1] + b"\0\0", data))
     done, found = gather(Course.at(course), path, tmp_path)
     assert (done.platform, found) == ("canvas", {"müßigjürgen_102": form, "lovelaceada_101": "a"})
+
+
+def clones(tmp_path, *folders):
+    return laid_out(tmp_path / "-".join(folders), {f"{folder}/{NAME}": folder for folder in folders})
+
+
+def enter(course, *students):
+    with gradebook.opened(Course.at(course)) as writer:
+        for student in students:
+            writer.book.update_or_create_student(student)
+
+
+def test_a_clone_of_github_that_is_collected_alone_keeps_its_login(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    alone = clones(tmp_path, "attention-ada-lovelace")
+    with pytest.raises(BadInputError, match="attention-ada-lovelace does not show where the login begins"):
+        collect(here, ASSIGNMENT, alone, into, "github")
+    enter(course, "ada-lovelace")
+    assert collect(here, ASSIGNMENT, alone, into, "github").written == ["ada-lovelace"]
+    enter(course, "lovelace")
+    with pytest.raises(BadInputError, match="--names"):
+        collect(here, ASSIGNMENT, clones(tmp_path, "chapter-ada-lovelace"), tmp_path / "t", "github")
+
+
+def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    collect(here, ASSIGNMENT, clones(tmp_path, "attention-bob", "attention-alan-t"), into)
+    enter(course, "lovelace")
+    done = collect(here, ASSIGNMENT, clones(tmp_path, "attention-ada-lovelace"), into, "github")
+    assert done.written == ["ada-lovelace"]
+
+
+@pytest.mark.parametrize("platform", [None, "github"])
+def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(course, tmp_path, platform):
+    two = clones(tmp_path, "attention-tum-ada", "attention-tum-alan")
+    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "s", platform)
+    assert done.written == ["ada", "alan"]
+    assert any("the logins are what follows attention-tum- in" in remark for remark in done.remarks)
+    enter(course, "tum-ada")
+    shutil.rmtree(course / ".autograder" / "collected")
+    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "t", platform)
+    assert done.written == ["tum-ada", "tum-alan"]
+    folders = clones(tmp_path, "tum-ada", "tum-alan")
+    done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / "u")
+    assert (done.platform, done.written) == ("folder", ["tum-ada", "tum-alan"])
