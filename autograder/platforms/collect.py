@@ -323,7 +323,7 @@ def _write_notebook(
         Version(done.platform, time, item.file.order, downloaded, entry),
     )
     written = path.read_bytes() if path.is_file() else None
-    place = os.path.relpath(folder.parents[1] / path.name, history.course.root)
+    path_in_course = os.path.relpath(folder.parents[1] / path.name, history.course.root)
     if written == data:
         done.unchanged.append(student)
         done.record(entry, "unchanged", "", student)
@@ -333,9 +333,9 @@ def _write_notebook(
             done.kept_times.append(student)
         _remark_on_unread_time(done, student, stamp, item.file)
         if not version.is_before(present):
-            history.remember(student, version, place, data)
+            history.remember(student, version, path_in_course, data)
         return
-    if written is not None and history.has_put(student, place, data):
+    if written is not None and history.was_last_collected(student, path_in_course, data, present, version):
         why = "which was changed after this version was collected"
         done.unchanged.append(student)
         done.remarks.append(
@@ -362,7 +362,7 @@ def _write_notebook(
     write_atomically(path, data)
     (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
-    history.remember(student, version, place, data)
+    history.remember(student, version, path_in_course, data)
 
 
 def _write_time(done: Collected, student: str, stamp: Path, before: str, time: datetime | None) -> None:

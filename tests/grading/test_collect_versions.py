@@ -309,6 +309,24 @@ def test_the_same_archive_leaves_a_repaired_notebook_and_its_time(course, tmp_pa
     assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).written == [student]
 
 
+def test_a_record_without_digests_leaves_a_repaired_notebook(course, tmp_path, released):
+    """Earlier versions of the course wrote such records."""
+    here, into = Course.at(course), tmp_path / "s"
+    archive = made.moodle([Upload(ADA, NAME, "broken", DUE)]).write(tmp_path / "a.zip", day=10)
+    collect(here, ASSIGNMENT, archive, into)
+    (path,) = into.glob(f"*/{ASSIGNMENT}/{NAME}")
+    record = here.state / "collected" / f"{ASSIGNMENT}.json"
+    known = json.loads(record.read_text())
+    for about in known.values():
+        del about["digests"]
+    record.write_text(json.dumps(known))
+    path.write_text(worked(released))
+    done = collect(here, ASSIGNMENT, archive, into)
+    assert (done.replaced, path.read_text()) == ([], worked(released))
+    newer = made.moodle([Upload(ADA, NAME, "newer", DUE)]).write(tmp_path / "b.zip", day=11)
+    assert len(collect(here, ASSIGNMENT, newer, into).replaced) == 1
+
+
 def test_a_time_zone_that_is_named_later_keeps_the_times_and_says_so(course, tmp_path, released):
     here, into = Course.at(course), tmp_path / "s"
     uploads = [Upload(person, NAME, worked(released, person.login), DUE) for person in (ADA, BOB)]
