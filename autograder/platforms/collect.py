@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from autograder.course.class_list import Roster
+from autograder.course.class_list import Roster, squeeze
 from autograder.course.errors import BadInputError
 from autograder.course.files import read_record, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
@@ -67,7 +67,7 @@ def collect(
             why = f" that can be read ({done.problems[0]})" if done.problems else ""
             raise BadInputError(f"{source} holds no notebook{why}. Name the archive from the platform.")
         roster, history = people.read(course), History(course, assignment)
-        same, knows = _is_same(roster), _knows(roster, history.beginnings("github"))
+        same, knows = _is_same(roster), _knows(roster, assignment, history.beginnings("github"))
         found = identification.group_by_student(files, wanted, assignment, platform, names, zone, same, knows)
         done.platform = found.platform
         done.remarks += found.remarks
@@ -152,14 +152,16 @@ def _is_same(roster: Roster) -> Callable[[str, str], bool]:
     return is_same
 
 
-def _knows(roster: Roster, beginnings: set[str]) -> identification.Knows:
-    """Return a function that rates the end of a folder's name: 2 if earlier folders had the same beginning.
+def _knows(roster: Roster, assignment: str, beginnings: set[str]) -> identification.Knows:
+    """Return a function that rates how likely the end of a folder's name is a student's id.
 
-    The rating is 1 if the class list has the student.
+    The rating is 2 if the beginning is the name of the assignment, or if folders that were collected before
+    had the same beginning. It is 1 if the class list has the id, else 0.
     """
 
     def knows(folder: str, student: str) -> int:
-        if folder.removesuffix(student) in beginnings:
+        beginning = folder.removesuffix(student)
+        if beginning in beginnings or squeeze(beginning) == squeeze(assignment):
             return 2
         return int(roster.find(student, is_numbered=False) is not None)
 

@@ -281,6 +281,16 @@ def test_a_clone_of_github_that_is_collected_alone_keeps_its_login(course, tmp_p
         collect(here, ASSIGNMENT, clones(tmp_path, "chapter-ada-lovelace"), tmp_path / "t", "github")
 
 
+@pytest.mark.parametrize("beginning", ["ch02_qkv", "ch02-qkv", "Ch02-QKV"])
+def test_a_clone_that_begins_with_the_name_of_the_assignment_shows_the_login(course, tmp_path, beginning):
+    enter(course, "lovelace")
+    for number, students in enumerate((["ada-lovelace"], ["tum-ada", "tum-alan"])):
+        folders = clones(tmp_path, *(f"{beginning}-{student}" for student in students))
+        done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / str(number), "github")
+        assert done.written == students
+        assert all("the logins are what" not in remark for remark in done.remarks)
+
+
 def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
     here, into = Course.at(course), tmp_path / "s"
     collect(here, ASSIGNMENT, clones(tmp_path, "attention-bob", "attention-alan-t"), into)
