@@ -113,15 +113,16 @@ def _by_ids_of_the_class_list(
 
     Two names of one person stay apart, and so does a name under which work was collected before.
     """
-    moved = read_record(course.state / traces.NAMES / f"{assignment}.json")
+    is_numbered = found.platform in move.NUMBERED
+    moved = read_record(course.state / traces.NAMES / f"{assignment}.json") if is_numbered else {}
     ids = {name: student for student, names_before in moved.items() for name in names_before}
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
-        known = roster.find(ids.get(name, name), is_numbered=found.platform in move.NUMBERED)
-        person = None if (into / name / assignment).exists() else known
-        names[person.student if person else name].append(name)
-        if known is None or not known.is_described:
+        known = roster.find(name, is_numbered=is_numbered)
+        student = ids.get(name) or (known.student if known else name)
+        names[name if (into / name / assignment).exists() else student].append(name)
+        if name not in ids and (known is None or not known.is_described):
             strangers.append(name)
     if strangers and any(person.name or person.email for person in roster.known):
         done.remarks.append(

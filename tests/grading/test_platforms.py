@@ -21,6 +21,7 @@ from autograder.grading import gradebook
 from autograder.platforms.collect import collect
 from autograder.platforms.formats import FORMATS
 from autograder.release.publish import notebooks
+from autograder.roster import move
 
 NAME = f"{ASSIGNMENT}.ipynb"
 DUE = datetime(2026, 3, 8, 23, 59, tzinfo=UTC)
@@ -312,3 +313,33 @@ def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(cou
     folders = clones(tmp_path, "tum-ada", "tum-alan")
     done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / "u")
     assert (done.platform, done.written) == ("folder", ["tum-ada", "tum-alan"])
+
+
+def test_the_name_of_a_renamed_student_counts_before_grading_and_on_numbered_platforms_alone(
+    course, tmp_path
+):
+    here, into = Course.at(course), course / "submitted"
+    archive = made.ilias([Upload(ADA, NAME, "a", DUE), Upload(CLASS[1], NAME, "j", DUE)])
+    collect(here, ASSIGNMENT, archive.write(tmp_path / "a.zip"), into)
+    move.rename(here, "ada.l", "ada")
+    assert collect(here, ASSIGNMENT, tmp_path / "a.zip", into).unchanged == ["ada", "jmuessig"]
+    folder = laid_out(tmp_path / "class", {f"{who}/{NAME}": f"of {who}" for who in ("ada.l", "bob")})
+    assert collect(here, ASSIGNMENT, folder, into).written == ["ada.l", "bob"]
+    assert collected(into)["ada"] == "a"
+
+
+def test_a_name_in_an_archive_belongs_to_the_id_that_has_it_last(course, tmp_path):
+    """A teacher takes back a wrong merge by hand."""
+    here, into = Course.at(course), course / "submitted"
+    name = "Eva Schmidt_203"
+    eva = Person("Eva", "Schmidt", "es", 203)
+    archive = made.moodle([Upload(eva, NAME, "eva's", DUE)]).write(tmp_path / "a.zip")
+    laid_out(into, {"es2/ch03_scaling/ch03_scaling.ipynb": "{}"})
+    collect(here, ASSIGNMENT, archive, into)
+    move.merge(here, name, "es2")
+    (into / name).mkdir()
+    (into / "es2" / ASSIGNMENT).rename(into / name / ASSIGNMENT)
+    collect(here, ASSIGNMENT, archive, into)
+    move.rename(here, name, "es1")
+    assert collect(here, ASSIGNMENT, archive, into).unchanged == ["es1"]
+    assert not (into / "es2" / ASSIGNMENT).exists()
