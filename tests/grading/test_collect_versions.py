@@ -397,6 +397,15 @@ def test_a_time_that_cannot_be_read_is_told_and_never_the_oldest(course, tmp_pat
     assert told not in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
 
 
+def test_of_the_same_work_the_file_with_a_known_time_counts(course, tmp_path, released):
+    times = ("2026-03-27 20:00 XYZT", "2026-03-28 20:00 UTC")
+    members = {exchange_folder("ada", time): worked(released) for time in times}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.problems, done.remarks) == ([], [])
+    stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-28 20:00:00.000000 UTC\n"
+
+
 @pytest.mark.parametrize("text", ["2026-07-08 23:59:59 XYZT", "08.07.2026, 18 Uhr", ""])
 def test_a_time_beside_a_notebook_that_cannot_be_read_is_told(course, tmp_path, released, text):
     members = {f"ada/{NAME}": worked(released), "ada/timestamp.txt": text, f"bob/{NAME}": worked(released)}
