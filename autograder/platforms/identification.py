@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from autograder.course import student_ids
 from autograder.course.errors import BadInputError
-from autograder.course.tables import read_table
+from autograder.course.tables import read_table, unguard
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
 from autograder.platforms.metadata import Metadata, common_prefix
@@ -159,7 +159,7 @@ def read_names(table: Path, files: list[File]) -> Names:
             paths[end].append(str(file.path))
     listed: dict[str, list[str]] = defaultdict(list)
     for number, line in lines:
-        name, student = _composed(line["file"]), _composed(line["student"])
+        name, student = _composed(line["file"]), _composed(unguard(line["student"]))
         if not name and not student:
             continue
         if len(paths[name]) != 1:
