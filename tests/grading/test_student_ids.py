@@ -160,3 +160,12 @@ def test_an_id_in_a_table_is_read_as_it_was_written(course, tmp_path, student):
         archive.writestr("x.ipynb", "{}")
     done = collect(here, ASSIGNMENT, tmp_path / "a.zip", tmp_path / "s", names=names)
     assert done.written == [student]
+
+
+def test_the_line_that_names_the_separator_stays_in_the_class_file(course):
+    """An English Excel opens a file with semicolons as one column without it."""
+    file = course / "class.csv"
+    file.write_text("sep=;\nstudent;groups\nada;A\n")
+    with ClassFile.changing(Course.at(course)) as table:
+        table.set_groups("bob", ("B",))
+    assert file.read_text() == "sep=;\nstudent;groups\nada;A\nbob;B\n"
