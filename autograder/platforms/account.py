@@ -37,6 +37,7 @@ class Collected:
         blank: the students who handed in the released notebook without any work.
         kept_times: the students whose known time was kept, although the time zone that the teacher named
             gives another time.
+        unread_times: the texts of times that cannot be read, by student.
     """
 
     platform: str
@@ -47,6 +48,7 @@ class Collected:
     problems: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
     kept_times: list[str] = field(default_factory=list)
+    unread_times: dict[str, str] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def record(self, path: str, outcome: str, reason: str = "", student: str = "") -> None:

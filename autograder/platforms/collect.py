@@ -95,15 +95,27 @@ def collect(
         finally:  # after a stopped run, an older archive replaces nothing either
             if history.known:
                 history.save()
-    if done.kept_times:
+    _add_common_remarks(done)
+    return done
+
+
+def _add_common_remarks(done: Collected) -> None:
+    """Add the remarks that each name all students to whom they apply."""
+    if done.unread_times:
+        who = ", ".join(f"{student} ({text!r})" for student, text in done.unread_times.items())
         done.remarks.append(
-            f"kept the times of {', '.join(done.kept_times)}; to read them again from the archive, delete "
-            "their timestamp.txt and collect again"
+            f"submissions that do not count as late, since their time cannot be read: {who}; write each time "
+            "into the student's timestamp.txt, such as 2026-03-07 18:00:00 UTC"
+        )
+    if done.kept_times:
+        who = ", ".join(dict.fromkeys(done.kept_times))
+        done.remarks.append(
+            f"kept the times of {who}; to read them again from the archive, delete their timestamp.txt and "
+            "collect again"
         )
     if done.blank:
         who = "students who handed in the released notebook without any work"
         done.remarks.append(f"{who}: {', '.join(done.blank)}")
-    return done
 
 
 def _by_ids_of_the_class_list(
@@ -334,7 +346,7 @@ def _write_notebook(
             write_if_changed(stamp, _line(time))
         elif item.file.is_in_named_zone and time != present.time:
             done.kept_times.append(student)
-        _remark_on_unread_time(done, student, stamp, item.file)
+        _record_unread_time(done, student, stamp, item.file)
         if not version.is_before(present):
             history.remember(student, version, path_in_course, data)
         return
@@ -361,7 +373,7 @@ def _write_notebook(
         history.course.make_private()
         write_atomically(history.replaced_folder(student) / f"{when}-{path.name}", written)
     _write_time(done, student, stamp, before, time)  # first: an interrupted run replaces the notebook again
-    _remark_on_unread_time(done, student, stamp, item.file)
+    _record_unread_time(done, student, stamp, item.file)
     write_atomically(path, data)
     (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
@@ -380,13 +392,9 @@ def _write_time(done: Collected, student: str, stamp: Path, before: str, time: d
         stamp.unlink()
 
 
-def _remark_on_unread_time(done: Collected, student: str, stamp: Path, file: HandedIn) -> None:
+def _record_unread_time(done: Collected, student: str, stamp: Path, file: HandedIn) -> None:
     if file.unread_time is not None and not stamp.is_file():
-        done.remarks.append(
-            f"{student}: the time {file.unread_time!r} of the submission cannot be read, so the "
-            "submission does not count as late; write its time into timestamp.txt, such as "
-            "2026-03-07 18:00:00 UTC"
-        )
+        done.unread_times[student] = file.unread_time
 
 
 def _is_older(history: History, student: str, present: Version, version: Version, data: bytes) -> str:
