@@ -31,7 +31,7 @@ MOST_DAYS = 3650
 class ClassFile:
     """The lines of `class.csv` by student; each line has its values by column.
 
-    The file keeps the encoding and the separator with which a spreadsheet has saved it.
+    `write` keeps the separator and the encoding of the file; it uses UTF-8 if that encoding lacks a letter.
     """
 
     course: Course
@@ -39,6 +39,8 @@ class ClassFile:
     mark: bytes = b""
     encoding: str = "utf-8"
     separator: str = ","
+    names_separator: bool = False
+    """Whether the first line names the separator for Excel, such as ``sep=;``."""
 
     @classmethod
     def read(cls, course: Course) -> ClassFile:
@@ -55,6 +57,7 @@ class ClassFile:
         table = read_table(path, expected, [STUDENT])
         here.mark, here.encoding = table.text.mark, table.text.encoding
         here.separator = table.text.separator
+        here.names_separator = table.text.values(0)[0].casefold().startswith("sep=")
         for number, given in table.lines:
             line = {_heading(name): value for name, value in given.items()}
             line |= {name: unguard(line[name]) for name in (STUDENT, GROUPS) if name in line}
@@ -70,7 +73,7 @@ class ClassFile:
     @classmethod
     @contextlib.contextmanager
     def changing(cls, course: Course) -> Iterator[ClassFile]:
-        """Yield the content of the file, and write it after the block; other commands wait until then.
+        """Yield the content of the file and write it after the block. Other commands wait before a change.
 
         Raises:
             BadInputError: the file cannot be read, or another command takes too long.
@@ -137,7 +140,8 @@ class ClassFile:
             for name, value in line.items()
             if _is_extension(name) and value
         }
-        out = io.StringIO()
+        out = io.StringIO(f"sep={self.separator}\n" if self.names_separator else "")
+        out.seek(0, io.SEEK_END)
         columns = [STUDENT, GROUPS, *others, *sorted(extensions)]
         writer = csv.writer(out, delimiter=self.separator, lineterminator="\n")
         writer.writerow(columns)

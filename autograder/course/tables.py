@@ -12,7 +12,7 @@ from autograder.course.errors import BadInputError
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table: headings, lines as values by heading, each with its number, and the text of the file."""
+    """A table: its headings, its lines (the number of each and its values by heading) and the file's text."""
 
     columns: list[str]
     lines: list[tuple[int, dict[str, str]]]
@@ -20,17 +20,20 @@ class TextTable:
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""The first characters of a cell that a spreadsheet takes for a formula."""
+"""A spreadsheet takes a cell that begins with one of these for a formula."""
 
 
 def guard(cell: str) -> str:
-    """Return a cell with an apostrophe before it if a spreadsheet would take it for a formula."""
-    return f"'{cell}" if cell.startswith(FORMULA) else cell
+    """Return a cell with an apostrophe before it if a spreadsheet would take it for a formula.
+
+    A formula with apostrophes before it gets one more, so that `unguard` returns the same cell.
+    """
+    return f"'{cell}" if cell.lstrip("'").startswith(FORMULA) else cell
 
 
 def unguard(cell: str) -> str:
     """Return a cell without the apostrophe of `guard`."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
 
 
 def read_table(path: Path, expected: str, required: Iterable[str] = ()) -> TextTable:

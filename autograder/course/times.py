@@ -10,7 +10,7 @@ HOURS = {
     **{"AEDT": 11, "NZST": 12, "NZDT": 13, "EDT": -4, "CDT": -5, "MDT": -6, "PDT": -7, "PST": -8},
     **{"AKST": -9, "AKDT": -8},
 }
-"""The hours ahead of UTC of common abbreviations that have one meaning and are no names of zones."""
+"""The hours ahead of UTC of common abbreviations that the system's list of time zones lacks."""
 
 
 def read_time(text: str) -> datetime:
@@ -20,7 +20,7 @@ def read_time(text: str) -> datetime:
     drops PM.
 
     Raises:
-        ValueError: the text is not a time, lacks the date, or names a zone that is not known.
+        ValueError: the text is no time, lacks the day, the month or the year, or names an unknown time zone.
 
     >>> read_time("2026-03-07 18:00:00 +0100"), read_time("2026-03-07 6:00 PM").hour
     (datetime.datetime(2026, 3, 7, 17, 0, tzinfo=datetime.timezone.utc), 18)
@@ -46,9 +46,9 @@ def _zone(name: str | None, offset: int | None) -> tzinfo | None:
 
     if offset is not None:
         return tz.tzoffset(name, offset)
-    if name in HOURS:
-        return tz.tzoffset(name, 3600 * HOURS[name])
     zone = tz.gettz(name) if name else None
+    if zone is None and name in HOURS:
+        return tz.tzoffset(name, 3600 * HOURS[name])
     if name and zone is None:
         raise ValueError(f"{name} is not a known time zone")
     return zone

@@ -31,7 +31,14 @@ class Entry:
 
 @dataclass
 class Collected:
-    """The result of collecting an archive: the students by outcome, all entries, remarks and problems."""
+    """The result of collecting an archive: the students by outcome, all entries, remarks and problems.
+
+    Args:
+        blank: the students who handed in the released notebook without any work.
+        kept_times: the students whose known time was kept, although the time zone that the teacher named
+            gives another time.
+        unread_times: the texts of times that cannot be read, by student.
+    """
 
     platform: str
     written: list[str] = field(default_factory=list)
@@ -40,7 +47,8 @@ class Collected:
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
-    corrected: list[str] = field(default_factory=list)
+    kept_times: list[str] = field(default_factory=list)
+    unread_times: dict[str, str] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def record(self, path: str, outcome: str, reason: str = "", student: str = "") -> None:

@@ -133,7 +133,7 @@ class Archive:
         errors: list[OSError] = []
         for folder, folders, names in os.walk(self.source, onerror=errors.append):
             here = PurePosixPath(Path(folder).relative_to(self.source).as_posix())
-            links = [name for name in folders if Path(folder, name).is_symlink()]
+            links = [name for name in folders if os.path.islink(Path(folder, name))]
             for name in sorted(IGNORED & set(folders)):
                 yield LeftOut(here / name, "", expected=True)
             folders[:] = sorted(set(folders) - IGNORED - set(links))

@@ -175,7 +175,7 @@ def _latest(release: Release, rivals: list[Candidate], readable: list[Candidate]
         return Choice(problem=problem, different=different)
     chosen = min(
         (item for item in latest if item.content.sources == different[0].content.sources),
-        key=lambda item: (item.file.stem != release.name, item.file.file.entry),
+        key=lambda item: (item.file.time is None, item.file.stem != release.name, item.file.file.entry),
     )
     choice = Choice(chosen, blank=not with_work, different=different)
     for item in rivals:

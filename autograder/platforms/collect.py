@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from autograder.course.class_list import Roster
+from autograder.course.class_list import Roster, squeeze
 from autograder.course.errors import BadInputError
 from autograder.course.files import read_record, require_writable, write_atomically, write_if_changed
 from autograder.course.layout import Course
@@ -67,7 +67,7 @@ def collect(
             why = f" that can be read ({done.problems[0]})" if done.problems else ""
             raise BadInputError(f"{source} holds no notebook{why}. Name the archive from the platform.")
         roster, history = people.read(course), History(course, assignment)
-        same, knows = _is_same(roster), _knows(roster, history.beginnings("github"))
+        same, knows = _is_same(roster), _knows(roster, assignment, history.beginnings("github"))
         found = identification.group_by_student(files, wanted, assignment, platform, names, zone, same, knows)
         done.platform = found.platform
         done.remarks += found.remarks
@@ -91,17 +91,31 @@ def collect(
                 for release, choice in choices:
                     if choice.chosen:
                         folder = into / student / assignment
-                        _write_notebook(done, history, folder, release, choice, downloaded, zone)
+                        _write_notebook(done, history, folder, release, choice, downloaded)
         finally:  # after a stopped run, an older archive replaces nothing either
             if history.known:
                 history.save()
-    if done.corrected:
-        who = ", ".join(done.corrected)
-        done.remarks.append(f"times corrected by --timezone: {who}; now run autograder grade")
+    _add_common_remarks(done)
+    return done
+
+
+def _add_common_remarks(done: Collected) -> None:
+    """Add the remarks that each name all students to whom they apply."""
+    if done.unread_times:
+        who = ", ".join(f"{student} ({text!r})" for student, text in done.unread_times.items())
+        done.remarks.append(
+            f"submissions that do not count as late, since their time cannot be read: {who}; write each time "
+            "into the student's timestamp.txt, such as 2026-03-07 18:00:00 UTC"
+        )
+    if done.kept_times:
+        who = ", ".join(dict.fromkeys(done.kept_times))
+        done.remarks.append(
+            f"kept the times of {who}; to read them again from the archive, delete their timestamp.txt and "
+            "collect again"
+        )
     if done.blank:
         who = "students who handed in the released notebook without any work"
         done.remarks.append(f"{who}: {', '.join(done.blank)}")
-    return done
 
 
 def _by_ids_of_the_class_list(
@@ -111,15 +125,16 @@ def _by_ids_of_the_class_list(
 
     Two names of one person stay apart, and so does a name under which work was collected before.
     """
-    moved = read_record(course.state / traces.NAMES / f"{assignment}.json")
+    is_numbered = found.platform in move.NUMBERED
+    moved = read_record(course.state / traces.NAMES / f"{assignment}.json") if is_numbered else {}
     ids = {name: student for student, names_before in moved.items() for name in names_before}
     names: dict[str, list[str]] = defaultdict(list)
     strangers = []
     for name in found.by_student:
-        known = roster.find(ids.get(name, name), is_numbered=found.platform in move.NUMBERED)
-        person = None if (into / name / assignment).exists() else known
-        names[person.student if person else name].append(name)
-        if known is None or not known.is_described:
+        known = roster.find(name, is_numbered=is_numbered)
+        student = ids.get(name) or (known.student if known else name)
+        names[name if (into / name / assignment).exists() else student].append(name)
+        if name not in ids and (known is None or not known.is_described):
             strangers.append(name)
     if strangers and any(person.name or person.email for person in roster.known):
         done.remarks.append(
@@ -150,14 +165,16 @@ def _is_same(roster: Roster) -> Callable[[str, str], bool]:
     return is_same
 
 
-def _knows(roster: Roster, beginnings: set[str]) -> identification.Knows:
-    """Return a function that rates the end of a folder's name: 2 if earlier folders had the same beginning.
+def _knows(roster: Roster, assignment: str, beginnings: set[str]) -> identification.Knows:
+    """Return a function that rates how likely the end of a folder's name is a student's id.
 
-    The rating is 1 if the class list has the student.
+    The rating is 2 if the beginning is the name of the assignment, or if folders that were collected before
+    had the same beginning. It is 1 if the class list has the id, else 0.
     """
 
     def knows(folder: str, student: str) -> int:
-        if folder.removesuffix(student) in beginnings:
+        beginning = folder.removesuffix(student)
+        if beginning in beginnings or squeeze(beginning) == squeeze(assignment):
             return 2
         return int(roster.find(student, is_numbered=False) is not None)
 
@@ -309,7 +326,6 @@ def _write_notebook(
     release: Release,
     choice: Choice,
     downloaded: str,
-    zone: ZoneInfo | None,
 ) -> None:
     """Write a notebook unless the folder holds a later one; keep the notebook that it replaces."""
     item, path, stamp = choice.chosen, folder / f"{release.name}.ipynb", folder / "timestamp.txt"
@@ -322,24 +338,19 @@ def _write_notebook(
         Version(done.platform, time, item.file.order, downloaded, entry),
     )
     written = path.read_bytes() if path.is_file() else None
-    place = os.path.relpath(folder.parents[1] / path.name, history.course.root)
+    path_in_course = os.path.relpath(folder.parents[1] / path.name, history.course.root)
     if written == data:
         done.unchanged.append(student)
         done.record(entry, "unchanged", "", student)
-        same = replace(version, time=present.time)
-        if history.has_stated(student, same):  # nobody has changed the time
-            if zone and time and time != present.time:
-                done.corrected.append(student)
-                before = ""
-            else:
-                version = same
         if time and not before:
             write_if_changed(stamp, _line(time))
-        _remark_on_unread_time(done, student, stamp, item.file)
-        if not before or not version.is_before(present):
-            history.remember(student, version, place, data)
+        elif item.file.is_in_named_zone and time != present.time:
+            done.kept_times.append(student)
+        _record_unread_time(done, student, stamp, item.file)
+        if not version.is_before(present):
+            history.remember(student, version, path_in_course, data)
         return
-    if written is not None and history.has_put(student, place, data):
+    if written is not None and history.was_last_collected(student, path_in_course, data, present, version):
         why = "which was changed after this version was collected"
         done.unchanged.append(student)
         done.remarks.append(
@@ -362,11 +373,11 @@ def _write_notebook(
         history.course.make_private()
         write_atomically(history.replaced_folder(student) / f"{when}-{path.name}", written)
     _write_time(done, student, stamp, before, time)  # first: an interrupted run replaces the notebook again
-    _remark_on_unread_time(done, student, stamp, item.file)
+    _record_unread_time(done, student, stamp, item.file)
     write_atomically(path, data)
     (done.written if written is None else done.replaced).append(student)
     done.record(entry, "taken", "", student)
-    history.remember(student, version, place, data)
+    history.remember(student, version, path_in_course, data)
 
 
 def _write_time(done: Collected, student: str, stamp: Path, before: str, time: datetime | None) -> None:
@@ -381,13 +392,9 @@ def _write_time(done: Collected, student: str, stamp: Path, before: str, time: d
         stamp.unlink()
 
 
-def _remark_on_unread_time(done: Collected, student: str, stamp: Path, file: HandedIn) -> None:
+def _record_unread_time(done: Collected, student: str, stamp: Path, file: HandedIn) -> None:
     if file.unread_time is not None and not stamp.is_file():
-        done.remarks.append(
-            f"{student}: the time {file.unread_time!r} of the submission cannot be read, so the "
-            "submission does not count as late; write its time into timestamp.txt, such as "
-            "2026-03-07 18:00:00 UTC"
-        )
+        done.unread_times[student] = file.unread_time
 
 
 def _is_older(history: History, student: str, present: Version, version: Version, data: bytes) -> str:

@@ -93,6 +93,7 @@ def _only_name(parts: Parts) -> str:
 _TAIL = r"(?:.*/)?(?P<file>[^/]+)"
 _PLAIN = r"(?:(?! - )[^/])*?"
 _CLOCK = rf"{_PLAIN}\d{{4}}{_PLAIN} \d{{3,4}}(?: ?[AaPp]\.?[Mm]\.?)?"
+_DATED = r"(?=[^/+]*(?:\d\d[^\d/+]\d\d|\d{6}))"
 _VERSION = r"(?i:vers\w*|wersja|verze|версия|バージョン|版本) ?"
 _COPY = r"(?i:copy|kopie|copie|copia|final|\d+)"
 
@@ -144,8 +145,9 @@ FORMATS = {
         ),
         Format(
             "exchange",
-            "nbgrader, exchange/default/submit.py; an id may have a +, an assignment may not",
-            rf"(?P<name>[^/]+?)\+[^/+]+\+(?P<time>[^/+]+(?:\+\d\d:?\d\d)?)(?:\+[\w=-]*)?/{_TAIL}",
+            "nbgrader, exchange/default/submit.py; an id may contain a +, the name of an assignment may not",
+            rf"(?P<name>[^/]+?)\+[^/+]+\+(?P<time>{_DATED}[^/+]+(?:\+\d\d(?::?\d\d)?)?)"
+            rf"(?:\+[^/+]*)?/{_TAIL}",
             _only_name,
             time=metadata.written_time,
             own=r"[^/]+/(?:timestamp|submission_secret)\.txt",

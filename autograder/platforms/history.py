@@ -1,7 +1,7 @@
 """Remember which version of a notebook was collected, so that an older archive replaces no newer version.
 
-The path in the archive is remembered as well; by it feedback finds the way back to the platform. A digest of
-the notebook shows whether a teacher has changed it since.
+The path in the archive is remembered as well: feedback needs it to return to the platform. A digest of the
+collected notebook shows whether a teacher has changed the notebook since.
 
 Where an archive states the times of submissions, ``timestamp.txt`` is enough. Other archives give a number
 that grows with each upload, or the time of the download. Both are kept in ``.autograder/collected/``.
@@ -9,7 +9,7 @@ that grows with each upload, or the time of the download. Both are kept in ``.au
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -65,7 +65,7 @@ class History:
         return Version(platform, time, order if isinstance(order, int) else 0, archive, path)
 
     def beginnings(self, platform: str) -> set[str]:
-        """Return what preceded the student's id in the names of the folders that were collected before."""
+        """Return the texts before the student's id in the names of folders that were collected before."""
         return {
             part.removesuffix(student)
             for student, about in self.known.items()
@@ -74,23 +74,25 @@ class History:
             if part.endswith(f"-{student}")
         }
 
-    def remember(self, student: str, version: Version, place: str = "", data: bytes = b"") -> None:
-        """Remember the version that was collected, and the notebook that it has put into a place."""
+    def remember(self, student: str, version: Version, path_in_course: str = "", data: bytes = b"") -> None:
+        """Remember the version that was collected, and the digest of the notebook in `path_in_course`."""
         about = asdict(version)
-        about["time"] = str(version.time or "")
-        if digests := self._digests(student) | ({place: sha256(data).hexdigest()} if place else {}):
-            about["digests"] = digests
+        del about["time"]
+        digests = {path_in_course: sha256(data).hexdigest()} if path_in_course else {}
+        about["digests"] = self._digests(student) | digests
         self.known[student] = about
 
-    def has_put(self, student: str, place: str, data: bytes) -> bool:
-        """Return whether this notebook was the last that was collected into a place."""
-        return self._digests(student).get(place) == sha256(data).hexdigest()
+    def was_last_collected(
+        self, student: str, path_in_course: str, data: bytes, present: Version, version: Version
+    ) -> bool:
+        """Return whether this notebook is the last one that was collected into `path_in_course`.
 
-    def has_stated(self, student: str, version: Version) -> bool:
-        """Return whether the present time is the one that was collected from the same path."""
-        about = self.known.get(student)
-        known = isinstance(about, dict) and about.get("time") == str(version.time)
-        return known and self.version(student, None).path == version.path
+        Records of earlier versions of the course lack digests. Then the same time or download is enough.
+        """
+        digest = self._digests(student).get(path_in_course)
+        if digest is None and (version.time or version.archive):
+            return replace(present, path=version.path) == version
+        return digest == sha256(data).hexdigest()
 
     def _digests(self, student: str) -> dict[str, str]:
         about = self.known.get(student)

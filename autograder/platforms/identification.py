@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from autograder.course import student_ids
 from autograder.course.errors import BadInputError
-from autograder.course.tables import read_table
+from autograder.course.tables import read_table, unguard
 from autograder.platforms.archives import File
 from autograder.platforms.formats import FORMATS, Format, Parts, parts_of
 from autograder.platforms.metadata import Metadata, common_prefix
@@ -41,6 +41,7 @@ class HandedIn:
         late: whether the platform marks it as late.
         instead: ``a link`` or ``a pasted text``, if the student handed in one of these instead of a file.
         draft: whether it was not handed in.
+        is_in_named_zone: whether the archive gives the time without a time zone, and `--timezone` named it.
     """
 
     student: str
@@ -52,6 +53,7 @@ class HandedIn:
     instead: str = ""
     draft: bool = False
     unread_time: str | None = None
+    is_in_named_zone: bool = False
 
     @property
     def stem(self) -> str:
@@ -157,7 +159,7 @@ def read_names(table: Path, files: list[File]) -> Names:
             paths[end].append(str(file.path))
     listed: dict[str, list[str]] = defaultdict(list)
     for number, line in lines:
-        name, student = _composed(line["file"]), _composed(line["student"])
+        name, student = _composed(line["file"]), _composed(unguard(line["student"]))
         if not name and not student:
             continue
         if len(paths[name]) != 1:
@@ -346,7 +348,8 @@ def _by_path(
         time = row.time(parts.get("time", "")) or found.times.get(number) or found.times.get(beside)
         time = time or (file.changed if entry_times else None)
         unread = parts.get("time") or found.unread.get(number, found.unread.get(beside))
-        if time and not time.tzinfo:
+        is_local = time is not None and time.tzinfo is None
+        if time and is_local:
             assumed, time = zone is None, time.replace(tzinfo=zone) if zone else time.astimezone()
         handed_in = HandedIn(
             "",
@@ -358,6 +361,7 @@ def _by_path(
             "a link" if "link" in parts else "a pasted text" if "text" in parts else "",
             row.sign not in parts and not _is_instead(parts),
             None if time else unread,
+            is_local and zone is not None,
         )
         for student in _students(result, row, parts, found, file):
             handed = result.by_student[student]  # also of a student with nothing but the platform's own file

@@ -253,14 +253,19 @@ def _number_of_platform(course: Course, student: str) -> str:
 
 
 def _keep_names(course: Course, plan: Move) -> None:
-    """Keep the name that an archive gives to the student: Moodle has another number in each assignment."""
+    """Remember the name that an assignment's archive gives to the student: Moodle's number differs in each.
+
+    A name belongs to one id, the one that got it last.
+    """
     for path in sorted((course.state / "collected").glob("*.json")):
         collected, names = read_record(path).get(plan.old), course.state / traces.NAMES / path.name
         is_numbered = isinstance(collected, dict) and collected.get("platform") in NUMBERED
         entries = read_record(names)
         theirs = {*entries.pop(plan.old, ()), *([plan.old] if is_numbered else ())}
         if theirs:
-            write_record(names, entries | {plan.new: sorted(theirs.union(entries.get(plan.new, ())))})
+            kept = {student: sorted({*known} - theirs) for student, known in entries.items()}
+            kept[plan.new] = sorted(theirs.union(entries.get(plan.new, ())))
+            write_record(names, {student: known for student, known in kept.items() if known})
 
 
 def _remove_contested(book: api.Gradebook, plan: Move) -> None:

@@ -31,7 +31,7 @@ AS_GRADED = ("--cell-limit", "3")
 """The limits of `graded` on the command line: where `SEED` is the course's own, its verdicts are known."""
 SECRET_SEED = 271828182845904523
 """Of the course of the sample class. What a mistake is worth may depend on the cases that a seed draws."""
-OF_THE_CLASS = ("--submissions", "sample/submitted", "--cell-limit", 1.5, "--json")
+OF_THE_CLASS = ("--submissions", "sample/submitted", "--cell-limit", 2, "--json")
 FEW = ("style-01", "style-02", "mistake-01", "blank", "script-in-the-answer")
 
 

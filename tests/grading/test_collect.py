@@ -296,6 +296,22 @@ def test_a_folder_that_cannot_be_opened_is_named(course, tmp_path, monkeypatch):
         collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s")
 
 
+def test_a_folder_that_can_be_listed_but_not_entered_is_named(course, tmp_path, monkeypatch):
+    source = laid_out(tmp_path / "folder", {f"ada/{NAME}": "a", f"bob/sub/{NAME}": "b"})
+    listed, asked = os.scandir, os.stat
+
+    def refuse(function, path, *args, **how):
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return function(path, *args, **how)
+
+    monkeypatch.setattr("os.scandir", lambda path: refuse(listed, path))
+    monkeypatch.setattr("os.stat", lambda path, **how: refuse(asked, path, **how))
+    done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s", "folder")
+    assert done.problems == ["left out 'bob/sub': it cannot be opened (Permission denied)"]
+    assert collected(tmp_path / "s") == {"ada": "a"}
+
+
 @pytest.mark.slow
 def test_a_bomb_is_not_unpacked(course, tmp_path):
     """A member that says that it is small, and unpacks to more than a notebook may have."""
@@ -315,7 +331,7 @@ def test_a_bomb_is_not_unpacked(course, tmp_path):
 @pytest.mark.parametrize("student", ["..", ".hidden", "a" * 200, " ada", "a:b"])
 def test_a_student_who_cannot_be_a_folder_is_told(course, tmp_path, student):
     folder = f"{student}+{ASSIGNMENT}+2026-11-01 10:00:00 UTC"
-    source = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": "x", f"ada+{ASSIGNMENT}+2026/{NAME}": "a"})
+    source = zipped(tmp_path / "a.zip", {f"{folder}/{NAME}": "x", f"ada+{ASSIGNMENT}+2026-11-01/{NAME}": "a"})
     done = collect(Course.at(course), ASSIGNMENT, source, tmp_path / "s", "exchange")
     assert collected(tmp_path / "s") == {"ada": "a"}
     assert done.problems or done.remarks

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +14,7 @@ from test_collect import NAME, collected, laid_out, zipped
 
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
-from autograder.grading import gradebook
+from autograder.course.times import read_time
 from autograder.platforms import collect as collecting
 from autograder.platforms.collect import collect
 from autograder.release.publish import notebooks
@@ -225,6 +226,15 @@ def test_an_older_download_replaces_nothing_where_no_time_is_stated(course, tmp_
     assert collected(tmp_path / "s")[student] == "third"
 
 
+def test_an_older_download_of_equal_work_does_not_let_another_replace_it(course, tmp_path):
+    """A student hands in the first version again after the second one."""
+    here = Course.at(course)
+    for day, text in ((12, "first"), (10, "first"), (11, "second")):
+        archive = made.moodle([Upload(ADA, NAME, text, DUE)]).write(tmp_path / "a.zip", day=day)
+        done = collect(here, ASSIGNMENT, archive, tmp_path / "s")
+    assert (list(collected(tmp_path / "s").values()), done.counts) == (["first"], {"older": 1})
+
+
 def test_an_older_download_replaces_nothing_after_a_run_that_was_stopped(course, tmp_path, monkeypatch):
     here, write = Course.at(course), collecting._write_notebook
     first = made.canvas([Upload(ADA, NAME, "first", DUE)]).write(tmp_path / "old.zip", day=9)
@@ -299,23 +309,56 @@ def test_the_same_archive_leaves_a_repaired_notebook_and_its_time(course, tmp_pa
     assert collect(here, ASSIGNMENT, archive("broken", "newer"), into).written == [student]
 
 
-def test_a_time_zone_that_is_named_later_corrects_the_times(course, tmp_path, released):
-    """But for a time that the teacher has written; and a run without a zone changes nothing."""
+def test_a_record_without_digests_leaves_a_repaired_notebook(course, tmp_path, released):
+    """Earlier versions of the course wrote such records."""
+    here, into = Course.at(course), tmp_path / "s"
+    archive = made.moodle([Upload(ADA, NAME, "broken", DUE)]).write(tmp_path / "a.zip", day=10)
+    collect(here, ASSIGNMENT, archive, into)
+    (path,) = into.glob(f"*/{ASSIGNMENT}/{NAME}")
+    record = here.state / "collected" / f"{ASSIGNMENT}.json"
+    known = json.loads(record.read_text())
+    for about in known.values():
+        del about["digests"]
+    record.write_text(json.dumps(known))
+    path.write_text(worked(released))
+    done = collect(here, ASSIGNMENT, archive, into)
+    assert (done.replaced, path.read_text()) == ([], worked(released))
+    newer = made.moodle([Upload(ADA, NAME, "newer", DUE)]).write(tmp_path / "b.zip", day=11)
+    assert len(collect(here, ASSIGNMENT, newer, into).replaced) == 1
+
+
+def test_a_time_zone_that_is_named_later_keeps_the_times_and_says_so(course, tmp_path, released):
     here, into = Course.at(course), tmp_path / "s"
     uploads = [Upload(person, NAME, worked(released, person.login), DUE) for person in (ADA, BOB)]
     archive = made.brightspace(uploads).write(tmp_path / "a.zip")
     collect(here, ASSIGNMENT, archive, into, timezone="UTC")
-    stamps = {path.parent.parent.name: path for path in into.rglob("timestamp.txt")}
-    ada, bob = stamps["Ada Lovelace_101"], stamps["Bob Müller_102"]
+    ada, bob = sorted(into.rglob("timestamp.txt"))
+    before = ada.read_text()
     bob.write_text("2026-03-01 12:00:00 UTC\n")
-    for zone in ("Europe/Berlin", None, "America/New_York", "Europe/Berlin"):
+    kept = (
+        "kept the times of Ada Lovelace_101, Bob Müller_102; to read them again from the archive, delete "
+        "their timestamp.txt and collect again"
+    )
+    for zone in ("Europe/Berlin", None, "Europe/Berlin"):
         done = collect(here, ASSIGNMENT, archive, into, timezone=zone)
         assert len(done.unchanged) == 2
-        hour = "2026-03-09 04:59" if zone == "America/New_York" else "2026-03-08 23:59"
-        assert ada.read_text() == f"{hour}:00.000000 UTC\n"
-        assert bob.read_text() == "2026-03-01 12:00:00 UTC\n"
-        told = "times corrected by --timezone: Ada Lovelace_101; now run autograder grade"
-        assert (told in done.remarks) == (zone is not None)
+        assert (ada.read_text(), bob.read_text()) == (before, "2026-03-01 12:00:00 UTC\n")
+        assert (kept in done.remarks) == (zone is not None)
+    ada.unlink()
+    collect(here, ASSIGNMENT, archive, into, timezone="Europe/Berlin")
+    assert ada.read_text() == "2026-03-08 23:59:00.000000 UTC\n"
+
+
+def test_a_later_upload_of_equal_work_keeps_the_first_time(course, tmp_path, released):
+    """The times of this format have a zone, so --timezone says nothing about them."""
+    for hour in ("20:00", "23:30"):
+        members = {f"{who}/{NAME}": worked(released, who) for who in ("ada", "bob")}
+        members["ada/timestamp.txt"] = f"2026-03-08 {hour}:00 UTC"
+        archive = zipped(tmp_path / f"{hour[:2]}.zip", members)
+        done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s", timezone="Europe/Berlin")
+        assert done.remarks == []
+        stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+        assert stamp.read_text() == "2026-03-08 20:00:00.000000 UTC\n"
 
 
 def exchange_folder(student, time):
@@ -333,33 +376,45 @@ def test_summer_time_has_another_abbreviation_and_the_later_time_counts(course, 
     assert stamp.read_text() == "2026-03-29 18:00:00.000000 UTC\n"
 
 
-def test_a_time_that_cannot_be_read_is_told_and_never_the_oldest(course, tmp_path, released):
+def test_a_time_that_cannot_be_read_is_reported_and_never_counts_as_the_oldest(course, tmp_path, released):
     members = {
         exchange_folder("ada", "2026-03-28 20:00 UTC"): worked(released, "one"),
         exchange_folder("ada", "2026-03-29 20:00 XYZT"): worked(released, "two"),
         exchange_folder("bob", "2026-03-29 20:00 XYZT"): worked(released, "b"),
+        exchange_folder("cid", "2026-03-30 20:00 XYZT"): worked(released, "c"),
     }
     archive = zipped(tmp_path / "a.zip", members)
     done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s")
     assert "ada: several notebooks" in done.problems[0]
     assert "does not show which is the latest" in done.problems[0]
-    assert collected(tmp_path / "s") == {"bob": worked(released, "b")}
+    assert collected(tmp_path / "s") == {"bob": worked(released, "b"), "cid": worked(released, "c")}
     told = (
-        "bob: the time '2026-03-29 20:00 XYZT' of the submission cannot be read, so the submission does not "
-        "count as late; write its time into timestamp.txt, such as 2026-03-07 18:00:00 UTC"
+        "submissions that do not count as late, since their time cannot be read: bob "
+        "('2026-03-29 20:00 XYZT'), cid ('2026-03-30 20:00 XYZT'); write each time into the student's "
+        "timestamp.txt, such as 2026-03-07 18:00:00 UTC"
     )
     assert done.remarks == [told]
     assert told in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
-    (tmp_path / "s" / "bob" / ASSIGNMENT / "timestamp.txt").write_text("2026-03-29 18:00:00 UTC\n")
-    assert told not in collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks
+    for student in ("bob", "cid"):
+        (tmp_path / "s" / student / ASSIGNMENT / "timestamp.txt").write_text("2026-03-29 18:00:00 UTC\n")
+    assert collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s").remarks == []
+
+
+def test_of_the_same_work_the_file_with_a_known_time_counts(course, tmp_path, released):
+    times = ("2026-03-27 20:00 XYZT", "2026-03-28 20:00 UTC")
+    members = {exchange_folder("ada", time): worked(released) for time in times}
+    done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
+    assert (done.problems, done.remarks) == ([], [])
+    stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-28 20:00:00.000000 UTC\n"
 
 
 @pytest.mark.parametrize("text", ["2026-07-08 23:59:59 XYZT", "08.07.2026, 18 Uhr", ""])
-def test_a_time_beside_a_notebook_that_cannot_be_read_is_told(course, tmp_path, released, text):
+def test_a_time_beside_a_notebook_that_cannot_be_read_is_reported(course, tmp_path, released, text):
     members = {f"ada/{NAME}": worked(released), "ada/timestamp.txt": text, f"bob/{NAME}": worked(released)}
     done = collect(Course.at(course), ASSIGNMENT, zipped(tmp_path / "a.zip", members), tmp_path / "s")
     (told,) = done.remarks
-    assert told.startswith(f"ada: the time {text!r} of the submission cannot be read")
+    assert f"their time cannot be read: ada ({text!r}); write" in told
 
 
 @pytest.mark.parametrize("time", ["2026-03-08 20:00:00.000000 UTC", "2026-03-08 20:00", "08.03.26 20:00 CET"])
@@ -382,49 +437,26 @@ def test_the_offset_in_a_folder_of_the_exchange_belongs_to_the_time(course, tmp_
     assert stamp.read_text() == "2026-03-08 21:59:59.000000 UTC\n"
 
 
-def clones(tmp_path, *folders):
-    return laid_out(tmp_path / "-".join(folders), {f"{folder}/{NAME}": folder for folder in folders})
+@pytest.mark.parametrize("end", ["2026-03-08 20:00:00.000000 +03+x1", "2026-03-08 20:00 UTC+x1 (1)"])
+def test_a_short_offset_or_a_suffix_does_not_change_the_id_in_the_exchange(course, tmp_path, released, end):
+    """nbgrader writes the zone of Singapore as +08; a browser or a person may add a suffix."""
+    archive = zipped(tmp_path / "a.zip", {f"ada+{ASSIGNMENT}+{end}/{NAME}": worked(released)})
+    done = collect(Course.at(course), ASSIGNMENT, archive, tmp_path / "s")
+    assert (done.platform, done.remarks) == ("exchange", [])
+    stamp = tmp_path / "s" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == f"2026-03-08 {'17' if '+03' in end else '20'}:00:00.000000 UTC\n"
 
 
-def enter(course, *students):
-    with gradebook.opened(Course.at(course)) as writer:
-        for student in students:
-            writer.book.update_or_create_student(student)
-
-
-def test_a_clone_of_github_that_is_collected_alone_keeps_its_login(course, tmp_path):
-    here, into = Course.at(course), tmp_path / "s"
-    alone = clones(tmp_path, "attention-ada-lovelace")
-    with pytest.raises(BadInputError, match="attention-ada-lovelace does not show where the login begins"):
-        collect(here, ASSIGNMENT, alone, into, "github")
-    enter(course, "ada-lovelace")
-    assert collect(here, ASSIGNMENT, alone, into, "github").written == ["ada-lovelace"]
-    enter(course, "lovelace")
-    with pytest.raises(BadInputError, match="--names"):
-        collect(here, ASSIGNMENT, clones(tmp_path, "chapter-ada-lovelace"), tmp_path / "t", "github")
-
-
-def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
-    here, into = Course.at(course), tmp_path / "s"
-    collect(here, ASSIGNMENT, clones(tmp_path, "attention-bob", "attention-alan-t"), into)
-    enter(course, "lovelace")
-    done = collect(here, ASSIGNMENT, clones(tmp_path, "attention-ada-lovelace"), into, "github")
-    assert done.written == ["ada-lovelace"]
-
-
-@pytest.mark.parametrize("platform", [None, "github"])
-def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(course, tmp_path, platform):
-    two = clones(tmp_path, "attention-tum-ada", "attention-tum-alan")
-    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "s", platform)
-    assert done.written == ["ada", "alan"]
-    assert any("the logins are what follows attention-tum- in" in remark for remark in done.remarks)
-    enter(course, "tum-ada")
-    shutil.rmtree(course / ".autograder" / "collected")
-    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "t", platform)
-    assert done.written == ["tum-ada", "tum-alan"]
-    folders = clones(tmp_path, "tum-ada", "tum-alan")
-    done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / "u")
-    assert (done.platform, done.written) == ("folder", ["tum-ada", "tum-alan"])
+def test_an_abbreviation_means_the_computers_own_zone_first(monkeypatch):
+    """In Manila, PST is the Philippine Standard Time."""
+    pacific = read_time("2026-03-08 20:00 PST")
+    monkeypatch.setenv("TZ", "Asia/Manila")
+    time.tzset()
+    try:
+        assert pacific - read_time("2026-03-08 20:00 PST") == timedelta(hours=16)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(

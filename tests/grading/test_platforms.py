@@ -13,11 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from platform_archives import KEEPS_ATTEMPTS, MAKERS, MINUTE, STATES_TIMES, Person, Upload
 from scratch import ASSIGNMENT, in_process
+from test_collect import collected, laid_out
 
+from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
+from autograder.grading import gradebook
 from autograder.platforms.collect import collect
 from autograder.platforms.formats import FORMATS
 from autograder.release.publish import notebooks
+from autograder.roster import move
 
 NAME = f"{ASSIGNMENT}.ipynb"
 DUE = datetime(2026, 3, 8, 23, 59, tzinfo=UTC)
@@ -68,10 +72,6 @@ def run_again(release):
 def class_of(platform):
     """People, of whom two share a name where the platform can tell them apart."""
     return CLASS[:-1] if platform in ONE_OF_A_NAME else CLASS
-
-
-def collected(into):
-    return {path.parent.parent.name: path.read_text() for path in into.glob(f"*/{ASSIGNMENT}/{NAME}")}
 
 
 def gather(course, archive, tmp_path, **options):
@@ -258,3 +258,88 @@ def test_a_name_is_one_name_however_its_letters_are_composed(course, tmp_path, f
     path.write_bytes(flags.sub(lambda match: match[1] + b"\0\0", data))
     done, found = gather(Course.at(course), path, tmp_path)
     assert (done.platform, found) == ("canvas", {"müßigjürgen_102": form, "lovelaceada_101": "a"})
+
+
+def clones(tmp_path, *folders):
+    return laid_out(tmp_path / "-".join(folders), {f"{folder}/{NAME}": folder for folder in folders})
+
+
+def enter(course, *students):
+    with gradebook.opened(Course.at(course)) as writer:
+        for student in students:
+            writer.book.update_or_create_student(student)
+
+
+def test_a_clone_of_github_that_is_collected_alone_keeps_its_login(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    alone = clones(tmp_path, "attention-ada-lovelace")
+    with pytest.raises(BadInputError, match="attention-ada-lovelace does not show where the login begins"):
+        collect(here, ASSIGNMENT, alone, into, "github")
+    enter(course, "ada-lovelace")
+    assert collect(here, ASSIGNMENT, alone, into, "github").written == ["ada-lovelace"]
+    enter(course, "lovelace")
+    with pytest.raises(BadInputError, match="--names"):
+        collect(here, ASSIGNMENT, clones(tmp_path, "chapter-ada-lovelace"), tmp_path / "t", "github")
+
+
+@pytest.mark.parametrize("beginning", ["ch02_qkv", "ch02-qkv", "Ch02-QKV"])
+def test_a_clone_that_begins_with_the_name_of_the_assignment_shows_the_login(course, tmp_path, beginning):
+    enter(course, "lovelace")
+    for number, students in enumerate((["ada-lovelace"], ["tum-ada", "tum-alan"])):
+        folders = clones(tmp_path, *(f"{beginning}-{student}" for student in students))
+        done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / str(number), "github")
+        assert done.written == students
+        assert all("the logins are what" not in remark for remark in done.remarks)
+
+
+def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
+    here, into = Course.at(course), tmp_path / "s"
+    collect(here, ASSIGNMENT, clones(tmp_path, "attention-bob", "attention-alan-t"), into)
+    enter(course, "lovelace")
+    done = collect(here, ASSIGNMENT, clones(tmp_path, "attention-ada-lovelace"), into, "github")
+    assert done.written == ["ada-lovelace"]
+
+
+@pytest.mark.parametrize("platform", [None, "github"])
+def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(course, tmp_path, platform):
+    two = clones(tmp_path, "attention-tum-ada", "attention-tum-alan")
+    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "s", platform)
+    assert done.written == ["ada", "alan"]
+    assert any("the logins are what follows attention-tum- in" in remark for remark in done.remarks)
+    enter(course, "tum-ada")
+    shutil.rmtree(course / ".autograder" / "collected")
+    done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "t", platform)
+    assert done.written == ["tum-ada", "tum-alan"]
+    folders = clones(tmp_path, "tum-ada", "tum-alan")
+    done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / "u")
+    assert (done.platform, done.written) == ("folder", ["tum-ada", "tum-alan"])
+
+
+def test_the_name_of_a_renamed_student_counts_before_grading_and_on_numbered_platforms_alone(
+    course, tmp_path
+):
+    here, into = Course.at(course), course / "submitted"
+    archive = made.ilias([Upload(ADA, NAME, "a", DUE), Upload(CLASS[1], NAME, "j", DUE)])
+    collect(here, ASSIGNMENT, archive.write(tmp_path / "a.zip"), into)
+    move.rename(here, "ada.l", "ada")
+    assert collect(here, ASSIGNMENT, tmp_path / "a.zip", into).unchanged == ["ada", "jmuessig"]
+    folder = laid_out(tmp_path / "class", {f"{who}/{NAME}": f"of {who}" for who in ("ada.l", "bob")})
+    assert collect(here, ASSIGNMENT, folder, into).written == ["ada.l", "bob"]
+    assert collected(into)["ada"] == "a"
+
+
+def test_a_name_in_an_archive_belongs_to_the_id_that_has_it_last(course, tmp_path):
+    """A teacher takes back a wrong merge by hand."""
+    here, into = Course.at(course), course / "submitted"
+    name = "Eva Schmidt_203"
+    eva = Person("Eva", "Schmidt", "es", 203)
+    archive = made.moodle([Upload(eva, NAME, "eva's", DUE)]).write(tmp_path / "a.zip")
+    laid_out(into, {"es2/ch03_scaling/ch03_scaling.ipynb": "{}"})
+    collect(here, ASSIGNMENT, archive, into)
+    move.merge(here, name, "es2")
+    (into / name).mkdir()
+    (into / "es2" / ASSIGNMENT).rename(into / name / ASSIGNMENT)
+    collect(here, ASSIGNMENT, archive, into)
+    move.rename(here, name, "es1")
+    assert collect(here, ASSIGNMENT, archive, into).unchanged == ["es1"]
+    assert not (into / "es2" / ASSIGNMENT).exists()

@@ -9,10 +9,12 @@ import zipfile
 import pytest
 from scratch import AS_GRADED, ASSIGNMENT, hand_in, in_process
 
+from autograder.course.class_file import ClassFile
 from autograder.course.errors import BadInputError
 from autograder.course.layout import Course
 from autograder.course.student_ids import LONGEST, is_valid, require_valid
 from autograder.grading import gradebook
+from autograder.platforms.collect import collect
 
 GOOD = (
     "ada",
@@ -141,3 +143,29 @@ def test_the_gradebook_takes_no_other_id(few):
     ):
         book.enter(ASSIGNMENT, 'q";alert(1);"', {}, {}, None)
     assert not [row for row in gradebook.read(Course.at(few), ASSIGNMENT) if "alert" in row.student]
+
+
+@pytest.mark.parametrize("student", ["+ada", "'+ada", "''=ada", "'ada"])
+def test_an_id_in_a_table_is_read_as_it_was_written(course, tmp_path, student):
+    """A spreadsheet takes +ada for a formula, so tables have an apostrophe before it."""
+    here = Course.at(course)
+    with ClassFile.changing(here) as table:
+        table.set_groups(student, ("A",))
+    assert [*ClassFile.read(here).lines] == [student]
+    (written, _) = (course / "class.csv").read_text().splitlines()[1].split(",")
+    assert not written.startswith(("+", "="))
+    names = tmp_path / "names.csv"
+    names.write_text(f"file,student\nx.ipynb,{written}\n")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("x.ipynb", "{}")
+    done = collect(here, ASSIGNMENT, tmp_path / "a.zip", tmp_path / "s", names=names)
+    assert done.written == [student]
+
+
+def test_the_line_that_names_the_separator_stays_in_the_class_file(course):
+    """An English Excel opens a file with semicolons as one column without it."""
+    file = course / "class.csv"
+    file.write_text("sep=;\nstudent;groups\nada;A\n")
+    with ClassFile.changing(Course.at(course)) as table:
+        table.set_groups("bob", ("B",))
+    assert file.read_text() == "sep=;\nstudent;groups\nada;A\nbob;B\n"
