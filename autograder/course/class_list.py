@@ -74,7 +74,7 @@ class Roster:
 
         Args:
             student: the id, address, name or number.
-            is_numbered: whether a number behind the name may be the platform's number for the person.
+            is_numbered: whether a number after the name may be the platform's number of the person.
         """
         student = unicodedata.normalize("NFC", student)
         exact = self._by_key.get(("id", student.casefold()), [])
@@ -128,7 +128,7 @@ def number_in(name: str) -> str:
 def squeeze(name: str) -> str:
     """Return a name without spaces, accents and capitals, as Canvas writes it into the names of files.
 
-    A vowel sign, as Hindi and Thai have, stays.
+    Vowel signs, as in Hindi and Thai, are kept.
 
     >>> squeeze("O'Neill, Zoë") == squeeze("oneillzoe")
     True
