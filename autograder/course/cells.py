@@ -17,7 +17,7 @@ def marks_of(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_of(source: Any) -> str:
-    """Return a text that a notebook may store as a list of lines; an empty text for anything else.
+    """Return the text of a cell or an output, also of a list of lines; return an empty text for other values.
 
     >>> text_of(["a ", "= 1"]), text_of("a = 1"), text_of(None)
     ('a = 1', 'a = 1', '')

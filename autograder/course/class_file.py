@@ -73,7 +73,7 @@ class ClassFile:
     @classmethod
     @contextlib.contextmanager
     def changing(cls, course: Course) -> Iterator[ClassFile]:
-        """Yield the content of the file and write it after the block. Other commands wait before a change.
+        """Yield the content of the file and write it after the block. Other commands wait to change it.
 
         Raises:
             BadInputError: the file cannot be read, or another command takes too long.

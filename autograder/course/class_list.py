@@ -135,7 +135,7 @@ def number_in(name: str) -> str:
 def squeeze(name: str) -> str:
     """Return a name without spaces, accents and capitals, as Canvas writes it into the names of files.
 
-    A vowel sign, as Hindi and Thai have, stays.
+    Vowel signs, as in Hindi and Thai, are kept.
 
     >>> squeeze("O'Neill, Zoë") == squeeze("oneillzoe")
     True

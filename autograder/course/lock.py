@@ -16,7 +16,7 @@ from autograder.course.layout import Course
 LOCK = "lock"
 """The file in the course's state that is locked. The lock ends with its process at the latest."""
 TABLES = "tables.lock"
-"""The file that is locked for the moment in which class.csv or groups.csv is read, changed and written."""
+"""The file that is locked while class.csv or groups.csv is read, changed and written."""
 MOVE = "moving.json"
 """The file in the course's state with the plan of a move of one id to another, until the move is finished."""
 
@@ -28,7 +28,7 @@ def hold_lock(course: Course, name: str = LOCK, wait: float = 0) -> Iterator[Non
     Args:
         course: the course.
         name: the name of the lock file.
-        wait: for how many seconds to wait until another process has ended.
+        wait: the seconds to wait for a process that holds the lock.
 
     Raises:
         BadInputError: another process holds the lock, or the file cannot be locked on this disk.
@@ -54,7 +54,7 @@ def hold_lock(course: Course, name: str = LOCK, wait: float = 0) -> Iterator[Non
 
 
 def hold_tables(course: Course) -> AbstractContextManager[None]:
-    """Hold the lock under which class.csv and groups.csv are changed; wait for a command that holds it."""
+    """Hold the lock for changes of class.csv and groups.csv; wait up to 30 seconds for it."""
     return hold_lock(course, TABLES, wait=30)
 
 

@@ -20,7 +20,7 @@ from autograder.platforms.metadata import Metadata, common_prefix
 Names = dict[str, list[str]]
 """The students of the files that a table lists, by the path of the file."""
 Knows = Callable[[str, str], int]
-"""Rates how surely the end of a folder's name, the second text, is a student's id."""
+"""A function of a folder's name and the end of that name. It returns how likely the end is a student's id."""
 NO_NAME = "the name does not identify a student"
 BY_HAND = "copy the file by hand, or say whose it is with --names"
 DOWNLOAD = timedelta(hours=1)
@@ -36,7 +36,7 @@ class HandedIn:
         file: the file.
         name: the name that the student gave to the file.
         time: when it was handed in, in UTC, if the archive says it.
-        unread_time: the text of the time, if the archive has one that cannot be read.
+        unread_time: the text of a time in the archive that cannot be read, else None.
         order: the place among a student's files, if the archive gives one: the greater is the later.
         late: whether the platform marks it as late.
         instead: ``a link`` or ``a pasted text``, if the student handed in one of these instead of a file.
@@ -97,7 +97,7 @@ def group_by_student(
         names: a table of files and students, for files whose paths do not name the student.
         zone: the time zone of times without one; by default this computer's.
         is_same: whether a name in the archive may be the student that the table names.
-        knows: rates a student's id at the end of a folder's name.
+        knows: rates how likely the end of a folder's name is a student's id.
 
     Raises:
         BadInputError: the layout is unknown, or the table cannot be used.
@@ -268,14 +268,14 @@ def _levels_of_folders(levels: list[list[File]], assignment: str) -> Iterable[li
 
 
 def _ratings(tops: set[str], knows: Knows) -> dict[str, int]:
-    """Return how well the ends of the folders' names are known behind each beginning that all names share."""
+    """Rate each beginning that all names share: how well the rest of each name is known as an id."""
     shared = common_prefix(tops, "-")
     prefixes = [shared[:n] for n in range(len(shared) + 1) if n == 0 or shared[n - 1] == "-"]
     return {prefix: sum(knows(top, top.removeprefix(prefix)) for top in tops) for prefix in prefixes}
 
 
 def _login_prefix(result: Grouped, files: list[File], knows: Knows) -> str:
-    """Return what precedes the logins in the names of GitHub's clones.
+    """Return the text before the logins in the names of the clones that GitHub Classroom makes.
 
     Raises:
         BadInputError: there is one clone, and its login may begin at several places.
@@ -292,8 +292,8 @@ def _login_prefix(result: Grouped, files: list[File], knows: Knows) -> str:
         )
     if others:
         result.remarks.append(
-            f"the logins are what follows {prefix} in the names of the folders. If a login begins before "
-            "that, change the student's id with autograder rename"
+            f"the text after {prefix} in a folder's name is read as the login. If a login begins earlier, "
+            "change the student's id with autograder rename"
         )
     return prefix
 
@@ -330,7 +330,7 @@ def _by_path(
     zone: tzinfo | None,
     prefix: str = "",
 ) -> None:
-    """Add the files to their students, without the prefix of their names."""
+    """Add the files to their students; remove `prefix` from the students' names."""
     pattern, found = row.matcher(wanted), row.metadata(files)
     entry_times = row.entry_times and _spread(files)
     assumed = False

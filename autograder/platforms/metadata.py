@@ -35,7 +35,9 @@ class Metadata:
 
 
 def written_time(text: str) -> datetime | None:
-    """Return a time as people write it, or None. Behind a year the colon may be missing, as in file names.
+    """Read a time as people write it; return None if it cannot be read.
+
+    After a year the colon of the clock may be missing, as in names of files.
 
     >>> written_time("Sep 24, 2024 926 PM")
     datetime.datetime(2024, 9, 24, 21, 26)

@@ -289,7 +289,7 @@ def test_a_clone_that_begins_with_the_name_of_the_assignment_shows_the_login(cou
         folders = clones(tmp_path, *(f"{beginning}-{student}" for student in students))
         done = collect(Course.at(course), ASSIGNMENT, folders, tmp_path / str(number), "github")
         assert done.written == students
-        assert all("the logins are what" not in remark for remark in done.remarks)
+        assert all("is read as the login" not in remark for remark in done.remarks)
 
 
 def test_the_clones_that_were_collected_before_show_where_the_login_begins(course, tmp_path):
@@ -305,7 +305,7 @@ def test_logins_with_a_common_beginning_are_whole_if_the_class_list_has_them(cou
     two = clones(tmp_path, "attention-tum-ada", "attention-tum-alan")
     done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "s", platform)
     assert done.written == ["ada", "alan"]
-    assert any("the logins are what follows attention-tum- in" in remark for remark in done.remarks)
+    assert any("the text after attention-tum- in" in remark for remark in done.remarks)
     enter(course, "tum-ada")
     shutil.rmtree(course / ".autograder" / "collected")
     done = collect(Course.at(course), ASSIGNMENT, two, tmp_path / "t", platform)
