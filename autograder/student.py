@@ -172,7 +172,7 @@ def _shell() -> Any:
 
 
 def _defined_before(wanted: set[str], namespace: dict[str, Any]) -> bool:
-    """Return whether these functions are brought already, and define those that a saved cell holds.
+    """Return whether these functions are here already; define them if a saved cell holds them.
 
     An earlier call has brought them, or a cell that begins with `# Brought` in a notebook of this folder.
     """
@@ -182,7 +182,7 @@ def _defined_before(wanted: set[str], namespace: dict[str, Any]) -> bool:
         known = needed_code.definitions([cell]) if cell.startswith(BROUGHT) else {}
         if wanted <= known.keys():
             needed = [each.text for name in wanted for each in needed_code.with_needs(name, known).values()]
-            with contextlib.suppress(Exception):  # it needs what is not here; another cell may not
+            with contextlib.suppress(Exception):  # an import of this cell is missing here: try the next cell
                 exec(compile("\n".join(needed), "<brought>", "exec"), namespace)
                 return True
     return False

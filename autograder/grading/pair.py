@@ -317,8 +317,8 @@ _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NU
 def _bare_environment(folder: Path, offline: bool) -> dict[str, str]:
     """Return an environment for submissions that shows nothing of the machine but the path of programs.
 
-    In a sandbox there is no network. The environment tells this to the library that downloads models, which
-    would otherwise retry for 23 seconds.
+    A sandbox has no network. The environment tells this to the library that downloads models, which would
+    otherwise retry for 23 seconds.
     """
     return {
         **({"HF_HUB_OFFLINE": "1"} if offline else {}),

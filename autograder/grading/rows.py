@@ -95,7 +95,7 @@ def find_rows(session: Session, assignments: list[str]) -> Iterable[Row]:
 
 
 def _find_answers(session: Session) -> set[tuple[str, str]]:
-    """Return the notebook and the name of each answer: a graded answer in a code cell is no test."""
+    """Return the notebook and the name of each answer: a graded answer in a code cell is not a test."""
     of_notebook = api.Notebook.id == api.SolutionCell.notebook_id
     query = select(api.Notebook.name, api.SolutionCell.name).join(api.Notebook, of_notebook)
     return {(notebook, name) for notebook, name in session.execute(query)}
@@ -114,8 +114,7 @@ def select_cells(table: Any, *columns: Any) -> Any:
 
 
 def select_grades(*columns: Any) -> Any:
-    """Return a query like `select_cells` for columns of grades; its last column is the cell's highest
-    possible points."""
+    """Return a query like `select_cells` for columns of grades; the last column is the most points."""
     graded, task = api.GradeCell.__table__, api.TaskCell.__table__
     query = select_cells(api.Grade, *columns, func.coalesce(graded.c.max_score, task.c.max_score))
     query = query.outerjoin(graded, graded.c.id == api.Grade.cell_id)

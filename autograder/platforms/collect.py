@@ -100,7 +100,7 @@ def collect(
 
 
 def _add_common_remarks(done: Collected) -> None:
-    """Add the remarks that each name all students to whom they apply."""
+    """Add one remark of each kind, with the names of all its students."""
     if done.unread_times:
         who = ", ".join(f"{student} ({text!r})" for student, text in done.unread_times.items())
         done.remarks.append(

@@ -85,7 +85,7 @@ class History:
     def was_last_collected(
         self, student: str, path_in_course: str, data: bytes, present: Version, version: Version
     ) -> bool:
-        """Return whether this notebook is the last one that was collected into `path_in_course`.
+        """Return whether this notebook was the last to be collected into `path_in_course`.
 
         Records of earlier versions of the course lack digests. Then the same time or download is enough.
         """

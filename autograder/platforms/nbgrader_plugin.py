@@ -61,7 +61,7 @@ class GradeSafely(NbGraderPreprocessor):
         assignment = resources["nbgrader"]["assignment"]
         home = course.folder("submitted_directory", "submitted") / student / assignment
         time, _ = submissions.read_timestamp(home / submissions.TIME)
-        with gradebook.opened(course) as book:  # before nbgrader works out what is late
+        with gradebook.opened(course) as book:  # before nbgrader computes late penalties
             # nbgrader reads 7.3.2026 as the third of July, and guesses a year that the file lacks
             book.book.find_submission(assignment, student).timestamp = parse_utc(time)
             book.extend(assignment, student)

@@ -161,7 +161,7 @@ class _Secrets:
         for path in sorted(self.course.solutions.glob("*/*.ipynb")):
             with contextlib.suppress(*_NO_NOTEBOOK):
                 for cell in json.loads(path.read_bytes())["cells"]:
-                    with contextlib.suppress(*_NO_NOTEBOOK):  # an odd cell hides none of the others
+                    with contextlib.suppress(*_NO_NOTEBOOK):  # a cell without marks is not a solution
                         name = f"{path.parent.name}/{marks_of(cell).get('grade_id', '?')}"
                         solutions |= {"".join(text.split()): name for text in _solutions(cell)}
         return {text: name for text, name in solutions.items() if len(text) >= _SHORT}

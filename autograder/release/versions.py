@@ -20,7 +20,7 @@ from autograder import exercises
 
 PACKAGES = {package.__name__: Path(str(package.__file__)).parent for package in (autograder, tfcore)}
 CORE = ("autograder.grading.judge", "autograder.grading.pair", "tfcore.testing.meters", "tfcore.data")
-"""The modules that every verdict depends on, besides those of the cage, which also run as scripts."""
+"""Every verdict depends on these modules and on those of the cage, which also run as scripts."""
 LIBRARIES = ("numpy", "torch", "ipython", "matplotlib")
 
 

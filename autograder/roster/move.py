@@ -314,7 +314,7 @@ def _move_folders(course: Course, plan: Move) -> None:
     for top in traces.homes(course, plan.old):
         if top.is_symlink():
             continue
-        if any(path.is_file() for path in top.rglob("*")):  # files that are no work, such as .DS_Store
+        if any(path.is_file() for path in top.rglob("*")):  # files beside the work, such as .DS_Store
             _move_files(top, top.with_name(plan.new))
         else:
             shutil.rmtree(top)
