@@ -20,7 +20,7 @@ def read_time(text: str) -> datetime:
     drops PM.
 
     Raises:
-        ValueError: the text is not a time, lacks the day, the month or the year, or names an unknown time zone.
+        ValueError: the text is not a time, lacks day, month or year, or names an unknown time zone.
 
     >>> read_time("2026-03-07 18:00:00 +0100"), read_time("2026-03-07 6:00 PM").hour
     (datetime.datetime(2026, 3, 7, 17, 0, tzinfo=datetime.timezone.utc), 18)
