@@ -18,9 +18,7 @@ try:
     import typer
     from typer.core import TyperGroup
 except ModuleNotFoundError as error:
-    raise SystemExit(
-        f"autograder needs {error.name}: install its wheel with [grade] after the name."
-    ) from None
+    raise SystemExit(f"autograder needs {error.name}: install its wheel with the extra [grade].") from None
 
 import tfcore
 from autograder.commands import (
@@ -72,7 +70,7 @@ class _Commands(TyperGroup):
         except OSError as error:
             path = f" ({error.filename})" if error.filename else ""
             message = escape(f"{error.strerror or error}{path}")
-            say(f"[bold red]error:[/] {message}. The finished work is kept; put this right and run it again.")
+            say(f"[bold red]error:[/] {message}. The finished work is kept; put this right and try again.")
         except RuntimeError as error:
             from autograder.grading.pair import PairError
 
@@ -83,7 +81,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt:
             is_grade = ctx.invoked_subcommand == "grade"
             kept = "graded submissions are kept" if is_grade else "finished work is kept"
-            say(f"stopped; {kept}, run the command again")
+            say(f"stopped; {kept}. Run the command again.")
             raise typer.Exit(STOPPED) from None
         raise typer.Exit(BAD_INPUT)
 
@@ -96,7 +94,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Release, grade and explain the notebooks of [bold]Transformers from first principles[/].",
-    epilog="Exit codes: 0 all is well, 1 a check did not pass, 2 the input cannot be used.",
+    epilog="Exit codes: 0 all is well, 1 a check did not pass, 2 the input cannot be used, "
+    "130 stopped with Ctrl-C.",
 )
 
 

@@ -60,7 +60,7 @@ def _print(done: Adopted) -> None:
     for path in done.copies:
         out.print(f"a copy is in {escape(str(path))}", soft_wrap=True)
     for name in done.not_in_course:
-        say(f"[yellow]note:[/] {escape(name)} is not an assignment of this course; it stays where it is")
+        say(f"[yellow]note:[/] {escape(name)} is not an assignment of this course; it is not taken over")
     for note in done.notes:
         say(f"[yellow]note:[/] {escape(note)}")
     groups = Counter((one.assignment, one.cell, one.reason) for one in done.left)

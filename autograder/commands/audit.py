@@ -40,5 +40,5 @@ def audit(
     for leak in [] if as_json else leaks:
         out.print(f"[bold red]✗[/] {escape(leak)}", soft_wrap=True)
     if not leaks and not as_json:
-        out.print("Nothing is given away.")
+        out.print("No secret was found.")
     raise typer.Exit(NOT_PASSED if leaks else 0)

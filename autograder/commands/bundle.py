@@ -50,7 +50,7 @@ def bundle(
 ) -> None:
     """Make zip files for Gradescope, for GitHub Classroom, for students or for a colleague.
 
-    No bundle contains a seed, a grade or a student's data. The command overwrites only older bundles.
+    No bundle contains a seed, a grade or a student's data. The command overwrites bundles, no other files.
     """
     from autograder.platforms import bundles
 

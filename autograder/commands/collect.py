@@ -49,7 +49,7 @@ def collect(
     timezone: Annotated[
         str | None,
         typer.Option(
-            help="The time zone of times that the archive gives without a time zone, such as Europe/Berlin.",
+            help="The time zone, such as Europe/Berlin, of times that the archive gives without a zone.",
             show_default="this computer's",
         ),
     ] = None,

@@ -44,14 +44,15 @@ Format = Annotated[
 Into = Annotated[
     Path | None,
     typer.Option(
-        help="The platform's own file, to be filled in, such as Canvas's exported gradebook. This file "
+        help="The platform's own file to fill in, such as Canvas's exported gradebook. The original "
         "itself is not changed."
     ),
 ]
 AssignmentColumn = Annotated[
     str,
     typer.Option(
-        help="The column of grades in --into: its heading, its title or its number, counted from 1.",
+        help="The column of grades in --into: its heading, such as 'Sheet 2 (4711)', its title, such "
+        "as 'Sheet 2', or its number, counted from 1.",
         show_default="the assignment's name",
     ),
 ]
@@ -77,7 +78,7 @@ def export(
     ] = None,
     student: Annotated[
         str | None,
-        typer.Option(help="Write everything that is kept about this student into one zip file, --output."),
+        typer.Option(help="Write everything that is kept about this student into the zip file of --output."),
     ] = None,
     course: CourseFolder = Path(),
     db: Gradebook = None,
@@ -86,8 +87,8 @@ def export(
     """Print the grades as a table with one line for each student and assignment.
 
     A student who has not handed in, or whose submission could not be graded, has a line without points; the
-    last column gives the reason. With --into print the platform's file, with the grades of the students in it
-    filled in; encoding, separator and quotes stay as they were.
+    last column gives the reason. With --into print the platform's file with the grades of its students
+    filled in; the encoding, separator and quotes stay as they were.
     """
     from autograder.platforms import export as grades
     from autograder.platforms import exported

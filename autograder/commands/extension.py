@@ -40,7 +40,7 @@ def extension(
     until = f"{', until' if days else '; it is due'} {done.until:%Y-%m-%d %H:%M} UTC" if done.until else ""
     out.print(escape(f"{done.student} has {more} for {assignment}{until}"), soft_wrap=True)
     for change in done.changes:
-        say(f"the late penalty of {escape(change.student)} was {change.before:g} and is {change.after:g}")
+        say(f"the late penalty of {escape(change.student)} was {change.before:g} and is now {change.after:g}")
     if not done.until:
         command = f"nbgrader db assignment add {assignment} --duedate DATE"
         say(f"{assignment} has no due date yet. To set one, run: {command}")

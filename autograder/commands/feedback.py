@@ -111,7 +111,7 @@ def _print_pages(here: Course, done: FeedbackRun, returned: Returned | None, as_
     for path in done.unwritten:
         say(f"[bold red]not written:[/] {escape(path)}")
     if done.unwritten:
-        say("The other pages are written. Give yourself permission to write there, then run this again.")
+        say("The other pages are written. Make the files above writable, then run this again.")
 
 
 def _print_archives(returned: Returned, as_json: bool) -> None:

@@ -24,9 +24,9 @@ def forget(
     db: Gradebook = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a student from the course: work, points, marks, comments, feedback, verdicts, lines of lists.
+    """Remove a student from the course: work, points, marks, comments, feedback, verdicts, list entries.
 
-    Exit with status 1 if a file that the grader did not write still names the student; the file is named.
+    Exit with status 1 if a file that the grader did not write still names the student, and list such files.
     """
     import sys
 

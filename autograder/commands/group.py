@@ -65,6 +65,6 @@ def group(
         out.print(escape(f"{handout.group}: {folder}, {count}"), soft_wrap=True)
     if not done.handouts:
         out.print(f"{assignment} is for the whole class")
-    for students, what in ((done.without, "in none of these groups"), (done.several, "in several of them")):
+    for students, what in ((done.without, "in none of these groups"), (done.several, "in several groups")):
         if students:
             say(f"[yellow]note:[/] {what}: {escape(', '.join(students))}")

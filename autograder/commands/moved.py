@@ -27,6 +27,6 @@ def show(course: Course, moved: Moved, as_json: bool) -> None:
     for assignment in moved.set_aside:
         say(f"the other version of {assignment} is in .autograder/replaced/{assignment}/{escape(moved.new)}/")
     for change in moved.penalties:
-        say(f"the late penalty of {change.assignment} was {change.before:g} and is {change.after:g}")
+        say(f"the late penalty of {change.assignment} was {change.before:g} and is now {change.after:g}")
     if any((course.feedback / moved.new / name).is_dir() for name in moved.assignments):
         say("Run autograder feedback to update the pages that name the old id.")

@@ -47,7 +47,7 @@ def import_list(
 ) -> None:
     """Enter the students of a platform's list into the gradebook, and their groups into class.csv.
 
-    Nobody is removed. A student whose work the gradebook has under a platform's name keeps that id. Lines
+    Nobody is removed. A student with work under an id that a platform made keeps that id. Lines
     that name no student are reported.
     """
     from autograder.roster import lists, people
@@ -67,7 +67,7 @@ def import_list(
     if len(done.notes) > MOST_NOTES:
         say(f"and {len(done.notes) - MOST_NOTES} more notes, which --json prints")
     if any(" in the gradebook is " in note for note in done.notes):
-        say("To give their work the ids of the list: autograder roster unite")
+        say("To give their work the ids of the list, run: autograder roster unite")
 
 
 @roster.command("list", epilog=EPILOG)
@@ -115,7 +115,7 @@ def unite(course: CourseFolder = Path(), db: Gradebook = None, as_json: Json = F
     else:
         out.print(f"{plural(len(moved), 'id')} united with the class list")
         for change in changes:
-            penalty = f"{change.assignment} was {change.before:g} and is {change.after:g}"
+            penalty = f"{change.assignment} was {change.before:g} and is now {change.after:g}"
             say(f"{escape(change.student)}: the late penalty of {penalty}")
     for problem in problems:
         say(f"[bold red]not united:[/] {escape(problem)}")

@@ -33,7 +33,7 @@ def simulate(
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Simulate a class to rehearse a term: correct, mistaken, partial, broken and hostile submissions.
+    """Simulate a class to rehearse a term: honest, mistaken, partial, broken and hostile submissions.
 
     Write the submissions, for `collect`, and truth.json, which lists the kind and the mistakes of each
     submission. Hostile notebooks are real attacks: grade them only if `doctor` reports tier A or B.

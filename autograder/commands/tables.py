@@ -61,7 +61,7 @@ def batch(done: Batch, out: Console, err: Console) -> None:
             "Students without a grade have no points yet; they do not have zero points.", soft_wrap=True
         )
     if done.unwritten:
-        err.print("The points are in the gradebook. Give yourself permission to write there.", soft_wrap=True)
+        err.print("The points are in the gradebook. Make the folders above writable.", soft_wrap=True)
     if done.problems or done.unwritten:
         err.print("Put these problems right, then run the same command again.", soft_wrap=True)
 
@@ -192,6 +192,11 @@ def mutants(tried: list[Tried], out: Console) -> None:
     for assignment, figures in by_assignment(tried).items():
         table.add_row(assignment, *map(str, figures.values()))
     out.print(table)
+    out.print(
+        "unlisted: accepted, but not in the list of right mutants. named: the report names a known mistake; "
+        "truly: that mistake gives the mutant's own results. cause: the report names the broken rule, error, "
+        "shape or dtype. bare: the report shows only two numbers that differ."
+    )
     for trial in tried:
         if verdict := trial.concern:
             named = f" ({' or '.join(trial.named)})" if trial.named else ""

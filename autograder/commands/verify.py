@@ -39,7 +39,7 @@ def verify(
     mutants: Annotated[
         int | None,
         typer.Option(
-            help="Grade this number of right answers with one fault each, instead of the bank.",
+            help="Grade this many right answers with one fault each, instead of the known answers.",
             min=1,
         ),
     ] = None,
@@ -72,11 +72,11 @@ def verify(
     course: CourseFolder = Path(),
     as_json: Json = False,
 ) -> None:
-    """Check that the grader rejects and names each known mistake and accepts each known right answer.
+    """Check that each known mistake is rejected and named, and each known right answer accepted.
 
     Exit with status 1 unless the grader and `check` reject every mistake and `check` names it, every right
     answer is accepted, every solution notebook gets full marks and every blank notebook none. With --mutants
-    exit with status 1 if the grader accepts a mutant that the reviewed list does not explain.
+    exit with status 1 if the grader accepts a mutant that is not in the list of right mutants.
     """
     if mutants is not None:
         if caged is not None:

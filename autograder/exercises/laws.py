@@ -144,7 +144,7 @@ def _first_only(name: str, got: Array, expected: Array) -> str | None:
         return None
     right = [near(one, other) for one, other in zip(got, expected, strict=True)]
     if right[0] and not any(right[1:]):
-        return f"of {name} only [0] is right, all after it is wrong: is the first used for all?"
+        return f"only [0] of {name} is right, all others are wrong: is the first used for all?"
     return None
 
 
@@ -187,7 +187,7 @@ def not_softmax(
     ratios = int(np.maximum(usable.sum(axis=-1) - 1, 0).sum())
     if ratios > 1 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-4):
         if abs(found) < 1e-2 * abs(factor):
-            return f"your weights hardly follow {says}: all of a row are nearly alike"
+            return f"your weights hardly follow {says}: each row is nearly uniform"
         right = f"the factor is {named}{factor:.4g}"
         return f"your weights are the softmax of {says} times {found:.4g}; {right}"
     row = np.unravel_index(np.argmax(np.ptp(logs - factor * spread, axis=-1)), logs.shape[:-1])

@@ -83,7 +83,7 @@ def with_declared_cells(notebook: Notebook, assignment: str) -> Notebook:
     rows = _rows(graded, declared)
     for cell in cells:
         if cell["cell_type"] == "markdown":
-            text = TIME.sub(rf"\g<1>{minutes}\g<2>", source(cell))
+            text = TIME.sub(rf"\g<1>{5 * round(minutes / 5)}\g<2>", source(cell))
             _set_source(cell, TABLE.sub(lambda match: f"{match[1]}\n{rows}", text))
     return notebook
 

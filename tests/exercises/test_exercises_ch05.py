@@ -213,7 +213,7 @@ WRONG = {
     "sinusoids: times sqrt(d)": (
         "sinusoidal_encoding",
         lambda T, d: sinusoids(np.arange(T), 10000 ** (-even(d) / d)) * np.sqrt(d),
-        "position 0 holds 1.414 on an odd channel; there it is cos 0 = 1",
+        "position 0 holds 1.414 on an odd channel; it should be cos 0 = 1",
     ),
     "sinusoids: slow ones first": (
         "sinusoidal_encoding",
@@ -325,7 +325,7 @@ WRONG = {
     "t5: counted from 1": (
         "t5_relative_bucket",
         lambda r, bidirectional=True, num_buckets=32, max_distance=128: bucket(r, 16, 8, 128, torch.log) + 1,
-        "a token's distance to itself is 0, bucket 0; yours is 1",
+        "a token itself, at distance 0, has bucket 0; yours is 1",
     ),
     "t5: a root for the logarithm": (
         "t5_relative_bucket",

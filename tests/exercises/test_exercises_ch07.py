@@ -300,7 +300,7 @@ WRONG = {
                 logits[:, -1] / (t or 1e-9) - torch.rand(logits[:, -1].shape, generator=g).log().neg().log()
             ).argmax(dim=-1, keepdim=True)
         ),
-        "one multinomial a step over softmax(logits",
+        "one multinomial per step over softmax(logits",
     ),
 }
 

@@ -245,7 +245,7 @@ def test_a_table_of_groups_of_words_has_the_points_of_an_embedding():
     """It has nothing from the lesson, since it reads nothing before it has learned."""
     report = report_on(GPT, Table)
     earned = [criterion.says for criterion in report.criteria if criterion.earned]
-    assert "it learns, and does not cheat" not in earned
+    assert "learns without cheating" not in earned
     assert report.score < 3
 
 

@@ -187,7 +187,7 @@ class TestNotebook:
         graded = [cell for cell, marks in self.marked(assignment) if marks["grade"]]
         minutes = sum(cell["metadata"]["course"]["minutes"] for cell in graded)
         text = "".join(cells_of(assignment)[0]["source"])
-        assert f"About {minutes} minutes" in text
+        assert f"About {5 * round(minutes / 5)} minutes" in text
         most = 60 + 120 if "in two sittings" in text else 120
         assert 60 <= minutes <= most
 

@@ -146,7 +146,7 @@ PLANTED = (
 def test_what_is_released_gives_nothing_away(released):
     done = in_process("audit", cwd=released)
     assert done.exit_code == 0, done.stdout
-    assert "Nothing is given away" in done.stdout
+    assert "No secret was found" in done.stdout
 
 
 @pytest.mark.slow

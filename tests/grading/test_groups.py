@@ -62,7 +62,7 @@ def test_groups_get_different_assignments(course):
     assert "Monday no longer" not in again.stderr
     in_process("group", FIRST, "Monday=front", "Thursday=back", cwd=course)
     shown = in_process("group", FIRST, cwd=course)
-    assert "in several of them: dan" in shown.stderr
+    assert "in several groups: dan" in shown.stderr
     assert (course / "groups.csv").read_text() == (
         f"group,assignment,variant\nThursday,{SECOND},\nMonday,{FIRST},front\nThursday,{FIRST},back\n"
     )

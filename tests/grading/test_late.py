@@ -123,7 +123,7 @@ def test_more_time_for_work_that_is_in(late_class):
     in_process("late", "--percent", 10, cwd=late_class)
     done = in_process("extension", "ada", FIRST, 2, cwd=late_class)
     assert done.stdout == f"ada has 2 more days for {FIRST}, until 2026-03-10 23:59 UTC\n"
-    assert "was 2.4 and is 0.8" in done.stderr
+    assert "was 2.4 and is now 0.8" in done.stderr
     assert rows(late_class)["ada"].late_seconds == 22 * 3600 + 60
     in_process("extension", "ada", FIRST, 0, cwd=late_class)
     assert penalties(late_class)["ada"] == pytest.approx(2.4)

@@ -152,7 +152,7 @@ def test_more_time_of_the_id_that_stays_counts_for_the_work_that_comes(course):
         writer.penalise(SECOND, "bob")
     assert rows(course, SECOND)["bob"].late_penalty == pytest.approx(1.2)
     done = in_process("merge", "bob", "ada", "--wins", "ada", cwd=course)
-    assert f"the late penalty of {SECOND} was 1.2 and is 0" in done.stderr
+    assert f"the late penalty of {SECOND} was 1.2 and is now 0" in done.stderr
     assert rows(course, SECOND)["ada"].total == 6
 
 

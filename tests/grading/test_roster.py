@@ -303,7 +303,7 @@ def test_late_penalties_that_change_with_the_id_are_reported(tmp_path, form):
             "after": 0,
         }
     else:
-        assert f"ada01: the late penalty of {SECOND} was 1.2 and is 0" in done.stderr
+        assert f"ada01: the late penalty of {SECOND} was 1.2 and is now 0" in done.stderr
     assert rows(folder, SECOND)["ada01"].total == 6
 
 

@@ -221,7 +221,7 @@ EXERCISE = Exercise(
         Property("forbidden keys get nothing", ATTENTION.nothing_to_forbidden_keys),
         Property("allowed keys get something", ATTENTION.something_to_allowed_keys),
         Property("the query has an effect", another_query),
-        Property("sequences do not meet", sequences_are_apart),
+        Property("sequences do not mix", sequences_are_apart),
         Property("weights are in proportion to the exponentials of the scores", proportions),
         Property("the context is between the values", ATTENTION.inside_the_values),
         *LAST,

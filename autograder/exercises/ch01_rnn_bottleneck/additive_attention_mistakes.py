@@ -162,7 +162,7 @@ edited(
 
 edited(
     "best_key_alone",
-    "You give all weight to the best key, and nothing can be learned through a maximum. Give every key "
+    "You give all weight to the best key, and the choice of a maximum has no gradient. Give every key "
     "its share by softmax.",
     {
         **BY_EINSUM,
@@ -197,7 +197,7 @@ edited(
 
 
 @EXERCISE.misconception(
-    "You mask after softmax and divide again. On paper that is right, but if a forbidden key scores far "
+    "You mask the exponentials, not the scores. On paper that is right, but if a forbidden key scores far "
     "above the others, the others underflow to zero: fill the scores before softmax."
 )
 def renormalised_after_softmax(query, keys, values, W_q, W_k, v, mask=None):
@@ -262,7 +262,7 @@ edited(
 edited(
     "fill_too_small",
     "You fill forbidden scores with a number such as -100. If the allowed scores are even lower, the "
-    "forbidden keys win: fill with -inf or -1e9.",
+    "forbidden keys dominate the sum: fill with -inf or -1e9.",
     {**BY_EINSUM, "scores, -1e30": "scores, -100.0"},
 )
 

@@ -62,7 +62,7 @@ def at_least_the_layers(trial: Trial) -> str | None:
         return None
     return (
         f"you count {_got(trial):g} for {num_layers} layers; each layer reads the one below, so no fewer "
-        f"than {num_layers} steps wait for each other"
+        f"than {num_layers} steps run one by one"
     )
 
 
@@ -72,7 +72,7 @@ def at_least_the_tokens(trial: Trial) -> str | None:
         return None
     return (
         f"you count {_got(trial):g} for {seq_len} tokens; state t is made from state t - 1, so no fewer than "
-        f"{seq_len} steps wait for each other"
+        f"{seq_len} steps run one by one"
     )
 
 
@@ -118,7 +118,7 @@ def last_layer(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch01_rnn_bottleneck/critical_path",
     signature="critical_path(seq_len, num_layers, kind)",
-    goal="Count the layer steps that have to wait for each other, with as many processors as you like.",
+    goal="Count the layer steps that must run one after another, with as many processors as you like.",
     section="Who has to wait",
     minutes=10,
     difficulty="easy",

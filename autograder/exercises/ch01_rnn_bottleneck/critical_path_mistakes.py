@@ -43,7 +43,7 @@ def corner_counted_twice(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "One too few: T + L - 2 counts the arrows between the steps. Count the steps themselves: with one "
+    "One step too few: T + L - 2 counts the arrows between steps. Count the steps themselves: with one "
     "token and one layer there is one step.",
     gravity="slip",
 )
@@ -56,7 +56,7 @@ def arrows_counted(seq_len, num_layers, kind):
 
 
 @EXERCISE.misconception(
-    "You take the longer of the two sides. A chain goes along the tokens *and* up the layers, and its steps "
+    "You take the larger of T and L. A chain goes along the tokens *and* up the layers, and its steps "
     "add up: T + L - 1."
 )
 def longer_side(seq_len, num_layers, kind):

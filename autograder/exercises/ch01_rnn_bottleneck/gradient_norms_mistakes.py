@@ -216,7 +216,7 @@ def one_slope_for_all(h, W_hh):
     return np.array([np.linalg.norm(np.linalg.matrix_power(step, n), 2) for n in range(len(h))][::-1])
 
 
-@EXERCISE.misconception("You multiply the steps number by number, `*`. Use the matrix product, `@`.")
+@EXERCISE.misconception("You multiply the steps element by element: `*`. Use the matrix product, `@`.")
 def number_by_number(h, W_hh):
     total, norms = np.ones(W_hh.shape), np.ones(len(h))
     for t in range(len(h) - 2, -1, -1):

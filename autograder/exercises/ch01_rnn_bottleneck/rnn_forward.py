@@ -118,7 +118,7 @@ def the_state_is_handed_on(trial: Trial) -> str | None:
 def begins_with_h0(trial: Trial) -> str | None:
     if _saturated(trial) or _moves(trial, 1, (slice(None),))[0, 0] > 1e-9:
         return None
-    return "another h0 gives the same state 0; h0 is the state before the first token, W_hh carries it in"
+    return "another h0 gives the same state 0; h0 is the state before the first token: add h0 @ W_hh"
 
 
 def sequences_are_apart(trial: Trial) -> str | None:
@@ -170,8 +170,8 @@ EXERCISE = Exercise(
         Property("tanh keeps states between -1 and 1", between_minus_one_and_one),
         Property("the past does not change", the_past_stays),
         Property("the state is passed on", the_state_is_handed_on),
-        Property("h0 is where it begins", begins_with_h0),
-        Property("sequences do not meet", sequences_are_apart),
+        Property("step 0 starts from h0", begins_with_h0),
+        Property("sequences do not mix", sequences_are_apart),
         *LAST,
         Property("each step is tanh of a sum", one_step),
     ),

@@ -163,7 +163,7 @@ def state_outside(x, h0, W_xh, W_hh, b_h):
     "You pass on the sum before tanh and apply tanh only to the result. The state is the tanh itself: pass "
     "on the tanh."
 )
-def sum_handed_on(x, h0, W_xh, W_hh, b_h):
+def sum_passed_on(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
     for t in range(x.shape[1]):
         h = x[:, t] @ W_xh + h @ W_hh + b_h
@@ -230,7 +230,7 @@ def time_in_front(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "The states of one sequence end up in another, as `reshape` does with states of shape (T, B, d_h). "
+    "The states of one sequence end up in another, as when you `reshape` states of shape (T, B, d_h). "
     "Put time on axis 1: np.stack(states, axis=1)."
 )
 def reshaped_for_transposed(x, h0, W_xh, W_hh, b_h):
@@ -275,7 +275,7 @@ def weights_on_the_left(x, h0, W_xh, W_hh, b_h):
     return np.stack(states, axis=1)
 
 
-@EXERCISE.misconception("`*` multiplies number by number. The matrix product is `@`: x[:, t] @ W_xh.")
+@EXERCISE.misconception("`*` multiplies element by element. The matrix product is `@`: x[:, t] @ W_xh.")
 def number_by_number(x, h0, W_xh, W_hh, b_h):
     h, states = h0, []
     for t in range(x.shape[1]):

@@ -58,7 +58,7 @@ def additive(trial: Trial) -> str | None:
     doubled = trial.call(Case("doubled", (2 * x, *weights))).value
     for name, once, twice in zip("qkv", trial.value, doubled, strict=True):
         if not near(np.asarray(twice), 2 * np.asarray(once)):
-            return f"twice the tokens do not give twice the {name}; a projection is one matrix product"
+            return f"doubling every token does not double the {name}; a projection is one matrix product"
     return None
 
 
@@ -96,7 +96,7 @@ def by_hand(trial: Trial) -> str | None:
             *token, j = (int(n) for n in wrong[0])
             return (
                 f"number {j} of {name} for token {token} is {right[(*token, j)]:.4g}, the sum of its "
-                f"{width} numbers, each times its number in column {j} of W_{name}; you return "
+                f"{width} numbers, multiplied by column {j} of W_{name} one by one; you return "
                 f"{np.asarray(got)[(*token, j)]:.4g}"
             )
     return None

@@ -38,7 +38,7 @@ def weights_on_the_left(x, W_q, W_k, W_v):
     return W_q @ x, W_k @ x, W_v @ x
 
 
-@EXERCISE.misconception("`*` multiplies number by number. A projection is a matrix product: x @ W.")
+@EXERCISE.misconception("`*` multiplies element by element. A projection is a matrix product: x @ W.")
 def elementwise(x, W_q, W_k, W_v):
     return x * W_q, x * W_k, x * W_v
 

@@ -165,7 +165,7 @@ def one_sequence_alone_is_right(trial: Trial) -> str | None:
     if not all(near(np.asarray(a), b[first]) for a, b in zip(alone, trial.expected, strict=True)):
         return None
     return (
-        f"one sequence alone comes out right, with the leading axes {lead} it does not. Count axes from the "
+        f"one sequence alone comes out right, but not with the leading axes {lead}. Count axes from the "
         "end: axis=-1, query.shape[-1], np.swapaxes(key, -1, -2)"
     )
 

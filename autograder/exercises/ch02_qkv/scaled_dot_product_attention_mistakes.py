@@ -109,7 +109,7 @@ def mask_after_softmax(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You mask after softmax and divide again. On paper that is right, but if a forbidden key scores far "
+    "You mask the exponentials, not the scores. On paper that is right, but if a forbidden key scores far "
     "above the others, the others underflow to zero: fill the scores before softmax."
 )
 def renormalised_after_softmax(query, key, value, mask=None):
@@ -194,7 +194,7 @@ def no_maximum(query, key, value, mask=None):
 
 
 @EXERCISE.misconception(
-    "You subtract the largest score of all queries. A query far below it underflows to 0/0. Subtract each "
+    "You subtract the largest score of all queries. A query far below it underflows to zeros. Subtract each "
     "row's own maximum: axis=-1 with keepdims=True."
 )
 def global_maximum(query, key, value, mask=None):

@@ -77,7 +77,7 @@ def inside_the_values(trial: Trial) -> str | None:
     j = int(outside[0])
     return (
         f"component {j} is {got[j]:.4g}, but all values have it between {low[j]:.4g} and {high[j]:.4g}; "
-        "weights that sum to 1 give a mean, which stays between"
+        "weights that sum to 1 give a mean, which is between them"
     )
 
 
@@ -136,7 +136,7 @@ EXERCISE = Exercise(
         Property("weights sum to 1", same_value_everywhere),
         Property("weights are in proportion to the exponentials of scores over the temperature", proportions),
         Property("the result is a mean of the values", inside_the_values),
-        Property("colder is sharper", sharper_when_colder),
+        Property("cooling sharpens", sharper_when_colder),
         *LAST,
     ),
     forbidden=SOFTMAX,

@@ -21,8 +21,8 @@ def multiplied(query, keys, values, temperature):
 
 
 @EXERCISE.misconception(
-    "You return the best key's value alone. That is the limit of a very low temperature, and nothing can "
-    "be learned through it: weigh all values by softmax.",
+    "You return the best key's value alone. That is the limit of a very low temperature, and its choice "
+    "has no gradient: weigh all values by softmax.",
     gravity="useless",
 )
 def hard_argmax(query, keys, values, temperature):

@@ -145,7 +145,7 @@ EXERCISE = Exercise(
     properties=(
         Property("nothing is added to the sum", nothing_added),
         Property("weights sum to 1 along the axis that was passed", the_axis_that_was_passed),
-        Property("rows do not meet", a_row_alone_is_right),
+        Property("rows do not mix", a_row_alone_is_right),
         *FIRST,
         Property("weights are not negative", positive),
         Property("a constant added to a row changes nothing", shift_invariant),

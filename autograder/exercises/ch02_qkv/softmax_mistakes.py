@@ -94,7 +94,7 @@ def log_of_softmax(x, axis=-1):
 
 
 @EXERCISE.misconception(
-    "You put all weight on the largest score. Softmax is soft: every score gets a share, and gradients flow.",
+    "You put all weight on the largest score. Give every score its share: its exponential over their sum.",
     gravity="useless",
 )
 def hard_maximum(x, axis=-1):

@@ -168,7 +168,7 @@ EXERCISE = Exercise(
         Property("0 ln 0 is 0", counts_zeros_as_zero),
         *FIRST[:3],
         Property("entropies are in nats", in_nats),
-        Property("no epsilon biases", unbiased),
+        Property("no epsilon bias", unbiased),
         Property("an entropy is between 0 and ln n", bounded),
         *LAST,
         Property("the sum of the terms", by_hand),

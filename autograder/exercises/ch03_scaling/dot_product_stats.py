@@ -185,7 +185,7 @@ def _tells_products(means: Array) -> str | None:
     if not len(means):
         return None
     if (means == 0).any():
-        return "with one sample of d_k = 1 your mean is 0; draw as many pairs as num_samples says"
+        return "with one sample of d_k = 1 your mean is 0; draw num_samples pairs"
     if len(np.unique(np.round(means, 6))) < len(means) / 10:
         return (
             f"with d_k = 1 your q . k takes only a few values, such as {means[0]:.3g}; a product of two "
@@ -196,11 +196,11 @@ def _tells_products(means: Array) -> str | None:
         return None
     if off > 0:
         return (
-            "with d_k = 1 your q . k is spread like a single normal number; the product of two has more near "
-            "0 and more far out: draw q and k, both, from rng"
+            "with d_k = 1 your q . k is spread like one normal number; the product of two is more often near "
+            "0 or far from it: draw both q and k from rng"
         )
     return (
-        "with d_k = 1 your q . k has more near 0 and more far out than a product of two normal numbers: "
+        "with d_k = 1 your q . k is more often near 0 or far out than a product of two normal numbers: "
         "multiply one number of q with one of k, and no more"
     )
 

@@ -94,7 +94,7 @@ def additions(trial: Trial) -> str | None:
         return None
     got, _ = _got(trial)
     return (
-        f"at zero means you are right, with these means you add {got - bare:.4g}; for one product, "
+        f"at zero means you are right; with these means you add {got - bare:.4g}; for one product, "
         "Var(ab) = E[a^2] E[b^2] - E[a]^2 E[b]^2 with E[a^2] = var_q + mean_q^2"
     )
 

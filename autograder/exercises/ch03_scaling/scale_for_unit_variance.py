@@ -39,7 +39,7 @@ def leaves_unit_variance(trial: Trial) -> str | None:
         return f"your factor is {got:.4g}; it should be positive"
     return (
         f"scaled by your {got:.4g}, q . k has the variance s^2 * {d_k} * {var_q:g} * {var_k:g} = "
-        f"{got**2 * d_k * var_q * var_k:.4g}; it should have 1"
+        f"{got**2 * d_k * var_q * var_k:.4g}; it should be 1"
     )
 
 

@@ -76,7 +76,7 @@ def is_symmetric(trial: Trial) -> str | None:
     wrong = ~(np.abs(J - np.swapaxes(J, -1, -2)) < 1e-4)
     if not wrong.any():
         return None
-    return f"your J is not symmetric, the first{index(wrong)}; dp_i/dx_j = dp_j/dx_i"
+    return f"your J is not symmetric, first{index(wrong)}; dp_i/dx_j = dp_j/dx_i"
 
 
 def right_signs(trial: Trial) -> str | None:
@@ -116,7 +116,7 @@ def a_row_alone_is_right(trial: Trial) -> str | None:
     if np.shape(alone) != trial.expected[first].shape or not near(np.asarray(alone), trial.expected[first]):
         return None
     return (
-        f"one row of weights alone comes out right, a batch of shape {p.shape} does not: use "
+        f"one row of weights alone comes out right, but a batch of shape {p.shape} does not: use "
         "p[..., :, None] and p[..., None, :], which leave the leading axes alone"
     )
 
@@ -150,7 +150,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         *FIRST,
-        Property("a batch is its rows", a_row_alone_is_right),
+        Property("any leading axes work", a_row_alone_is_right),
         Property("diagonal or the rest", diagonal_right),
         Property("rows sum to zero", rows_sum_to_zero),
         Property("J is symmetric", is_symmetric),

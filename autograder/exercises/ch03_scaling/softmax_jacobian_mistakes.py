@@ -193,7 +193,7 @@ def rows_of_a_matrix_only(p):
 
 @EXERCISE.misconception(
     "Your einsum names one axis of p, so it takes a single row. Let it begin with an ellipsis, "
-    "'...i,...j->...ij', which fits any number of leading axes."
+    "'...i,...j->...ij'; np.diag takes no batch either: use np.eye(n)."
 )
 def einsum_of_one_row(p):
     return np.diag(p) - np.einsum("i,j->ij", p, p)

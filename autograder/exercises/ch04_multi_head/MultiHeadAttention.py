@@ -264,7 +264,7 @@ def keys_come_from_the_memory(trial: Trial) -> str | None:
     if moved.shape[1] > 1 and moved[:, 1:].max() > 1e-3:
         i = 1 + int(moved[:, 1:].max(axis=0).argmax())
         return (
-            f"with a memory, a change of token 0 of x moves the output of token {i}; tokens of x meet only "
+            f"with a memory, a change of token 0 of x moves the output of token {i}; tokens of x see only "
             "the memory"
         )
     return None
@@ -373,8 +373,8 @@ def weights_under_a_mask(trial: Trial) -> str | None:
     if (wrong := np.abs(sums - 1) > 1e-3).any():
         head, i = np.argwhere(wrong)[0]
         return (
-            f"under a causal mask the weights of query {i} in head {head} sum to {sums[head, i]:.3g}; what "
-            "is allowed shares 1"
+            f"under a causal mask the weights of query {i} in head {head} sum to {sums[head, i]:.3g}; the "
+            "allowed keys share 1"
         )
     if (shut := open_ & (seen < 1e-4)).any():
         head, i, j = np.argwhere(shut)[0]
@@ -419,14 +419,14 @@ EXERCISE = Exercise(
     properties=(
         Property("an empty row leaves W_o's bias", empty_rows_leave_the_bias),
         *FIRST,
-        Property("sequences of a batch are apart", sequences_are_apart),
+        Property("sequences of a batch do not mix", sequences_are_apart),
         Property("forbidden tokens change nothing", forbidden_tokens_change_nothing),
         Property("queries come from x, keys and values from the memory", keys_come_from_the_memory),
         Property("every parameter matters", every_parameter_matters),
         Property("W_o comes last", W_o_comes_last),
-        Property("heads are apart and alike", heads_are_alike),
+        Property("heads are separate and equal", heads_are_alike),
         Property("weights are a softmax of scaled scores", weights_as_a_value_sees_them),
-        Property("so they are under a mask", weights_under_a_mask),
+        Property("a masked softmax is right", weights_under_a_mask),
         Property("the order of the tokens does not matter", order_does_not_matter),
         *LAST,
     ),

@@ -145,7 +145,7 @@ edited_fill(
 
 edited_kernel(
     "no_W_o",
-    "You leave out W_o, so the heads never meet. End with self.W_o(...), which mixes their results.",
+    "You leave out W_o, so the heads never mix. End with self.W_o(...), which mixes their results.",
     {"self.W_o(heads.transpose(1, 2).flatten(2)": "heads.transpose(1, 2).flatten(2"},
 )
 

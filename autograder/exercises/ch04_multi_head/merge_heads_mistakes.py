@@ -27,7 +27,7 @@ def view_after_transpose(x):
 
 
 @EXERCISE.misconception(
-    "You weave the heads together: channel 0 of every head, then channel 1 of every head. Keep the "
+    "You interleave the heads: channel 0 of every head, then channel 1 of every head. Keep the "
     "channels of a head next to each other: bring the axes into the order (B, T, h, d/h)."
 )
 def heads_interleaved(x):
@@ -51,7 +51,7 @@ def left_apart(x):
 
 
 @EXERCISE.misconception(
-    "You string the heads together in time, (B, h*T, d/h). Put them side by side in the width: concatenate "
+    "You join the heads along the time axis, (B, h*T, d/h). Put them side by side in the width: concatenate "
     "along the last axis."
 )
 def joined_in_time(x):

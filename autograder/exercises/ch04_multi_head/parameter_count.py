@@ -142,8 +142,8 @@ EXERCISE = Exercise(
         *FIRST,
         Property("a count is whole", is_whole),
         Property("heads cost nothing", heads_cost_nothing),
-        Property("pieces are whole", whole_pieces),
-        Property("biases are counted rightly", biases_counted),
+        Property("every piece counts", whole_pieces),
+        Property("biases are counted correctly", biases_counted),
         *LAST,
     ),
 )

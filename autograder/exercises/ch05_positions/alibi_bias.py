@@ -69,7 +69,7 @@ def nothing_on_the_own_key(trial: Trial) -> str | None:
     head, query = (int(n) for n in own.nonzero()[0])
     key = k_len - q_len + query
     return (
-        f"the queries are the last of the keys, so query {query} is at position {key} of 0 to {k_len - 1}; "
+        f"the queries are at the last positions, so query {query} is at position {key} of 0 to {k_len - 1}; "
         f"the distance is 0 there, and your bias of head {head} is {float(own[head, query]):.4g}"
     )
 
@@ -140,12 +140,12 @@ EXERCISE = Exercise(
     reference=alibi.alibi_bias,
     criteria=(
         Criterion("minus slope times distance, 2^n heads", 1.5, powers_of_two, test=right_numbers),
-        Criterion("the queries are the last of the keys", 0.75, more_keys, test=right_numbers),
+        Criterion("the queries are at the last positions", 0.75, more_keys, test=right_numbers),
         Criterion("the slopes for other head counts", 0.75, other_head_counts, test=right_numbers),
     ),
     properties=(
         *FIRST,
-        Property("the own key costs nothing", nothing_on_the_own_key),
+        Property("its own key costs nothing", nothing_on_the_own_key),
         Property("no bias is above zero", nothing_above_zero),
         Property("the cost grows evenly", grows_by_the_slope),
         Property("the same distance costs the same", same_distance_same_cost),

@@ -170,7 +170,7 @@ def gentlest_first(num_heads, q_len, k_len):
 
 @EXERCISE.misconception(
     "Your bias is slope times the key's position, the same for every query. In a causal softmax that "
-    "gives the same weights, but return the distance itself: one row for each query."
+    "gives the same weights, but return minus the slope times the distance, a row for each query."
 )
 def position_of_the_key_only(num_heads, q_len, k_len):
     n = 2 ** math.floor(math.log2(num_heads))

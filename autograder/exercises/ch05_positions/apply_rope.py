@@ -201,7 +201,7 @@ EXERCISE = Exercise(
         Property("position 0 changes nothing", position_0_stays),
         Property("the pairs are i and i + d/2", halves_are_pairs),
         Property("a turn keeps lengths", keeps_lengths),
-        Property("scores see the distance alone", scores_see_the_distance_alone),
+        Property("scores depend on distance alone", scores_see_the_distance_alone),
         Property("the angles are right", right_angles),
         *LAST,
     ),

@@ -125,7 +125,7 @@ EXERCISE = Exercise(
     properties=(
         *FIRST[:3],
         Property("no shift changes nothing", no_shift_is_no_change),
-        Property("it moves the right way", not_backwards),
+        Property("M moves the right way", not_backwards),
         Property("pairs of channels do not mix", pairs_stay_apart),
         Property("M keeps lengths", keeps_lengths),
         Property("the base is right", right_base),

@@ -57,7 +57,7 @@ def starts_at_zero(trial: Trial) -> str | None:
     for channel, name in ((0, "sin 0 = 0"), (1, "cos 0 = 1")):
         if wrong := [float(x) for x in first[channel::2] if abs(x - channel) > 1e-3]:
             kind = "odd" if channel else "even"
-            return f"position 0 holds {wrong[0]:.4g} on an {kind} channel; there it is {name}"
+            return f"position 0 holds {wrong[0]:.4g} on an {kind} channel; it should be {name}"
     return None
 
 
@@ -69,7 +69,7 @@ def depends_on_the_position_alone(trial: Trial) -> str | None:
     if near(np.asarray(longer)[:max_seq_len], trial.value):
         return None
     return (
-        f"with max_seq_len = {max_seq_len + 3} the first {max_seq_len} rows are others than with "
+        f"with max_seq_len = {max_seq_len + 3} the first {max_seq_len} rows differ from those with "
         f"{max_seq_len}; the vector of a position does not depend on how many more there are"
     )
 

@@ -36,7 +36,7 @@ def a_frequency_for_each_channel(max_seq_len, d_model):
 
 
 @EXERCISE.misconception(
-    "Your sines all come first and your cosines after them. Let them take turns: sines on channels 0, "
+    "Your sines all come first and your cosines after them. Let them alternate: sines on channels 0, "
     "2, 4, ..., cosines on channels 1, 3, 5, ...",
     gravity="slip",
 )

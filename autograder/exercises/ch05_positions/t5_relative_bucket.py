@@ -122,7 +122,7 @@ def _rows(trial: Trial) -> list[tuple[int, float, float]]:
 
 def own_position(trial: Trial) -> str | None:
     wrong = [got for r, got, _ in _rows(trial) if r == 0 and got != 0]
-    return f"a token's distance to itself is 0, bucket 0; yours is {wrong[0]:g}" if wrong else None
+    return f"a token itself, at distance 0, has bucket 0; yours is {wrong[0]:g}" if wrong else None
 
 
 def within_range(trial: Trial) -> str | None:
@@ -204,11 +204,11 @@ EXERCISE = Exercise(
     ),
     properties=(
         *FIRST,
-        Property("bucket 0 is the own position", own_position),
+        Property("the token itself has bucket 0", own_position),
         Property("buckets are in range", within_range),
         Property("keys ahead and behind have different buckets", sides),
         Property("near distances have a bucket each", near_ones_exactly),
-        Property("further is never lower", monotone),
+        Property("far buckets are not lower", monotone),
         Property("far distances follow the logarithm", far_ones_by_the_logarithm),
         *LAST,
     ),

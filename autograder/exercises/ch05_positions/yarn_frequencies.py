@@ -208,7 +208,7 @@ def a_ramp_between(trial: Trial) -> str | None:
 EXERCISE = Exercise(
     name="ch05_positions/yarn_frequencies",
     signature="yarn_frequencies(d, base, factor, original_max_len, beta_fast=32, beta_slow=1)",
-    goal="Divide the slow frequencies of RoPE by the factor, leave the fast ones; return YaRN's temperature.",
+    goal="Divide the slow frequencies of RoPE by the factor, keep the fast ones; return YaRN's temperature.",
     section="Stretching RoPE",
     minutes=15,
     difficulty="medium",

@@ -225,7 +225,7 @@ wrong(
     EXERCISE,
     step_by_step,
     "two_logarithms",
-    "The ends of your ramp divide a logarithm to base 10 by a natural one. Take the same logarithm twice.",
+    "The ends of your ramp divide a logarithm to base 10 by a natural one. Use one logarithm for both.",
     {f"math.log({LENGTH})": f"math.log10({LENGTH})"},
     gravity="slip",
 )
@@ -271,7 +271,7 @@ TEMPERATURES = {
     ),
     "temperature_root": (
         "Your temperature is the root of the right one. Return 0.1 ln(factor) + 1 itself: it multiplies "
-        "cosines and sines, and its square the scores.",
+        "cosines and sines; its square scales scores.",
         "math.sqrt(0.1 * math.log(factor) + 1)",
     ),
     "temperature_inverted": (
@@ -292,7 +292,7 @@ TEMPERATURES = {
         "0.1 * math.log(factor)",
     ),
     "temperature_of_the_sum": (
-        "Your temperature has 0.1 times the whole sum. Return 0.1 * math.log(factor) + 1.",
+        "Your temperature is 0.1 times the whole sum. Return 0.1 * math.log(factor) + 1.",
         "0.1 * (math.log(factor) + 1)",
     ),
     "temperature_without_logarithm": (

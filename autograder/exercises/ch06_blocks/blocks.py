@@ -130,7 +130,7 @@ def the_sublayer_at_fault(reference: Callable[..., Any], trial: Trial) -> str | 
         return None
     return (
         f"each of {', '.join(names)} is right when the others add nothing, and together they are not: look "
-        "at the order, and whether each reads what the one before it left"
+        "at the order, and whether each reads the output of the previous one"
     )
 
 
@@ -241,8 +241,8 @@ def laws(reference: Callable[..., Any]) -> tuple[Property, ...]:
         Property("nothing is random", nothing_is_drawn),
         Property("the mask is kept", the_mask_is_kept),
         Property("tokens have no order", order_of_the_tokens),
-        Property("tokens meet in attention alone", tokens_meet_in_attention_alone),
-        Property("a silent block passes x on", hands_x_on),
-        Property("a post-norm block ends normed", ends_normed),
+        Property("only attention mixes tokens", tokens_meet_in_attention_alone),
+        Property("a zeroed block returns x", hands_x_on),
+        Property("a post-norm block ends in a norm", ends_normed),
         Property("a sublayer is at fault", partial(the_sublayer_at_fault, reference)),
     )

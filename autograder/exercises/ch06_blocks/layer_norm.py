@@ -92,8 +92,8 @@ def variance_is_one(trial: Trial) -> str | None:
     if abs(got - right) <= 1e-3 * right:
         return None
     return (
-        f"before weight and bias, {called(place)} has the variance {got:.4g}; with sqrt(variance + eps) "
-        f"below the line it is {right:.4g}"
+        f"before weight and bias, {called(place)} has the variance {got:.4g}; with 1/sqrt(variance + eps) "
+        f"as the factor it is {right:.4g}"
     )
 
 

@@ -95,8 +95,8 @@ def mean_square_is_one(trial: Trial) -> str | None:
     if abs(got - right) < 1e-3 * right:
         return None
     return (
-        f"before the weight, {called(place)} has the mean square {got:.4g}; with sqrt(mean square + eps) "
-        f"below the line it is {right:.4g}"
+        f"before the weight, {called(place)} has the mean square {got:.4g}; with 1/sqrt(mean square + eps) "
+        f"as the factor it is {right:.4g}"
     )
 
 

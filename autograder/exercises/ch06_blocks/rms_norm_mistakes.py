@@ -115,7 +115,7 @@ def eps_ignored(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You multiply by 1 + weight, as Gemma stores its weights. Multiply by the weight itself.",
+    "You multiply by 1 + weight, as Gemma does. Multiply by the weight itself.",
     gravity="slip",
 )
 def one_plus_weight(x, weight, eps=1e-6):

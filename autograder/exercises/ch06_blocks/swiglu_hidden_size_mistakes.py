@@ -25,7 +25,7 @@ def twice(d_model, multiple_of=1):
 
 @EXERCISE.misconception(
     "You round *down* to the multiple. Round up, as published models do: the width must not fall short of 8 "
-    "d_model / 3.",
+    "d_model // 3.",
     gravity="slip",
 )
 def down_to_the_multiple(d_model, multiple_of=1):

@@ -76,7 +76,7 @@ def no_activation(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "You leave out x W_u, so nothing is gated. Multiply SiLU(x W_g) by x W_u, number by number, before W_d."
+    "You leave out x W_u, so nothing is gated. Multiply SiLU(x W_g) by x W_u, element by element, before W_d."
 )
 def nothing_gated(x, W_g, W_u, W_d):
     return F.silu(x @ W_g) @ W_d
@@ -88,7 +88,7 @@ def silu_of_x(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "You add the gate to x W_u. A gate multiplies, number by number: SiLU(x W_g) * (x W_u)."
+    "You add the gate to x W_u. A gate multiplies element by element: SiLU(x W_g) * (x W_u)."
 )
 def added(x, W_g, W_u, W_d):
     return (F.silu(x @ W_g) + x @ W_u) @ W_d

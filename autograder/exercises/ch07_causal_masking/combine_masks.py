@@ -101,7 +101,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("the mask is boolean", is_boolean),
-        Property("nothing is open that one mask forbids", allows_no_more),
-        Property("everything is open that both masks allow", allows_no_less),
+        Property("nothing that a mask forbids is open", allows_no_more),
+        Property("everything that both masks allow is open", allows_no_less),
     ),
 )

@@ -287,7 +287,7 @@ EXERCISE = Exercise(
             ("the same call gives the same pairs", repeatable),
             ("each token is changed, by itself", asked_about_every_token),
             ("every leak is found", every_leak),
-            ("nothing else is reported", no_other),
+            ("only leaks are reported", no_other),
         )
     ),
 )

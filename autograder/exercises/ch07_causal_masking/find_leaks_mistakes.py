@@ -187,7 +187,7 @@ def one_copy_for_all(model, tokens, vocab_size):
 
 
 @EXERCISE.misconception(
-    "You put the same token everywhere. If the place already has this token, nothing changes and no leak can "
+    "You always write the same token. If the place already has this token, nothing changes and no leak can "
     "show: take a token that differs, such as (tokens[j] + 1) % vocab_size."
 )
 def always_token_0(model, tokens, vocab_size):

@@ -307,7 +307,7 @@ def drawn_by_multinomial(trial: Trial) -> str | None:
         return None
     b, t = place
     return (
-        f"with this generator, one multinomial a step over softmax(logits / {temperature:g}) of the last "
+        f"with this generator, one multinomial per step over softmax(logits / {temperature:g}) of the last "
         f"position, (B, V), draws token {int(trial.expected[b, t])} at place {t} of sequence {b}; yours is "
         f"{int(trial.value[b, t])}"
     )
@@ -358,6 +358,6 @@ EXERCISE = Exercise(
         Property("the model reads the text so far", model_was_shown_the_text),
         Property("the likeliest token at temperature 0", likeliest_at_0),
         Property("draws at the right temperature", drawn_at_the_right_temperature),
-        Property("one multinomial a step", drawn_by_multinomial),
+        Property("one multinomial per step", drawn_by_multinomial),
     ),
 )

@@ -138,7 +138,7 @@ EXERCISE = Exercise(
         Criterion("the logits are left as they were", 0.25, soft, observes="arguments"),
     ),
     properties=(
-        Property("one token stays", something_stays),
+        Property("some token stays", something_stays),
         Property("removed logits are -inf", removed_means_minus_infinity),
         Property("the logits that stay are not changed", what_stays_is_unchanged),
         Property("the tokens that stay reach the share", as_many_as_reach_the_share),

@@ -28,7 +28,7 @@ class writes_at_the_front:
 
 
 @EXERCISE.misconception(
-    "You return the whole room, with the empty places after the last token, and attention would give them "
+    "You return the whole buffer, with the empty places after the last token, and attention would give them "
     "weight. Return self.keys[:, :, : self.length], and the same part of the values."
 )
 class returns_the_empty_tail:
@@ -170,7 +170,7 @@ class keys_for_values:
 
 
 @EXERCISE.misconception(
-    "Your room has time before heads, but keys come as (batch, heads, tokens, width). Make it of shape "
+    "Your buffer has time before heads, but keys come as (batch, heads, tokens, width). Make it of shape "
     "(batch, num_kv_heads, max_len, d_head), and slice its third axis."
 )
 class time_before_heads:
@@ -190,7 +190,7 @@ class time_before_heads:
 
 
 @EXERCISE.misconception(
-    "When the room is full, you go on as if nothing had happened, and tokens are lost. Raise a ValueError "
+    "When the cache is full, you go on as if nothing had happened, and tokens are lost. Raise a ValueError "
     "before anything is written."
 )
 class silent_overflow:
@@ -209,7 +209,7 @@ class silent_overflow:
 
 
 @EXERCISE.misconception(
-    "When the room is full, you drop the oldest tokens, but this cache keeps every token. Raise a ValueError "
+    "If the cache is full, you drop the oldest tokens, but this cache keeps every token. Raise a ValueError "
     "if the new ones do not fit. Exercise 4 is about dropping."
 )
 class drops_the_oldest:
@@ -310,7 +310,7 @@ class last_place_unused:
 
 
 @EXERCISE.misconception(
-    "You refuse only when the room is full already, but a chunk can be too long for what is left. Compare "
+    "You refuse only when the cache is full already, but a chunk can be too long for what is left. Compare "
     "self.length + k.shape[2] with max_len."
 )
 class looks_only_whether_full:
@@ -369,7 +369,7 @@ class returns_a_copy:
 
 
 @EXERCISE.misconception(
-    "Your room is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
+    "Your buffer is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
     "Pass `dtype` on to the call that makes the room."
 )
 class dtype_ignored:
@@ -389,7 +389,7 @@ class dtype_ignored:
 
 
 @EXERCISE.misconception(
-    "Your room is always on the cpu, and queries on a graphics card cannot be multiplied with it. Pass "
+    "Your buffer is always on the cpu, and queries on a graphics card cannot be multiplied with it. Pass "
     "`device` on to the call that makes the room."
 )
 class device_ignored:

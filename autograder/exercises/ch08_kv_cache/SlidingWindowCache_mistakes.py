@@ -117,7 +117,7 @@ class counts_updates:
 
 
 @EXERCISE.misconception(
-    "A chunk longer than the window does not fit into your room. Cut such a chunk to its last `window` "
+    "A chunk longer than the window does not fit into your buffer. Cut such a chunk to its last `window` "
     "tokens first: k[:, :, -window:]."
 )
 class chunk_longer_than_the_window:
@@ -293,7 +293,7 @@ class keys_for_values:
 
 
 @EXERCISE.misconception(
-    "After a long chunk, your room is the caller's own tensor, and later updates write into it. Copy what "
+    "After a long chunk, your buffer is the caller's own tensor, and later updates write into it. Copy what "
     "you keep with clone(), or write into room of your own.",
     gravity="slip",
 )
@@ -318,7 +318,7 @@ class writes_into_the_callers_tensor:
 
 
 @EXERCISE.misconception(
-    "Your room is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
+    "Your buffer is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
     "Pass `dtype` on to the call that makes the room."
 )
 class dtype_ignored:
@@ -339,7 +339,7 @@ class dtype_ignored:
 
 
 @EXERCISE.misconception(
-    "Your room is always on the cpu, and queries on a graphics card cannot be multiplied with it. Pass "
+    "Your buffer is always on the cpu, and queries on a graphics card cannot be multiplied with it. Pass "
     "`device` on to the call that makes the room."
 )
 class device_ignored:

@@ -109,6 +109,6 @@ EXERCISE = Exercise(
     properties=(
         Property("bytes are whole", whole),
         Property("twice the tokens, twice the bytes", doubled),
-        Property("the factors are those that went in", which_factor),
+        Property("each argument is a factor once", which_factor),
     ),
 )

@@ -225,7 +225,7 @@ EXERCISE = Exercise(
         ),
         Criterion("a channel of zeros stays zeros", 0.25, zeros, measure=with_a_scale_for_each_channel),
         Criterion(
-            "q stays from -127 to 127, and nothing else is cast to it",
+            "q stays from -127 to 127; no other value is cast to it",
             0.25,
             hard_to_cast,
             test=stays_in_range,
@@ -237,7 +237,7 @@ EXERCISE = Exercise(
         Criterion("the input is left as it was", 0.25, every, observes="arguments"),
     ),
     properties=(
-        Property("q is int8, the scale as x", of_the_form),
+        Property("q: int8; scale: dtype of x", of_the_form),
         Property("the scale of each channel", right_scale),
         Property("the nearest step", nearest_step),
         *FIRST,

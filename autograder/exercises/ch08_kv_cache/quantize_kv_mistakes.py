@@ -18,8 +18,8 @@ def one_scale_for_all(x):
 
 
 @EXERCISE.misconception(
-    "You have one scale for each token, from the maximum over the channels, but it is the channels of keys "
-    "that differ in size. Take the maximum over the tokens, dim=2."
+    "You have one scale for each token, from the maximum over the channels, but the channels of the keys "
+    "differ in size. Take the maximum over the tokens, dim=2."
 )
 def one_scale_for_each_token(x):
     scale = x.abs().amax(dim=-1, keepdim=True) / 127

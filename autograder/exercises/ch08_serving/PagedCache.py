@@ -225,7 +225,7 @@ def which_tokens(trial: Trial) -> str | None:
             if held and wanted and held != wanted:
                 return (
                     f"step {place}, `gather({sequence!r})`: your {kind} are those of the tokens "
-                    f"{_listed(held)}; there should be {_listed(wanted)} (a2 is the third token written to a)"
+                    f"{_listed(held)}; they should be {_listed(wanted)} (a2 is the third token written to a)"
                 )
     return None
 

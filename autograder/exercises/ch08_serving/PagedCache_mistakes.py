@@ -85,7 +85,7 @@ edited(
 )
 slip(
     "one_block_always_kept",
-    "You refuse an `append` that needs all the free blocks. A text may take every free block.",
+    "You refuse an `append` that needs all the free blocks. Let a text take every free block.",
     {
         "if missing + copies > len(self.unused):": (
             "if missing + copies and missing + copies >= len(self.unused):"
@@ -231,7 +231,7 @@ edited(
 edited(
     "a_copy_is_not_counted",
     "You do not count the block for the copy, so an `append` is not refused when no block is left for the "
-    "copy. A copy takes a block too.",
+    "copy. Count a block for it too.",
     {"if missing + copies > len(self.unused):": "if missing > len(self.unused):"},
 )
 edited(
@@ -245,11 +245,11 @@ edited(
 
 slip(
     "always_float32",
-    "Your room is float32 whatever dtype is asked for. Pass dtype on to torch.zeros.",
+    "Your buffer is float32 whatever dtype is asked for. Pass dtype on to torch.zeros.",
     {"d_head, dtype=dtype, device=device)": "d_head, device=device)"},
 )
 slip(
     "always_on_the_cpu",
-    "Your room is on the CPU whatever device is asked for. Pass device on to torch.zeros.",
+    "Your buffer is on the CPU whatever device is asked for. Pass device on to torch.zeros.",
     {"d_head, dtype=dtype, device=device)": "d_head, dtype=dtype)"},
 )

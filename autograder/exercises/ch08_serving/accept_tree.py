@@ -456,7 +456,7 @@ EXERCISE = Exercise(
     properties=(
         *FIRST,
         Property("the accepted path", right_path),
-        Property("the next distribution is one", is_a_distribution),
+        Property("the next distribution sums to 1", is_a_distribution),
         Property("the residual of residuals", right_following),
     ),
     domain=clear_cut,

@@ -274,7 +274,7 @@ edited(
 
 edited(
     "the_number_of_accepted",
-    "You return how many nodes are accepted. In a tree this does not say which: return the list of their "
+    "You return how many nodes are accepted. In a tree this does not show which: return the list of their "
     "numbers.",
     {"return path, t": "return len(path), t"},
 )

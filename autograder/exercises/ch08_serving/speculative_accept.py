@@ -273,7 +273,7 @@ EXERCISE = Exercise(
     properties=(
         *FIRST,
         Property("the number of accepted guesses", right_count),
-        Property("the next distribution is one", is_a_distribution),
+        Property("the next distribution sums to 1", is_a_distribution),
         Property("the residual distribution", right_residual),
     ),
     domain=clear_cut,

@@ -224,7 +224,7 @@ def one_place_too_late(p_target, p_draft, draft_tokens, u):
 
 
 @EXERCISE.misconception(
-    "When all guesses are accepted, you return the residual of the last. The large model has looked one "
+    "When all guesses are accepted, you return the last guess's residual. The large model has looked one "
     "place further: return p_target[n]."
 )
 def no_token_after_all_accepted(p_target, p_draft, draft_tokens, u):

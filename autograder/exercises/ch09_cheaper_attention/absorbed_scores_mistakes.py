@@ -169,8 +169,8 @@ in_einsums(
 
 edited(
     "parts_in_another_order",
-    "Your queries have their two parts in another order than the cache, so that q_rope meets c_kv. Let "
-    "q_nope @ W_uk meet c_kv, and q_rope meet k_rope.",
+    "Your queries have their two parts in another order than the cache, so q_rope multiplies c_kv. Pair "
+    "q_nope @ W_uk with c_kv, and q_rope with k_rope.",
     {"[q_nope @ W_uk, q_rope]": "[q_rope, q_nope @ W_uk]"},
     gravity="useless",
 )

@@ -174,7 +174,7 @@ EXERCISE = Exercise(
         Property("every token that may be seen has a share", something_from(2, ring_attention)),
         Property("weights are in proportion to the exponentials of scaled scores", softmax_of_scores),
         *LAST,
-        Property("the cut into shards does not show", any_cut),
+        Property("sharding has no effect", any_cut),
     ),
     forbidden=ATTENTION,
 )

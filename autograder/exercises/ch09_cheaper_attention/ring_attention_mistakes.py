@@ -448,7 +448,7 @@ edited(
 )
 
 edited(
-    "places_counted_anew",
+    "positions_restart",
     "In causal calls, your positions begin at 0 in each shard, so a token misses tokens of earlier "
     "shards. Add the lengths of all shards before.",
     {"position[s] > position[r][:, None]": "torch.ones_like(scores).triu(1).bool()"},

@@ -165,7 +165,7 @@ EXERCISE = Exercise(
         Property("the best experts are chosen, in order", the_best_are_chosen),
         Property("weights sum to 1", weights_sum_to_one),
         Property("weights are the softmax of the chosen logits", softmax_of_the_chosen),
-        Property("names of experts do not matter", names_of_experts_do_not_matter),
+        Property("numbers of experts do not matter", names_of_experts_do_not_matter),
         *LAST,
     ),
     domain=no_ties,

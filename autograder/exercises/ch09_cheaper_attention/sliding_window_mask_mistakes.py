@@ -111,7 +111,7 @@ def numbers_for_booleans(seq_len, window):
 
 
 @EXERCISE.misconception(
-    "You return what is added to the scores, 0 and minus infinity. Return the boolean mask: True = may "
+    "You return the numbers to add to the scores, 0 and minus infinity. Return the boolean mask: True = may "
     "attend."
 )
 def additive(seq_len, window):

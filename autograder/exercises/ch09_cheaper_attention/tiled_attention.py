@@ -208,8 +208,8 @@ EXERCISE = Exercise(
         Property("every token that may be seen has a share", something_from(2, tiled_attention)),
         Property("weights are in proportion to the exponentials of scaled scores", softmax_of_scores),
         *LAST,
-        Property("the size of a block does not show", any_block_size),
-        Property("one block or the step to the next", each_block_alone),
+        Property("the block size has no effect", any_block_size),
+        Property("blocks are joined correctly", each_block_alone),
     ),
     forbidden=ATTENTION,
 )

@@ -106,7 +106,7 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("every token: fade, look up, replace, read", 1.25, in_one_chunk),
         Criterion(
-            "any chunk_size: several chunks, a shorter last one, chunks of 1, one above T", 1, in_chunks
+            "any chunk_size: several chunks, a shorter last one, chunks of 1, a size above T", 1, in_chunks
         ),
         Criterion(
             "no decay and strong decay, betas of 0 and 1, long sequences", 0.5, extremes, tolerance=IN_FLOAT32

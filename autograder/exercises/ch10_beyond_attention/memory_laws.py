@@ -214,4 +214,4 @@ def from_chunk_to_chunk(reference: Callable[..., Any], axis: int) -> Property:
             "from one chunk to the next"
         )
 
-    return Property("the size of a chunk does not show", broken)
+    return Property("the chunk size has no effect", broken)

@@ -115,8 +115,8 @@ def _answer_of_channel(trial: Trial, channel: int, found: np.ndarray) -> str | N
             if abs(got - later) > close * max(1, abs(later)):
                 return (
                     f"an input of 1 at step {s} alone, in channel {channel}, gives y = {got:.4g} "
-                    f"{'a step' if after == 1 else f'{after} steps'} later; what is left of the state, which "
-                    f"each step multiplies by exp(delta A), read by C, is {later:.4g}"
+                    f"{'a step' if after == 1 else f'{after} steps'} later; the state, which "
+                    f"each step multiplies by exp(delta A), gives C . h = {later:.4g}"
                 )
     return None
 

@@ -8,7 +8,7 @@ from autograder.exercises.ch10_beyond_attention.selective_scan import EXERCISE
 
 
 @EXERCISE.misconception(
-    "You write B u into the state, without the step size. Write delta B u: the step size says how long the "
+    "You write B u into the state, without the step size. Write delta B u: the step size is how long the "
     "input acts.",
     gravity="slip",
 )

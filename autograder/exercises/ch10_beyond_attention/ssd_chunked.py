@@ -227,10 +227,10 @@ EXERCISE = Exercise(
     criteria=(
         Criterion("every token forgets, writes and reads, in one chunk", 1, in_one_chunk),
         Criterion(
-            "any chunk_size: several chunks, a shorter last one, chunks of 1, one above T", 0.5, in_chunks
+            "any chunk_size: several chunks, a shorter last one, chunks of 1, a size above T", 0.5, in_chunks
         ),
         Criterion(
-            "memory for T * chunk_size, and a cost that is linear in T", 0.25, long, "cost", linear_in_time
+            "memory for T * chunk_size numbers, a cost linear in T", 0.25, long, "cost", linear_in_time
         ),
         Criterion(
             "a chunk in a few large products, not token by token",

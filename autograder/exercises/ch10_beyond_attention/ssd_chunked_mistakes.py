@@ -88,7 +88,7 @@ edited(
 
 edited(
     "input_without_delta",
-    "The input is written without its step size. Write delta x B^T: the step size says how long the input "
+    "The input is written without its step size. Write delta x B^T: the step size is how long the input "
     "acts.",
     {"(delta[:, chunk, :, None] * x[:, chunk])": "x[:, chunk]"},
     gravity="slip",

@@ -95,7 +95,7 @@ def the_first_is_its_own_value(trial: Trial) -> str | None:
     if not wrong.any():
         return None
     return (
-        f"the first token sees itself alone, so out[:, 0] is v[:, 0]; yours is {got[wrong][0]:.4g} for "
+        f"the first token sees itself alone, so out[:, 0] is v[:, 0]; yours is {got[wrong][0]:.4g} and not "
         f"{value[wrong][0]:.4g}"
     )
 
@@ -137,7 +137,7 @@ EXERCISE = Exercise(
         Property("the first token gets its own value", the_first_is_its_own_value),
         Property("weights sum to 1", sum_to_one(3)),
         Property("nothing comes from the future", nothing_from_the_future(3, lambda trial: True)),
-        Property("weights are in proportion to the formula's", as_the_formula_says),
+        Property("weights follow the formula", as_the_formula_says),
         *LAST,
     ),
 )

@@ -307,7 +307,7 @@ def multiplied_by_w(w, u, k, v):
 
 
 @EXERCISE.misconception(
-    "Your decay is exp(-exp(w)), as RWKV's code does for an unbounded parameter. Use exp(-w): here w is the "
+    "Your decay is exp(-exp(w)), as in RWKV's code for an unbounded parameter. Use exp(-w): here w is the "
     "rate itself and above 0.",
     gravity="slip",
 )

@@ -247,7 +247,7 @@ EXERCISE = Exercise(
         told("the stream is normed before each sublayer and before the head", 0.75, "norms", "last_norm"),
         told("its first loss is near that of a guess", 0.25, "start"),
         Criterion("works on any device", 0.25, elsewhere, test=on_any_device),
-        Criterion("it learns, and does not cheat", 5.5, lessons, test=learns, measure=examined),
+        Criterion("learns without cheating", 5.5, lessons, test=learns, measure=examined),
     ),
     given=given,
     forbidden=LAYERS,

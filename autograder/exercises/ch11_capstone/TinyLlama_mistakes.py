@@ -82,7 +82,7 @@ edited(
 
 slip(
     "base_ignored",
-    "Every model turns at base 10,000, whatever `base` is. Pass it on: apply_rope(..., self.base).",
+    "Every model rotates with base 10,000, whatever `base` is. Pass it on: apply_rope(..., self.base).",
     {
         "self.num_heads), positions, self.base)": "self.num_heads), positions)",
         "self.num_kv_heads), positions, self.base)": "self.num_kv_heads), positions)",
@@ -182,7 +182,7 @@ wrong(
     keys_turned_when_read,
     "positions_of_the_new_tokens_for_all_keys",
     "You rotate the keys when they are read, and the queries as if the text began with the new tokens. A "
-    "query that comes after 5 tokens is at place 5.",
+    "query after 5 tokens is at place 5: use that.",
     {"positions[-T:]": "positions[:T]"},
     gravity="slip",
 )
@@ -412,7 +412,7 @@ edited(
 
 slip(
     "gate_and_up_exchanged",
-    "W_g and W_u are exchanged. SiLU bends the gate: SiLU(x W_g) * (x W_u).",
+    "W_g and W_u are exchanged. SiLU acts on the gate: SiLU(x W_g) * (x W_u).",
     {"block.W_g.weight.T, block.W_u.weight.T": "block.W_u.weight.T, block.W_g.weight.T"},
 )
 
@@ -425,7 +425,7 @@ for name, before, function in (
         EXERCISE,
         a_block_of_its_own,
         name,
-        f"The gate is bent by {before}. These weights were trained with SiLU, z * sigmoid(z): F.silu, as in "
+        f"The gate uses {before}. These weights were trained with SiLU, z * sigmoid(z): F.silu, as in "
         "your swiglu.",
         {"F.silu": function},
         gravity="slip",

@@ -314,7 +314,7 @@ EXERCISE = Exercise(
         Criterion("the sentences are left as they were", 0.25, plain, observes="arguments"),
     ),
     properties=(
-        Property("there is such a head", is_a_head),
+        Property("the head exists", is_a_head),
         Property("each head is silenced", asks_without_a_head),
         Property("the same call gives the same result", repeatable),
         Property("no other head costs more", costs_most),

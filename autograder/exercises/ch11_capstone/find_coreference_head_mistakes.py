@@ -133,7 +133,7 @@ def wrong_answers(model, sentences):
     "You read the logits at the referent's place, where the model predicts the word after it. Read them at "
     "the last place, where the answer is predicted: [0, -1]."
 )
-def where_the_noun_stands(model, sentences):
+def logits_at_the_noun(model, sentences):
     costs = torch.zeros(model.num_layers, model.num_heads)
     for tokens, referent in sentences:
         place = tokens.tolist().index(referent)

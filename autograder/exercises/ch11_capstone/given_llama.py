@@ -9,7 +9,7 @@ class LlamaBlock(nn.Module):
 
     norm_attention, norm_ffn: the weights of two norms, (d_model,).
     W_q, W_k, W_v, W_o: linear layers without bias. Keys and values are num_kv_heads heads wide.
-    W_g, W_u, W_d: linear layers without bias, for the gate, up and down of the feed-forward network.
+    W_g, W_u, W_d: the gate, up and down layers of the feed-forward network, linear, without bias.
     """
 
     def __init__(self, d_model, num_heads, num_kv_heads, d_ff):

@@ -15,12 +15,12 @@ myst:
 
 The page before this one lists the mistakes that the grader knows. Students also make others. So a program
 changes the right answers of the bank by one fault at a time: it exchanges an operator, shifts an index by
-one, drops a line, a cast or a `keepdims`, or writes one name for another. Each such *mutant* is graded,
+one, drops a line, a cast or a `keepdims`, or replaces one name by another. Each such *mutant* is graded,
 {number:,} in all.
 
 {graded}
 
-Every accepted mutant is still right, and a reviewed list gives the reason; the run fails if an accepted
+A reviewed list gives the reason why each accepted mutant is still right; the run fails if an accepted
 mutant is not in the list. Accepted mutants that are not in the list: {not_listed}.
 
 There are three kinds of rejected mutants. A mutant is *named* if the report names a mistake of the bank; the

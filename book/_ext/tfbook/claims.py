@@ -29,9 +29,9 @@ from sphinx.util.docutils import SphinxDirective
 
 VERDICTS = {
     "holds": "tested, and we found no exception",
-    "holds under a condition": "true when something else is true, which the text names",
-    "does not hold": "a counterexample is on the page named",
-    "open": "our experiments are too small to say, or results disagree",
+    "holds under a condition": "true under a condition that the text names",
+    "does not hold": "the text gives or cites a counterexample",
+    "open": "our experiments cannot decide, results disagree, or we ran none",
 }
 WORDS = {"does not hold": ("does not hold", "do not hold"), "open": ("is open", "are open")}
 KEYS = ("claim", "verdict", "found", "tested", "said")
@@ -118,7 +118,7 @@ def summarise(counts: Counter[str], page: str) -> str:
     """Return a sentence that links to the page of the claims, and a list of the verdicts.
 
     >>> print(summarise(Counter({"holds": 1, "does not hold": 2, "open": 1}), "claims"))
-    [**4 claims**](claims.md) about Transformers, tested in this book:
+    [**4 claims**](claims.md) about Transformers, tested or traced to their sources:
     <BLANKLINE>
     - **1** holds
     - **0** hold under a condition
@@ -128,7 +128,7 @@ def summarise(counts: Counter[str], page: str) -> str:
     claims = "1 claim" if counts.total() == 1 else f"{counts.total()} claims"
     found = (counted(counts[verdict], verdict).split(" ", 1) for verdict in VERDICTS)
     rows = "\n".join(f"- **{count}** {words}" for count, words in found)
-    return f"[**{claims}**]({page}.md) about Transformers, tested in this book:\n\n{rows}"
+    return f"[**{claims}**]({page}.md) about Transformers, tested or traced to their sources:\n\n{rows}"
 
 
 class VerdictsDirective(SphinxDirective):
