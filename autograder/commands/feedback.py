@@ -66,6 +66,7 @@ def feedback(
     from autograder.grading import gradebook
     from autograder.platforms import return_feedback
     from autograder.reports.feedback import write_feedback
+    from autograder.reports.status import count_to_grade
 
     here = Course.at(course, db)
     chosen = here.chosen(assignments or [])
@@ -80,6 +81,10 @@ def feedback(
         pages = [*done.written, *done.unchanged]
         returned = return_feedback.pack(here, platform, pages, output or here.reports, sender)
     _print_pages(here, done, returned, as_json)
+    if waiting := count_to_grade(here, chosen, Path("submitted")):
+        have = "1 submission has" if waiting == 1 else f"{waiting} submissions have"
+        about = f"{have} no page, or a page on earlier work. Run: autograder grade"
+        say(f"[yellow]note:[/] {about}")
     note_stale(here, chosen)
     if returned:
         rows = [row for assignment in chosen for row in gradebook.read(here, assignment)]

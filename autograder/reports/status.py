@@ -69,10 +69,7 @@ def read_status(course: Course, assignments: list[str], submissions: Path) -> li
     nothing: dict[str, list[Any]] = {name: [] for name in assignments}
     rows = gradebook.read_all(course, assignments) if has_gradebook else nothing
     due = gradebook.due_dates(course) if has_gradebook else {}
-    names: dict[str, Iterable[str]] = {
-        name: [path.stem for path in (course.solutions / name).glob("*.ipynb")] for name in assignments
-    }
-    found = scan(submissions, names) if submissions.is_dir() else Found()
+    found = _scan(course, assignments, submissions)
     pages = current_pages(course, assignments) if has_gradebook else nothing
     record, class_file = exported.last_exports(course), ClassFile.read(course)
     return [
@@ -81,6 +78,24 @@ def read_status(course: Course, assignments: list[str], submissions: Path) -> li
         )
         for name in assignments
     ]
+
+
+def count_to_grade(course: Course, assignments: list[str], submissions: Path) -> int:
+    """Return the number of submissions that are not graded, or have changed since they were graded."""
+    found, rows = _scan(course, assignments, submissions), gradebook.read_all(course, assignments)
+    return sum(
+        len(
+            _to_grade(course, name, found, {row.student for row in rows[name]}, problems(course, name).keys())
+        )
+        for name in assignments
+    )
+
+
+def _scan(course: Course, assignments: list[str], submissions: Path) -> Found:
+    names: dict[str, Iterable[str]] = {
+        name: [path.stem for path in (course.solutions / name).glob("*.ipynb")] for name in assignments
+    }
+    return scan(submissions, names) if submissions.is_dir() else Found()
 
 
 def _status_of(
@@ -98,7 +113,7 @@ def _status_of(
     handed_in = {submission.student for submission in work} | not_found
     graded = {row.student: row for row in rows}
     not_graded = problems(course, name).keys()
-    to_grade = _to_grade(course, work, tried(course, name), graded.keys(), not_graded)
+    to_grade = _to_grade(course, name, found, graded.keys(), not_graded)
     sources = [(course.autograded / student / name).glob("*.ipynb") for student in graded]
     return AssignmentStatus(
         assignment=name,
@@ -124,19 +139,20 @@ def _compare(export: dict[str, Any] | None, rows: list[Row]) -> str:
 
 
 def _to_grade(
-    course: Course, work: list[Submission], versions: dict[str, str], graded: Set[str], not_graded: Set[str]
+    course: Course, assignment: str, found: Found, graded: Set[str], not_graded: Set[str]
 ) -> set[str]:
     """Return the students with a notebook that nobody has graded, or whose time has changed since.
 
     Args:
         course: the course.
-        work: the submissions of an assignment.
-        versions: the hash of each notebook that was tried last; stock nbgrader notes none.
+        assignment: the name of the assignment.
+        found: the submissions of all assignments.
         graded: the students who are graded.
         not_graded: the students whose last notebook could not be graded; an earlier one may be graded.
     """
     students = set()
-    for submission in work:
+    versions = tried(course, assignment)  # of each notebook the hash; stock nbgrader notes none
+    for submission in (one for one in found.submissions if one.assignment == assignment):
         student = submission.student
         tried_last = versions.get(f"{student}/{submission.notebook}")
         is_new = tried_last and tried_last != _hash(submission)
