@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+OPTIONS = {"betas", "momentum", "alpha", "rho", "lr_decay"}
+"""Options that tell the kinds of optimizers apart: Adam has the first, SGD the second, others the rest."""
+
 
 def save_checkpoint(
     path: str | Path,
@@ -73,7 +76,7 @@ def load_checkpoint(
     Args:
         path: of the file.
         model: with weights of the same names and shapes, whatever their numbers.
-        optimizer: of the same groups of parameters.
+        optimizer: of the same kind, with the same groups of parameters.
         config: equal to the one saved.
 
     Returns:
@@ -174,9 +177,10 @@ def _outline(
     config: Mapping[str, Any], model: Mapping[str, Any], optimizer: Mapping[str, Any]
 ) -> dict[str, Any]:
     """List by name the facts that must be the same in a checkpoint and in the run that goes on from it."""
-    groups = enumerate(optimizer["param_groups"])
+    groups = optimizer["param_groups"]
     return (
         {f"config.{name}": value for name, value in config.items()}
         | {f"model.{name}": f"{x.dtype} {tuple(x.shape)}" for name, x in model.items()}
-        | {f"optimizer.group{i}": f"{len(group['params'])} parameters" for i, group in groups}
+        | {f"optimizer.group{i}": f"{len(group['params'])} parameters" for i, group in enumerate(groups)}
+        | {f"optimizer.group{i}.options": sorted(OPTIONS & group.keys()) for i, group in enumerate(groups)}
     )

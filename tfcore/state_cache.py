@@ -62,24 +62,38 @@ class StateCache:
         return sum(x.untyped_storage().nbytes() for state in self.layers for x in state)
 
 
-def check_batch(batch: int, cache: StateCache | None) -> None:
-    """Refuse a cache that was made for another number of sequences, or that is not a ``StateCache``.
+def check_cache(batch: int, cache: StateCache | None, num_layers: int, num_states: int) -> None:
+    """Refuse a cache of another type or model, or for another number of sequences.
+
+    Args:
+        batch: number of sequences.
+        cache: the cache, or None.
+        num_layers: layers of the model.
+        num_states: tensors in the state of a layer.
 
     Raises:
-        ValueError: another number, or another type.
+        ValueError: another type, number of sequences, number of layers or number of tensors.
 
     >>> import torch
-    >>> check_batch(3, StateCache([(torch.zeros(2, 5),)]))
+    >>> check_cache(3, StateCache([(torch.zeros(2, 5),)]), num_layers=1, num_states=1)
     Traceback (most recent call last):
     ValueError: expected the 2 sequences that the cache was made for, got 3; make one ...
     """
-    if cache is not None and not isinstance(cache, StateCache):
+    if cache is None:
+        return
+    if not isinstance(cache, StateCache):
         raise ValueError(
             f"expected a cache from new_cache, got a {type(cache).__name__}; padding is not known here: give "
             "texts of one length, or one by one"
         )
-    if cache is not None and cache.batch != batch:
+    if cache.batch != batch:
         raise ValueError(
             f"expected the {cache.batch} sequences that the cache was made for, got {batch}; "
             "make one with new_cache(batch)"
+        )
+    found = [len(state) for state in cache.layers]
+    if found != [num_states] * num_layers:
+        raise ValueError(
+            f"expected a cache of {num_layers} layers with {num_states} tensors each, got {found} tensors; "
+            "take one from new_cache of this model"
         )

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tfcore.inspection import check_tokens
-from tfcore.state_cache import StateCache, check_batch
+from tfcore.state_cache import StateCache, check_cache
 
 
 class StateModel(nn.Module):
@@ -34,7 +34,7 @@ class StateModel(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.state_type: Callable[..., tuple[Tensor, ...]] = state
+        self.state_type: Any = state  # a NamedTuple
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=0.02)  # the head may use this matrix as well
         self.norm_embedding = norm_embedding
@@ -53,10 +53,10 @@ class StateModel(nn.Module):
             Logits, (B, T, V).
 
         Raises:
-            ValueError: ``tokens`` are not token ids (B, T), or the cache is for another batch size.
+            ValueError: ``tokens`` are not token ids (B, T), or the cache is for another batch size or model.
         """
         batch, num_new = check_tokens(tokens, self.config.vocab_size)
-        check_batch(batch, cache)
+        check_cache(batch, cache, len(self.blocks), len(self.state_type._fields))
         cache = self.new_cache(batch) if cache is None else cache
         x = self.embedding(tokens)  # (B, T, d_model)
         if self.norm_embedding is not None:

@@ -202,8 +202,10 @@ BAD = {
     "other padding": (lambda m, p: generate(m, p, 1, padding=left_padding([4, 4], 4)), "expected padding"),
     "one text": (lambda m, p: beam_search(m, p[0], 1, 1), r"prompt \(B, T\) .*prompt\[None\]"),
     "all seen": (lambda m, p: generate(m, p, 1, cache=seen(m, p)), rf"text of {T} tokens, .*has seen {T};"),
-    "no beam": (lambda m, p: beam_search(m, p, 0, 1), "1 beam and 1 new token or more, got 0 and 1"),
-    "no step": (lambda m, p: beam_search(m, p, 1, 0), "1 beam and 1 new token or more, got 1 and 0"),
+    "no beam": (lambda m, p: beam_search(m, p, 0, 1), "of new tokens from 1 on, got 0 and 1"),
+    "no step": (lambda m, p: beam_search(m, p, 1, 0), "of new tokens from 1 on, got 1 and 0"),
+    "half a beam": (lambda m, p: beam_search(m, p, 1.5, 2), "whole number of beams .* got 1.5 and 2"),
+    "half a token of k": (lambda m, p: generate(m, p, 2, temperature=1.0, top_k=2.5), "a whole top_k from 1"),
 }
 
 

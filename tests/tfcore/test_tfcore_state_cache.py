@@ -144,6 +144,16 @@ def test_beams_may_be_copied_and_dropped(model):
     torch.testing.assert_close(rest, model(tokens[rows])[:, 5:], rtol=0, atol=1e-11)
 
 
+def test_a_cache_of_another_model_is_refused(model):
+    cache = model.new_cache(2)
+    cache.layers.append(cache.layers[0])
+    with pytest.raises(ValueError, match=r"a cache of .* from new_cache of this model"):
+        model(torch.zeros(2, 5, dtype=torch.long), cache)
+    cache.layers = [(*state, state[0]) for state in cache.layers[:-1]]
+    with pytest.raises(ValueError, match=r"a cache of .* from new_cache of this model"):
+        model(torch.zeros(2, 5, dtype=torch.long), cache)
+
+
 def test_a_state_that_is_to_forget_its_last_tokens_says_that_it_cannot(model):
     _, cache = feed(model, draw_tokens(), [14])
     layers = cache.layers

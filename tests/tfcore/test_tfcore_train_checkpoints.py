@@ -95,6 +95,14 @@ def test_checkpoints_of_another_run_are_refused_and_change_nothing(run_file, mod
     refused(run_file, *setting(model), config or {"steps": 9, "betas": (0.9, 0.95)}, message)
 
 
+def test_a_checkpoint_of_another_optimizer_is_refused_and_changes_nothing(run_file):
+    model, optimizer = setting(Tiny(seed=3))
+    groups = [{"params": group["params"]} for group in optimizer.param_groups]
+    other = torch.optim.SGD(groups, lr=0.1)
+    config = {"steps": 9, "betas": (0.9, 0.95)}
+    refused(run_file, model, other, config, r"options = \['betas'\], here \['momentum'\]")
+
+
 def test_random_states_come_back():
     state = random_state()
     first = random.random(), np.random.normal(), torch.rand(3)

@@ -57,9 +57,10 @@ def beam_search(
     >>> print(texts[0, 0], (2 * scores[0, 0]).exp())
     tensor([0, 2, 2]) tensor(0.4000)
     """
-    if beams < 1 or max_new_tokens < 1:
+    if beams < 1 or max_new_tokens < 1 or not float(beams).is_integer():
         raise ValueError(
-            f"expected 1 beam and 1 new token or more, got {beams} and {max_new_tokens}; ask for some"
+            f"expected a whole number of beams and of new tokens from 1 on, got {beams} and "
+            f"{max_new_tokens}; ask for some"
         )
     end = eos if pad is None else pad
     texts = make_room(prompt, max_new_tokens, 0 if end is None else end, padding)

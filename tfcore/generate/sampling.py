@@ -27,7 +27,7 @@ def filter_logits(
         The logits, with $-\infty$ for tokens that are ruled out.
 
     Raises:
-        ValueError: a top_k outside 1 ... V, or a top_p outside (0, 1].
+        ValueError: a top_k other than 1, 2 ... V, or a top_p outside (0, 1].
 
     From: Fan, Lewis and Dauphin (2018), *Hierarchical Neural Story Generation* (top k); Holtzman et al.
     (2020), *The Curious Case of Neural Text Degeneration* (top p).
@@ -36,9 +36,11 @@ def filter_logits(
     tensor([0.5000, 0.0000, 0.4000])
     """
     if top_k is not None:
-        if not 1 <= top_k <= logits.shape[-1]:
-            raise ValueError(f"expected a top_k from 1 to {logits.shape[-1]}, got {top_k}; None keeps all")
-        chosen = logits.topk(top_k, dim=-1).indices
+        if top_k not in range(1, logits.shape[-1] + 1):
+            raise ValueError(
+                f"expected a whole top_k from 1 to {logits.shape[-1]}, got {top_k}; None keeps all"
+            )
+        chosen = logits.topk(int(top_k), dim=-1).indices
         out = torch.ones_like(logits, dtype=torch.bool).scatter(-1, chosen, False)
         logits = logits.masked_fill(out, -math.inf)
     if top_p is not None:
