@@ -338,7 +338,9 @@ def build(make: Candidate, init: dict[str, Any], parameters: dict[str, Any]) -> 
     if extra := [name for name in by_name if name not in parameters]:
         raise Unfit(f"your module has an extra parameter `{extra[0]}`. Expected: {_listed(parameters)}")
     dtype = next(iter(parameters.values())).dtype
-    built._apply(lambda x: x.to(dtype) if x.is_floating_point() else x)  # `to` makes complex buffers real
+    held = (*by_name.values(), *built.buffers())
+    if any(x.is_floating_point() and x.dtype != dtype for x in held):
+        built._apply(lambda x: x.to(dtype) if x.is_floating_point() else x)  # `to` makes complex buffers real
     with torch.no_grad():
         for name, value in parameters.items():
             if by_name[name].shape != value.shape:

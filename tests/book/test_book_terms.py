@@ -18,10 +18,10 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 from test_book_pages import COLOURS, PHONE, violations
 from tfbook.glossary_terms import Finder, Term, TermError, read_terms
-from tfbook.terms import is_chapter
+from tfbook.terms import links_terms
 
 BOOK = ROOT / "book"
-CHAPTERS = sorted(path for path in BOOK.glob("*.md") if is_chapter(path.stem))
+CHAPTERS = sorted(path for path in BOOK.glob("*.md") if links_terms(path.stem))
 DECLARED = yaml.safe_load((BOOK / "glossary.yml").read_text("utf8"))
 ONLY_IN_TABLES_OR_GUIDES = {
     "autoregressive", "axial RoPE", "backup head", "broadcasting", "capstone", "context length",

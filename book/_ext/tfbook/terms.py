@@ -28,7 +28,7 @@ from tfbook.quiz import quiz_question
 GLOSSARY = "glossary.md"
 DECLARED = "glossary.yml"
 SCRIPT = Path(__file__).with_name("terms.js")
-CHAPTER = re.compile(r"\d\d_\w+|after_pretraining")
+LINKED = re.compile(r"\d\d_\w+|after_pretraining|claims")
 NOT_PROSE = (nodes.table, nodes.figure, nodes.footnote, quiz_question)
 WHERE = re.compile(r"( See( the)?)?\s*$")
 RUN_IN_HEADING = re.compile(r"[.?!:]['\"’”]?$")
@@ -46,13 +46,13 @@ class glossary_definition(nodes.General, nodes.TextElement):
     """One definition."""
 
 
-def is_chapter(page: str) -> bool:
+def links_terms(page: str) -> bool:
     """Tell whether a page links its terms.
 
-    >>> [is_chapter(page) for page in ("book/02_qkv", "book/after_pretraining", "book/glossary")]
+    >>> [links_terms(page) for page in ("book/02_qkv", "book/claims", "book/glossary")]
     [True, True, False]
     """
-    return CHAPTER.fullmatch(page.rpartition("/")[2]) is not None
+    return LINKED.fullmatch(page.rpartition("/")[2]) is not None
 
 
 def read_glossary(doctree: nodes.document) -> dict[str, tuple[str, nodes.paragraph]]:
@@ -136,7 +136,7 @@ class LinkTerms(SphinxPostTransform):
     def run(self, **kwargs: object) -> None:
         page = self.env.docname
         glossary = f"{page.rpartition('/')[0]}/{Path(GLOSSARY).stem}".lstrip("/")
-        if not is_chapter(page) or glossary not in self.env.all_docs:
+        if not links_terms(page) or glossary not in self.env.all_docs:
             return
         known = read_glossary(self.env.get_doctree(glossary))
         finder = Finder(_declared(self.env, glossary, list(known)), page.rpartition("/")[2])
@@ -161,7 +161,7 @@ def _declared(env: BuildEnvironment, glossary: str, entries: list[str]) -> list[
 
 def note_glossary(app: Sphinx, page: str, source: list[str]) -> None:
     """Make a chapter depend on the glossary, so that a change of the glossary writes the chapter again."""
-    if is_chapter(page):
+    if links_terms(page):
         folder = Path(app.env.doc2path(page)).parent
         for name in (GLOSSARY, DECLARED):
             app.env.note_dependency(str(folder / name))
