@@ -85,11 +85,13 @@ NEWER = {
 def test_newer_parts_are_compiled_too(block, static):
     capped = ModelConfig(V, 1, block, PositionConfig("rope"), logit_softcap=4.0)
     model, tokens = raise_weights(Decoder(capped)).eval(), draw_tokens(B, T + N)
-    compiled = traced(model, static)
+    backend, programs = counting()
+    compiled = CompiledDecoder(model, static, backend=backend)
     ours, theirs = compiled.new_cache(B, T + N), model.new_cache(B, T + N)
     for begin, end in [(0, T), *((t, t + 1) for t in range(T, T + N))]:
         expected = model(tokens[:, begin:end], theirs)
         torch.testing.assert_close(compiled(tokens[:, begin:end], ours), expected, atol=1e-4, rtol=1e-4)
+    assert len(programs) == 1
 
 
 def mixed(**changes):
@@ -377,10 +379,17 @@ def test_a_step_that_cannot_be_compiled_changes_nothing(static):
     torch.testing.assert_close(model(tokens[:, 2:3], cache)[:, 0], model(tokens)[:, 2])
 
 
+def same_widths() -> ModelConfig:
+    """A model with three shapes of matrices, since the compiler tries several programs for each."""
+    usual = config(layers=1)
+    return replace(usual, block=replace(usual.block, d_ff=24))
+
+
 @needs_compiler
 @either_step
 def test_compiled_for_a_cpu(static, monkeypatch):
-    model, prompt = raise_weights(Decoder(config(layers=1))).eval(), draw_tokens(B, T)
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # others would import torch first
+    model, prompt = raise_weights(Decoder(same_widths())).eval(), draw_tokens(B, T)
     padding = left_padding([T, 2, 4], T)
     compiled, before = CompiledDecoder(model, static), None
     for _ in range(2):  # the second time with other weights

@@ -67,14 +67,20 @@ def no_branches(
     pattern: Pattern,
     bias: Tensor | None,
 ) -> str | None:
-    """Say why tiles cannot serve a call: a compiled program cannot skip tiles by looking at a mask.
+    """Say why tiles cannot serve a call in a compiled program.
+
+    A program cannot skip tiles by looking at a mask. Its number of tiles is fixed, so a step of one query
+    would need a program for each number of keys.
 
     >>> pattern = Pattern(None, False, None, None, None, positions_given=False)
     >>> print(no_branches(*(torch.zeros(2, 3, 1, 4),) * 3, pattern, bias=None))
     None
     """
-    looks = pattern.mask is not None and torch.compiler.is_compiling()
-    return "a mask in a program that is compiled" if looks else None
+    if torch.compiler.is_compiling() and pattern.mask is not None:
+        return "a mask in a program that is compiled"
+    if torch.compiler.is_compiling() and q.shape[2] == 1:
+        return "one query in a program that is compiled"
+    return None
 
 
 class _Tiled(torch.autograd.Function):
