@@ -388,7 +388,6 @@ def same_widths() -> ModelConfig:
 @needs_compiler
 @either_step
 def test_compiled_for_a_cpu(static, monkeypatch):
-    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # others would import torch first
     model, prompt = raise_weights(Decoder(same_widths())).eval(), draw_tokens(B, T)
     padding = left_padding([T, 2, 4], T)
     compiled, before = CompiledDecoder(model, static), None
