@@ -12,7 +12,7 @@ collect_ignore_glob += ["recipes/*"]  # what test_recipes.py puts elsewhere
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 os.environ.setdefault("AUTOGRADER_WORKERS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-"""pytest-xdist has a worker on each core, so no process of the tests computes or compiles on more than one."""
+"""pytest-xdist has a worker on each core, so no process computes or compiles on more than one."""
 
 gc.set_threshold(50_000, 20, 100)  # a twentieth of the time of the tests is else spent looking for garbage
 
