@@ -1,4 +1,4 @@
-"""Two published language models that come as packages of PyPI, so nothing else is downloaded.
+"""Two published models that come as packages of PyPI, so nothing else is downloaded.
 
 ==================  =====================  ===============================================================
 ``"smollm2-135m"``  SmolLM2-135M-Instruct  a decoder like Llama, 30 layers, follows instructions, in 4 bits

@@ -8,7 +8,7 @@ r"""The places of a model: each has a name that reads like the mathematics.
   ``keys``, ``values``       $k$ and $v$ of all tokens so far, (B, H_kv, T_k, d_head)
   ``scores``                 $s \, q \cdot k$ + bias, -inf where attending is forbidden, (B, H, T_q, T_k)
   ``weights``                their softmax, less the share of a sink, (B, H, T_q, T_k)
-  ``heads``                  the output of each head, before $W^O$, (B, H, T, d_head)
+  ``heads``                  the output of each head, before $W_o$, (B, H, T, d_head)
   ``output``                 what attention adds to the stream, (B, T, d_model)
 
 ``blocks.l.ffn.hidden``      the inner channels of the feed-forward network, (B, T, d_ff)

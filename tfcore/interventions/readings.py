@@ -79,7 +79,7 @@ class DirectEffect:
         embedding: of the embeddings, (B,).
         heads: of each head, (L, B, H).
         ffn: of each feed-forward network, (L, B).
-        bias: of the biases of $W^O$, the final norm and the head, (B,).
+        bias: of the biases of $W_o$, the final norm and the head, (B,).
     """
 
     embedding: Float[Tensor, " B"]

@@ -20,7 +20,7 @@ from tfcore.positions import Order, shaw_bias
 class MultiHeadAttention(nn.Module):
     r"""Attend with h heads side by side, each through projections of its own.
 
-    $\text{Concat}(\text{head}_1, \dots, \text{head}_h) \, W^O$,
+    $\text{Concat}(\text{head}_1, \dots, \text{head}_h) \, W_o$,
     $\text{head}_i = \text{Attention}(x W^Q_i, m W^K_i, m W^V_i)$, where m is x itself or a memory.
 
     The projections of queries, keys and values are one matrix, ``W_qkv``: its first rows make the queries,

@@ -31,7 +31,7 @@ MODULES = (
     "fonts",
     "api",
     "plain_tokens",
-    "table_names",
+    "code_names",
     "scrollers",
     "follow",
     "lean",

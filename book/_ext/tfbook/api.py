@@ -13,8 +13,11 @@ A docstring writes mathematics between dollars, as a page does; reStructuredText
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 LIST = re.compile(r"^```\{modules\}\n((?:[\w.]+\n)+)```$", re.MULTILINE)
 SECTION = """## `{0}`
@@ -52,6 +55,19 @@ def mathematics(app: Sphinx, what: str, name: str, thing: object, options: objec
     lines[:] = text.split("\n")
 
 
+def find_elsewhere(app: Sphinx, env: BuildEnvironment, node: nodes.Element, shown: nodes.Element) -> Any:
+    """Resolve a name given without its module, or with one that imports it, if only one object has it."""
+    domain = env.domains["py"]
+    parts = str(node.get("reftarget", "")).split(".")
+    for start in range(len(parts) if node.get("refdomain") == "py" else 0):
+        end = "." + ".".join(parts[start:])
+        found = [name for name in domain.objects if name.endswith(end)]
+        if len(found) == 1:
+            page = str(node["refdoc"])
+            return domain.resolve_xref(env, page, app.builder, node["reftype"], found[0], node, shown)
+    return None
+
+
 def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, options: object) -> bool | None:
     """Leave out the fields of a named tuple, which "Attributes" explains, and what matplotlib adds."""
     alias = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
@@ -70,5 +86,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", set_options)
     app.connect("source-read", list_modules)
     app.connect("autodoc-skip-member", skip)
+    app.connect("missing-reference", find_elsewhere)
     app.connect("autodoc-process-docstring", mathematics, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
