@@ -247,7 +247,7 @@ function render({ model, el }) {
       make("ul", { class: "cards", "aria-label": "The cards: key and value" }, cards),
       svg,
       make("p", { class: "legend" }, [
-        `Keys have length 1 and are drawn ${RIM} times as long. Dot: the answer S k. Square: the value wanted. Pale line: the last step of S.`,
+        `Keys have length 1 and are drawn ${RIM} times as long. Small dot: the answer S k. Large dot: turn the key. Square: the value wanted. Pale line: the last step of S.`,
       ]),
       table,
       make("div", { class: "rules", role: "group", "aria-label": "Rule by which a card is written" }, [...buttons, formula]),
@@ -293,7 +293,7 @@ function render({ model, el }) {
     const list = seen.map((name, i) => `${name} answers ${two(found.answers[i])} and should answer ${found.wanted[i]}`);
     const text =
       `${state.written} of ${CARDS.length} cards, rule \u201c${state.rule}\u201d, y at ${state.angle} degrees: ` +
-      `S = (${found.states.at(-1).map(two).join(", ")}). ${list.map((entry) => `${entry}; `).join("")}` +
+      `S = (${found.states.at(-1).map(two).join(", ")}); ${list.map((entry) => `${entry}; `).join("")}` +
       `sum of squared errors ${two(found.errors[RULES.indexOf(state.rule)])}.`;
     announce = setTimeout(() => (says.textContent = text), says.textContent ? 300 : 0);
   }
