@@ -1,4 +1,4 @@
-"""A fold of code has a name, which stays in its place while the code is open."""
+"""A fold of code has a name, which stays in its place while the code is open; the box of commands closes."""
 
 from __future__ import annotations
 
@@ -45,3 +45,19 @@ def test_the_name_does_not_move_when_the_fold_opens(width: int, html: Path, brow
     opened = name.bounding_box()
     assert [opened[side] for side in ("x", "y", "height")] == [closed[side] for side in ("x", "y", "height")]
     page.context.close()
+
+
+@pytest.mark.browser
+def test_the_box_of_commands_closes_by_a_click_elsewhere_and_by_escape(html: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((html / "book" / "02_qkv.html").as_uri())
+    page.wait_for_load_state()
+    box = page.locator(".tf-launch details")
+    name, commands = box.locator("summary"), box.locator("pre")
+    for leave in (lambda: page.locator("h1").click(), lambda: page.keyboard.press("Escape"), name.click):
+        name.click()
+        commands.click()  # to select them leaves the box open
+        assert commands.is_visible()
+        leave()
+        assert not commands.is_visible()
+    page.close()

@@ -125,7 +125,7 @@ KINDS = {
         lambda u, delta, A, B, C, D: scanned(u, delta, A[:1].expand_as(A), B, C, D),
         "in channel 1, gives y =",
     ),
-    "nothing from two steps ago": ("selective_scan", the_last_two_tokens, "2 steps later; what is left"),
+    "nothing from two steps ago": ("selective_scan", the_last_two_tokens, "2 steps later; the state"),
     "steps never 0": (
         "selective_scan",
         lambda u, delta, A, B, C, D: scanned(u, delta.clamp(min=1e-2), A, B, C, D),

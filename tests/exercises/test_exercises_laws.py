@@ -84,7 +84,7 @@ WRONG = {
     "project: a nonlinearity": (
         "project_qkv",
         lambda x, W_q, W_k, W_v: (np.tanh(x @ W_q), x @ W_k, x @ W_v),
-        "twice the tokens do not give twice the q",
+        "doubling every token does not double the q",
     ),
     "scores: fourth root": (
         "attention_scores",
@@ -229,7 +229,7 @@ WRONG = {
     "scale: a sum": (
         "scale_for_unit_variance",
         lambda d_k, var_q=1.0, var_k=1.0: 1 / np.sqrt(d_k + var_q + var_k),
-        "it should have 1",
+        "it should be 1",
     ),
     "wkv: half precision": (
         "wkv",

@@ -20,6 +20,9 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 
+from tfbook.page_script import load_script_with
+
+SCRIPT = Path(__file__).with_name("launch.js")
 PAGE = re.compile(r"book/(notebook_)?((\d\d)_\w+)")
 REPOSITORY = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+?)/?")
 NO_HUB = "https://nbgitpuller.readthedocs.io/en/latest/link.html"
@@ -143,6 +146,11 @@ def _item(link: nodes.Node) -> nodes.list_item:
     return nodes.list_item("", nodes.paragraph("", "", link))
 
 
+def _is_row(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.bullet_list) and "tf-launch" in node["classes"]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(AddLinks)
+    load_script_with(app, SCRIPT, _is_row)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
