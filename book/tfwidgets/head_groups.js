@@ -38,7 +38,7 @@ const STYLE = `
 `;
 
 const count = (n) => n.toLocaleString("en-GB");
-const heads = (n, kind) => `${n} ${kind} head${n === 1 ? "" : "s"}`;
+const named = (n, kind) => `${n} ${kind} head${n === 1 ? "" : "s"}`;
 const colour = (key) => COLOURS[key % COLOURS.length];
 const divisors = (h) => Array.from({ length: h }, (_, i) => i + 1).filter((d) => h % d === 0);
 
@@ -149,7 +149,7 @@ function render({ model, el }) {
     el.dataset.values = JSON.stringify(found);
     clearTimeout(announce);
     const text =
-      `${heads(state.heads, "query")} of width ${found.width} read${state.heads > 1 ? "" : "s"} ${heads(state.kv_heads, "key")}` +
+      `${named(state.heads, "query")} of width ${found.width} read${state.heads > 1 ? "" : "s"} ${named(state.kv_heads, "key")}` +
       `${state.heads > 1 ? ` (query head 2 reads key head ${found.reads[1] + 1})` : ""}. ${count(found.parameters)} parameters, ` +
       `${count(found.scores)} scores, ${count(found.kept)} numbers kept for each token.`;
     announce = setTimeout(() => (says.textContent = text), says.textContent ? 300 : 0);

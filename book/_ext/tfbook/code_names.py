@@ -1,4 +1,7 @@
-"""A short name of code stays whole; a long one breaks after an underscore, slash or dot, not in a word."""
+"""A name of code breaks after an underscore, slash or dot, not in a word. A short one stays whole.
+
+In a table short names break as well, so that its columns fit a phone.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+CELL = re.compile(r"(<td\b.*?</td>)", re.DOTALL)
 NAME = re.compile(r'<span class="pre">([^<]+)</span>')
 JOINT = re.compile(r"(?<=[A-Za-z0-9])([_/.])(?=[A-Za-z])")
 SHORT = 16
@@ -20,13 +24,21 @@ def let_names_break(html: str) -> str:
     '<span class="pre tf-whole">top_k</span>'
     >>> let_names_break('<span class="pre">scaled_dot_product</span>')
     '<span class="pre">scaled_<wbr>dot_<wbr>product</span>'
+    >>> let_names_break('<td><span class="pre">top_k</span></td>')
+    '<td><span class="pre">top_<wbr>k</span></td>'
     """
-    return NAME.sub(_marked, html)
+    parts = CELL.split(html)
+    parts[::2] = [NAME.sub(_whole_or_marked, part) for part in parts[::2]]
+    parts[1::2] = [NAME.sub(_marked, part) for part in parts[1::2]]
+    return "".join(parts)
+
+
+def _whole_or_marked(name: re.Match[str]) -> str:
+    is_short = len(unescape(name[1])) <= SHORT
+    return f'<span class="pre tf-whole">{name[1]}</span>' if is_short else _marked(name)
 
 
 def _marked(name: re.Match[str]) -> str:
-    if len(unescape(name[1])) <= SHORT:
-        return f'<span class="pre tf-whole">{name[1]}</span>'
     return '<span class="pre">' + JOINT.sub(r"\1<wbr>", name[1]) + "</span>"
 
 
