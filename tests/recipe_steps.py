@@ -53,7 +53,7 @@ def a_chapter(copy: Path) -> None:
     contents = "      - file: book/notebook_11_capstone\n"
     write(copy, "book/_toc.yml", contents, contents + "      - file: book/notebook_12_sharpening\n")
     row = "| **12** | [Sharpening](12_sharpening.md) | How sharp? | [Practice](notebook_12_sharpening.md) |\n"
-    end = "\nEach notebook says what its exercises are worth"
+    end = "\nEach notebook lists the points of its exercises"
     write(copy, "book/index.md", end, row + end)
 
 
