@@ -14,10 +14,14 @@ MARKED = """() => [...document.querySelectorAll("#pst-page-toc-nav a.active[aria
 READ = """() => {
   const links = [...document.querySelectorAll("#pst-page-toc-nav a")].map((link) => link.hash);
   const middle = document.querySelector(".bd-article").getBoundingClientRect();
+  const linked = (section) => links.includes(`#${CSS.escape(section.id)}`);
+  const endsAbove = (y) => (part) => linked(part) && part.getBoundingClientRect().bottom < y;
   for (let y = innerHeight / 3 - 1; y > 0; y -= 8) {
     for (const node of document.elementsFromPoint(middle.left + 20, y)) {
       const section = node.closest("section[id]");
-      if (section && links.includes(`#${CSS.escape(section.id)}`)) return section.id;
+      if (!section || !linked(section)) continue;
+      if ([...section.querySelectorAll("section[id]")].some(endsAbove(y))) break; // a gap between its parts
+      return section.id;
     }
   }
 }"""
