@@ -82,8 +82,8 @@ def feedback(
         returned = return_feedback.pack(here, platform, pages, output or here.reports, sender)
     _print_pages(here, done, returned, as_json)
     if waiting := count_to_grade(here, chosen, Path("submitted")):
-        have = "1 submission has" if waiting == 1 else f"{waiting} submissions have"
-        about = f"{have} no page, or a page on earlier work. Run: autograder grade"
+        are = "1 submission is" if waiting == 1 else f"{waiting} submissions are"
+        about = f"{are} not graded, or changed since then. Run: autograder grade"
         say(f"[yellow]note:[/] {about}")
     note_stale(here, chosen)
     if returned:

@@ -344,10 +344,10 @@ def test_only_what_changed_is_made_again(given, students, tmp_path):
     assert again["unchanged"] == len(FEW)
     assert tree(course / "feedback") == before
     hand_in(course, "style-01", students["blank"][0])
-    assert "1 submission has no page, or a page on earlier work." in in_process("feedback", cwd=course).stderr
+    assert "1 submission is not graded, or changed since then." in in_process("feedback", cwd=course).stderr
     graded(course)
     done = in_process("feedback", "--json", cwd=course)
-    assert "earlier work" not in done.stderr
+    assert "changed since then" not in done.stderr
     again = json.loads(done.stdout)
     assert again["written"] == [f"feedback/style-01/{ASSIGNMENT}/{ASSIGNMENT}.html"]
     (course / "nbgrader_config.json").write_text('{"HTMLExporter": {"sanitize_html": true}}')
