@@ -152,7 +152,7 @@ def test_more_time_replaces_that_of_the_students_other_id(course):
     (course / "list.csv").write_text("id,name,lms_user_id\nzoe02,Zoe O,13\n")
     in_process("roster", "import", course / "list.csv", cwd=course)
     done = in_process("extension", "zoe02", FIRST, 5, cwd=course)
-    assert "is 0" in done.stderr
+    assert "is now 0" in done.stderr
     done = in_process("extension", "zoe02", FIRST, 0, cwd=course)
     assert "is 2.4" in done.stderr
 
