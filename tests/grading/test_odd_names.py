@@ -154,7 +154,7 @@ def test_more_time_replaces_that_of_the_students_other_id(course):
     done = in_process("extension", "zoe02", FIRST, 5, cwd=course)
     assert "is now 0" in done.stderr
     done = in_process("extension", "zoe02", FIRST, 0, cwd=course)
-    assert "is 2.4" in done.stderr
+    assert "is now 2.4" in done.stderr
 
 
 @contextlib.contextmanager
