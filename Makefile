@@ -34,7 +34,7 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "$$(ls bundles/*.zip | wc -l) bundles made           bundles/"
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
-test: $(SETUP) release ## every test; of the bank of answers the cage grades a sample and what changed lately
+test: $(SETUP) release ## every test; the sandbox grades a sample of the bank of answers, and the answers that changed lately
 	@$(MAKE) --no-print-directory -j2 test-tfcore book
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 tests --ignore=tests/tfcore
 
@@ -42,7 +42,7 @@ test-tfcore: lint ## style, types and the tests of tfcore, which `make test` run
 	@$(BIN)/python -m pytest --durations=10 --durations-min=5 tests/tfcore tfcore
 
 test-all: export WHOLE := 1
-test-all: test ## every test, and the whole bank of answers in the cage instead of a sample
+test-all: test ## every test; the sandbox grades the whole bank of answers
 
 test-fast: $(SETUP) ## the tests that take no longer than a quarter of a second and need no built book or graded course
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"

@@ -56,7 +56,7 @@ def bundle(
 
     here = Course.at(course)
     if kind not in bundles.KINDS:
-        raise BadInputError(f"no bundle is called {kind!r}. There are: {', '.join(bundles.KINDS)}.")
+        raise BadInputError(f"no bundle is called {kind!r}. The bundles are: {', '.join(bundles.KINDS)}.")
     with progress("making bundles"):
         new_bundles = bundles.KINDS[kind](here, here.chosen(assignments or []), index)
         paths = bundles.write(here, new_bundles, output)

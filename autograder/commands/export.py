@@ -122,7 +122,7 @@ def export(
         _write(text.encode(), text, plural(len(text.splitlines()) - 1, "line"), output)
     else:
         if into and output and output.resolve() == into.resolve():
-            raise BadInputError(f"{output} is the file of --into, which is not changed. Name another file.")
+            raise BadInputError(f"{output} is the file of --into, which is kept. Name another --output.")
         filled = grades.platform_table(here, chosen, format, into, columns, assignment_column)
         _write(filled.data, filled.text, plural(len(filled.given), "grade"), output)
         notes = filled.notes
@@ -138,7 +138,7 @@ def _require_format(format: str, fills_in: bool) -> None:
     from autograder.platforms.gradebook_formats import PLATFORMS
 
     if format not in FORMATS:
-        raise BadInputError(f"no format is called {format!r}. There are: {', '.join(FORMATS)}.")
+        raise BadInputError(f"no format is called {format!r}. The formats are: {', '.join(FORMATS)}.")
     if fills_in and format not in PLATFORMS:
         raise BadInputError(
             f"--format {format} fills in no file, so it takes no --into, --columns or --assignment-column. "

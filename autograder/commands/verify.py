@@ -80,7 +80,7 @@ def verify(
     """
     if mutants is not None:
         if caged is not None:
-            raise BadInputError("--caged is for the bank. Leave out --caged, or --mutants.")
+            raise BadInputError("--caged does not apply to --mutants. Leave out one of them.")
         _verify_mutants(chosen or [], mutants, seed or 0, page, workers, as_json)
     else:
         _verify_bank(Course.at(course), chosen or [], seed, page, caged, workers, as_json)
@@ -103,7 +103,7 @@ def _verify_bank(
     names = exercises.names_chosen(chosen)
     whole = [name for name in exercises.assignments() if not chosen or name in chosen]
     if page and not {name.split("/")[0] for name in names} <= set(whole):
-        raise BadInputError("--page writes whole assignments. Name the assignment, not one of its exercises.")
+        raise BadInputError("--page needs whole assignments. Name the assignment, not one of its exercises.")
     secret = read_seed(course.state)
     hidden = seed if seed is not None else HIDDEN_SEED if secret is None else secret
     with progress("verifying the bank") as show_progress:

@@ -147,7 +147,7 @@ class Course:
         for name in names:
             if name not in self.assignments:
                 raise BadInputError(
-                    f"no assignment is called {name!r}. There are: {', '.join(self.assignments)}."
+                    f"no assignment is called {name!r}. The assignments are: {', '.join(self.assignments)}."
                 )
         return [name for name in self.assignments if not names or name in names]
 

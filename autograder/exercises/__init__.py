@@ -122,5 +122,5 @@ def names_chosen(chosen: list[str]) -> list[str]:
     if unknown := [name for name in chosen if name not in (*assignments(), *names())]:
         near = [name for name in names() if name.split("/")[0] == unknown[0].split("/")[0]]
         known = ", ".join(near or assignments())
-        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. There are: {known}.")
+        raise BadInputError(f"no exercise or assignment is called {unknown[0]!r}. The names are: {known}.")
     return [name for name in names() if not chosen or name in chosen or name.split("/")[0] in chosen]

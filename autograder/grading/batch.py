@@ -148,7 +148,7 @@ def grade(
     started = time.monotonic()
     limits = limits or Limits()
     if executor not in EXECUTORS:
-        raise BadInputError(f"no executor is called {executor!r}. There are: {', '.join(EXECUTORS)}.")
+        raise BadInputError(f"no executor is called {executor!r}. The executors are: {', '.join(EXECUTORS)}.")
     if workers is not None and not 1 <= workers <= MOST_WORKERS:
         raise BadInputError(f"expected between 1 and {MOST_WORKERS} workers, got {workers}.")
     known = exercises.assignments()

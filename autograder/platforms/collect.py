@@ -183,7 +183,7 @@ def _knows(roster: Roster, assignment: str, beginnings: set[str]) -> identificat
 
 def _require_source(course: Course, source: Path, platform: str | None) -> None:
     if platform is not None and platform not in FORMATS:
-        raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(FORMATS)}.")
+        raise BadInputError(f"no platform is called {platform!r}. The platforms are: {', '.join(FORMATS)}.")
     course_folders = (course.root, course.solutions, course.notebooks)
     if any(folder.resolve().is_relative_to(source.resolve()) for folder in course_folders):
         raise BadInputError(

@@ -94,7 +94,7 @@ def require_known(platform: str, sender: str = "") -> None:
     if sender and platform != MAIL:
         raise BadInputError(f"--sender is the sender of mails, so it needs --for {MAIL}.")
     if platform not in PLATFORMS:
-        raise BadInputError(f"no platform is called {platform!r}. There are: {', '.join(PLATFORMS)}.")
+        raise BadInputError(f"no platform is called {platform!r}. The platforms are: {', '.join(PLATFORMS)}.")
     require_sender(sender)
 
 

@@ -44,7 +44,7 @@ class CellLayouts:
         self._of_page = {}
 
     def key(self, cell: NotebookNode, summary: Summary, widgets: Any) -> str:
-        """Return a hash of all that the HTML of a cell is made from, and take up its HTML if it is known.
+        """Return a hash of all that the HTML of a cell is made from, and keep its HTML if it is known.
 
         Args:
             cell: the cell, with its outputs and attachments.

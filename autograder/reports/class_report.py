@@ -216,7 +216,7 @@ def _misconceptions(students: list[dict[str, Any]]) -> tuple[Misconception, ...]
 
 
 def _unrecognised(names: list[str], students: list[dict[str, Any]]) -> dict[str, int]:
-    """Return for each exercise the number of students who fail it by no mistake of the bank, if not 0."""
+    """Return the number of students who fail each exercise without a known mistake; leave out zeros."""
     counts: Counter[str] = Counter()
     for reports in students:
         for grade_id, report in reports.items():

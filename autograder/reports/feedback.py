@@ -39,7 +39,7 @@ from autograder.reports import feedback_page
 FILES_BESIDE = (TIME, SECRET)
 """Files beside a page that nbgrader's `release_feedback` reads: the time of submission and the secret."""
 PAGES_OF_A_WORKER = 40
-"""The fewest pages for which another process is started: that takes about as long as so many pages."""
+"""The fewest pages that justify another process, since starting it takes about as long as they do."""
 CONVERTERS = "nbgrader.converters"
 """The module of nbgrader's own command. To import it takes a second, so only the making of pages does it."""
 IMPORTED = ["autograder.course.without_servers", __name__, CONVERTERS]

@@ -23,7 +23,7 @@ class Item:
     graded: int
     waiting: int
     mean: float | None
-    """The mean of the points; None while most students wait for a person."""
+    """The mean of the points; None while most students wait for a marker."""
     full_marks: int
     discrimination: float | None
     """The correlation of the cell's points with each student's share of all other points."""
@@ -108,5 +108,5 @@ def _discrimination(rows: list[Row], name: str) -> tuple[float | None, str]:
     if len(set(points)) == 1:
         return None, "all have the same points"
     if len(set(rests)) == 1:
-        return None, "all have the same points elsewhere"
+        return None, "all students do equally well elsewhere"
     return correlation(points, rests), ""

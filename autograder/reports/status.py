@@ -38,13 +38,13 @@ class AssignmentStatus:
     handed_in: int
     late: int
     to_grade: int
-    """Those with a notebook or a time of submission that is new since it was graded."""
+    """Students with a notebook or a time of submission that is new since it was graded."""
     not_gradable: int
     graded: int
     by_hand: int
-    """Those with an answer that a person has to mark."""
+    """Students with an answer to mark by hand."""
     stale_penalties: int
-    """Those whose late penalty is older than their marks."""
+    """Students whose late penalty is older than their marks."""
     pages: int
     """The pages of feedback that are up to date."""
     pages_expected: int
@@ -151,7 +151,7 @@ def _to_grade(
         not_graded: the students whose last notebook could not be graded; an earlier one may be graded.
     """
     students = set()
-    versions = tried(course, assignment)  # of each notebook the hash; stock nbgrader notes none
+    versions = tried(course, assignment)  # the hash of each notebook; stock nbgrader stores none
     for submission in (one for one in found.submissions if one.assignment == assignment):
         student = submission.student
         tried_last = versions.get(f"{student}/{submission.notebook}")

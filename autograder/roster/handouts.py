@@ -84,7 +84,7 @@ def hand_out(course: Course, assignment: str, variants: dict[str, str]) -> Hande
     known = sorted({group for person in people.read(course).people for group in person.groups})
     for group in variants:
         if group not in known:
-            there = f"There are: {', '.join(known)}." if known else "No student has a group yet."
+            there = f"The groups are: {', '.join(known)}." if known else "No student has a group yet."
             raise BadInputError(
                 f"nobody is in a group {group!r}. {there} Groups come from autograder roster import, or from "
                 "the column groups of class.csv."

@@ -467,7 +467,7 @@ def test_as_a_person_sees_it(handed_in):
     done = command("grade", "ch99", "--submissions", "submitted", cwd=handed_in)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
-        "error: no assignment is called 'ch99'. There are: ch01_rnn_bottleneck, ch02_qkv"
+        "error: no assignment is called 'ch99'. The assignments are: ch01_rnn_bottleneck, ch02_qkv"
     )
 
 

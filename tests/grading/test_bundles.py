@@ -451,7 +451,7 @@ def test_only_a_bundle_is_overwritten(template, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("everything",), "no bundle is called 'everything'. There are: gradescope, classroom, student"),
+        (("everything",), "no bundle is called 'everything'. The bundles are: gradescope, classroom"),
         (("gradescope", "ch99"), "no assignment is called 'ch99'"),
         (("gradescope", "--output", "a.zip"), "names one file, but there are"),
     ],

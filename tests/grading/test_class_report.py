@@ -70,12 +70,12 @@ def test_where_there_is_no_discrimination_it_is_said_why():
     same = [replace(row, scores={**row.scores, "easy": 1.0}) for row in a_class()]
     assert by_name(same)["easy"].unknown == "all have the same points"
     flat = [replace(row, scores={**row.scores, "easy": 0.1, "odd": 0.2}) for row in a_class()]
-    assert by_name(flat)["hard"].unknown == "all have the same points elsewhere"
+    assert by_name(flat)["hard"].unknown == "all students do equally well elsewhere"
     orders = [{"a": 0.1, "b": 0.2, "c": 0.3}, {"a": 0.3, "b": 0.2, "c": 0.1}]
     names = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}
     same_sum = [Row(f"s{n}", "a", {**orders[n % 2], "d": n / 20}, names) for n in range(20)]
     found = {item.exercise: item for item in item_analysis.analyse_items(same_sum, list(names))}
-    assert found["d"].unknown == "all have the same points elsewhere"
+    assert found["d"].unknown == "all students do equally well elsewhere"
     alone = [Row(row.student, "a", {"easy": row.scores["easy"]}, {"easy": 2.0}) for row in a_class()]
     assert item_analysis.analyse_items(alone, ["easy"])[0].unknown == "nothing to compare with"
 

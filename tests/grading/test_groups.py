@@ -81,7 +81,7 @@ def test_nothing_is_released_where_the_tables_cannot_be_locked(course, group):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("Mondays",), "There are: Monday, Thursday, Tuesday"),
+        (("Mondays",), "The groups are: Monday, Thursday, Tuesday"),
         (("Monday=../x",), "cannot be a variant's name"),
         (("Monday", "Monday=front"), "named twice"),
         (("Monday", "--everybody"), "takes no groups"),

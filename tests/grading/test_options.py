@@ -20,7 +20,7 @@ def test_a_cell_that_may_take_an_hour_has_an_hour():
     [
         (("feedback", "--output", "out"), "it needs --for"),
         (("status", "--submissions", "submited"), "submited is not a folder"),
-        (("verify", "--mutants", 3, "--caged", 2), "--caged is for the bank"),
+        (("verify", "--mutants", 3, "--caged", 2), "--caged does not apply to --mutants"),
         (("grade", "--cell-limit", "inf"), "86400"),
         (("grade", "--memory", 10**12), "1048576"),
         (("check", "x.py", "--call-limit", "inf"), "86400"),

@@ -240,7 +240,7 @@ def test_the_mails_are_read_back_with_their_pages(tmp_path):
 @pytest.mark.parametrize(
     ("platform", "sender", "told"),
     [
-        ("teams", "", "There are: moodle, canvas, gradescope, mail"),
+        ("teams", "", "The platforms are: moodle, canvas, gradescope, mail"),
         ("mail", "teacher", "must be an e-mail address"),
         ("moodle", "teacher@x.org", "needs --for mail"),
     ],

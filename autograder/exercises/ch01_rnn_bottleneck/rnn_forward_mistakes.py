@@ -1,4 +1,4 @@
-"""Mistakes that people make in `rnn_forward`, each with the sentence for its author."""
+"""Mistakes that people make in `rnn_forward`, each with the hint for its author."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def tanh_that_overflows(x, h0, W_xh, W_hh, b_h):
 
 
 @EXERCISE.misconception(
-    "You read a single sequence, and the batch is lost. Keep the batch in front of every step: use x[:, "
+    "You read a single sequence, and the batch is lost. Keep the batch axis at every step: use x[:, "
     "t] and the whole h0."
 )
 def one_sequence_only(x, h0, W_xh, W_hh, b_h):

@@ -253,7 +253,7 @@ def tells_apart(trial: Trial) -> str | None:
 def same_distribution(got: Array, expected: Array, case: Case) -> bool:
     """Tell whether two candidates' results over several generators differ no more than by chance.
 
-    Both must vary, or both not. With enough results, their averages must be equal within six standard errors,
+    Both must vary, or neither. With enough results, their averages must be equal within six standard errors,
     and their spreads within a factor. A variance may have been divided by n or by n - 1,
     which makes 0 or NaN of a single number.
     """

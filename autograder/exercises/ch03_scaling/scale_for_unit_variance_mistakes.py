@@ -1,4 +1,4 @@
-"""Mistakes that people make in `scale_for_unit_variance`, each with the sentence for its author."""
+"""Mistakes that people make in `scale_for_unit_variance`, each with the hint for its author."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def query_variance_only(d_k, var_q=1.0, var_k=1.0):
 
 
 @EXERCISE.misconception(
-    "You return the factor that q and k would each need. Return its square, the factor of their dot product: "
+    "You return the factor that q and k would each need. Return the factor of their dot product: "
     "the square root, not the fourth root."
 )
 def fourth_root(d_k, var_q=1.0, var_k=1.0):

@@ -30,7 +30,7 @@ def fewer_key_heads(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("6 heads share one", (18, 6, 1))
     h_kv, groups = int(rng.integers(2, 6)), int(rng.integers(2, 6))
     d_model = width(rng, h_kv * groups)
-    yield Case(f"{h_kv * groups} heads share {h_kv}", (d_model, h_kv * groups), {"num_kv_heads": h_kv})
+    yield Case(f"{h_kv * groups} heads, {h_kv} key heads", (d_model, h_kv * groups), {"num_kv_heads": h_kv})
     yield Case("as many key heads, by num_kv_heads", (12, 3, 3))
     yield Case("a layer as wide as Llama 3 8B's", (4096, 32, 8))
 

@@ -1,4 +1,4 @@
-"""Mistakes that people make in `apply_rope`, each with the sentence for its author."""
+"""Mistakes that people make in `apply_rope`, each with the hint for its author."""
 
 from __future__ import annotations
 

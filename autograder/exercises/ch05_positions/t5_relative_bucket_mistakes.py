@@ -1,4 +1,4 @@
-"""Mistakes that people make in `t5_relative_bucket`, each with the sentence for its author."""
+"""Mistakes that people make in `t5_relative_bucket`, each with the hint for its author."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def halved_one_way_too(relative_position, bidirectional=True, num_buckets=32, ma
 
 
 @EXERCISE.misconception(
-    "Distances from max_distance on go beyond the last bucket of their side. Limit the far buckets "
+    "Distances of max_distance or more go beyond the last bucket of their side. Limit the far buckets "
     "before the side is added: clamp(max=b - 1), where b is the number of buckets of a side."
 )
 def no_clamp(relative_position, bidirectional=True, num_buckets=32, max_distance=128):

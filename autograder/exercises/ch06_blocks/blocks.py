@@ -163,7 +163,7 @@ def order_of_the_tokens(trial: Trial) -> str | None:
 
 
 def the_mask_is_kept(trial: Trial) -> str | None:
-    """Check that a token which no query may attend to moves itself alone."""
+    """Check that a token which no query may attend to changes only its own output."""
     x = trial.case.args[2]
     mask = trial.case.kwargs.get("mask", trial.case.kwargs.get("self_mask"))
     if mask is None:

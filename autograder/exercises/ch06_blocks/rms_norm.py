@@ -67,7 +67,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def only_multiplied(trial: Trial) -> str | None:
-    """Check that a token, without its weight, is x times one number."""
+    """Check that a token's result, before the weight, is x times one number."""
     place = first_wrong_token(trial)
     if place is None:
         return None

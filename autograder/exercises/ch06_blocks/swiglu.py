@@ -195,7 +195,7 @@ EXERCISE = Exercise(
         Property("linear in W_d", linear_in_the_way_back),
         Property("all inner channels count", each_inner_channel_counts),
         Property("the gate is SiLU", bent_by_silu),
-        Property("x counts by its products with W_g and W_u", read_by_products_alone),
+        Property("x enters only through x W_g and x W_u", read_by_products_alone),
         *LAST,
     ),
 )

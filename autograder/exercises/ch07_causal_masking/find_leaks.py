@@ -1,6 +1,6 @@
 """ch07_causal_masking/find_leaks: which outputs of a model depend on a later token.
 
-The models are tables in which leaks are planted: none, the next token, one number of one token. Every planted
+The models are tables with planted leaks: no leak, the next token, or one number of one token. Every planted
 leak moves some output by 1.4e-4 or more, for every other token in its place. Other changes move it by 9e-5 or
 less, as rounding does.
 """

@@ -35,7 +35,7 @@ def parts(logits: Array) -> Array:
 
 
 def clear(logits: Array, share: float) -> bool:
-    """Tell whether no rounding decides: each token is the likeliest, or clearly above or below."""
+    """Return whether rounding is harmless: each token is the likeliest or far from `share`."""
     part = parts(logits)
     return bool((((part == 1) | (np.abs(part / share - 1) > CLEAR)) | np.isneginf(logits)).all())
 
@@ -76,7 +76,7 @@ def at_the_ends(rng: np.random.Generator) -> Iterator[Case]:
     apart = rng.permuted(np.tile(np.linspace(-2, 1, 7), (3, 1)), axis=-1) + 3 * rng.normal(size=(3, 1))
     yield Case("min_p = 1 keeps the likeliest alone", (tensor(apart), 1.0))
     tied = np.array([1.0, 2.0, 2.0, -1.0])
-    yield Case("min_p = 1 and two that are equally likely", (tensor(rng.permutation(tied))[None], 1.0))
+    yield Case("min_p = 1 and two equally likely tokens", (tensor(rng.permutation(tied))[None], 1.0))
     yield Case("a small min_p keeps nearly all", (tensor(rows(rng, 0.01, 2, 9)), 0.01))
     yield Case("a row of equal logits", (torch.full((1, 5), -1.5), 0.7))
     far = 1e4 * rng.permuted(np.tile(np.linspace(-1, 1, 6), (2, 1)), axis=-1)

@@ -103,7 +103,7 @@ def what_comes_back(call: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 def zeros_come_back(trial: Trial) -> str | None:
-    """Check that the gradient is made of zeros; NONE in its place is not a gradient."""
+    """Check that there is a gradient, which a result of `NONE` is not, and that it is 0."""
     if not is_tensor(trial.value):
         return (
             "the 0 that you return was not computed from the logits: `.backward()` fails, or gives them no "

@@ -1,4 +1,4 @@
-"""Mistakes that people make in `kv_cache_bytes`, each with the sentence for its author."""
+"""Mistakes that people make in `kv_cache_bytes`, each with the hint for its author."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def every(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def few(rng: np.random.Generator) -> Iterator[Case]:
-    """Draw one tree of each kind, for criteria beside the result."""
+    """Draw one tree of each kind, for criteria on device and inputs."""
     no, yes = False, True
     yield tree(rng, "two guesses for one place, both rejected", 4, [-1, -1], {0: no, 1: no})
     yield tree(rng, "the second, and the guess after it", 7, [-1, -1, 0, 1], {0: no, 1: yes, 3: yes})

@@ -73,7 +73,7 @@ def two_models(rng: np.random.Generator) -> Iterator[Case]:
 def any_length(rng: np.random.Generator) -> Iterator[Case]:
     yield from two_models(rng)
     init = {"vocab_size": 19, "d_model": 8, "num_heads": 2, "num_layers": 1, "max_len": 9}
-    for says, T in (("a single token", 1), ("as long as it gets, max_len = 9", 9)):
+    for says, T in (("a single token", 1), ("the longest text, max_len = 9", 9)):
         yield Case(says, (init, tokens(rng, 2, T, 19)), probe="asked")
     yield Case("tokens that are not contiguous", (init, strided(tokens(rng, 3, 7, 19))), probe="asked")
 

@@ -1,4 +1,4 @@
-"""Mistakes that people make in `TinyGPT`, each with the sentence for its author."""
+"""Mistakes that people make in `TinyGPT`, each with the hint for its author."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ edited(
 
 edited(
     "untied",
-    "There are two matrices with a row for each token. Tied means that one matrix does both: the logits are "
+    "There are two matrices with a row for each token. Tied means one shared matrix: the logits are "
     "dot products with the embedding's rows, x @ self.embedding.weight.T.",
     {
         ("d_model)\n        nn."): (

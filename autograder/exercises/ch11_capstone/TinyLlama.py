@@ -261,7 +261,7 @@ def the_ends(trial: Trial) -> str | None:
 
 
 def the_sublayer_at_fault(trial: Trial) -> str | None:
-    """Name the sublayer that is wrong already when the other adds nothing."""
+    """Name the sublayer that is wrong even when the other adds nothing."""
     if trial.case.probe != "module":
         return None
     for part, silent in (("attention", "W_d"), ("the feed-forward network", "W_o")):

@@ -13,7 +13,7 @@ myst:
 
 # What the checks report about other mistakes
 
-The page before this one lists the mistakes that the grader knows. Students also make others. So a program
+The previous page lists the mistakes that the grader knows. Students also make other mistakes. So a program
 changes the right answers of the bank by one fault at a time: it exchanges an operator, shifts an index by
 one, drops a line, a cast or a `keepdims`, or replaces one name by another. Each such *mutant* is graded,
 {number:,} in all.
