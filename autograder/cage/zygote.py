@@ -35,7 +35,7 @@ assert _meters.loader
 sys.modules["cage.meters"] = importlib.util.module_from_spec(_meters)
 _meters.loader.exec_module(sys.modules["cage.meters"])
 sys.modules["cage.meters"].products()  # imports more of torch here, and not again in each child
-from cage import child, huge_pages, process_exit, scratch_dir, self_test, walls, wire  # noqa: E402
+from cage import child, process_exit, scratch_dir, self_test, walls, wire  # noqa: E402
 
 sys.path.pop(0)
 
@@ -84,7 +84,7 @@ def main() -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads != 1:
         raise SystemExit(f"the zygote has {threads} threads; it must have one before it forks")
-    huge_pages.prepare_forks()
+    gc.freeze()
     gc.enable()
     wire.send(control, {"ready": os.getpid(), "facts": wire.json_to_array(facts)})
     nursery = Nursery(control, shell, confined, Path(config["folder"]) / "home")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import exercises
-from autograder.cage import huge_pages, limits, scratch_dir, wire
+from autograder.cage import limits, scratch_dir, wire
 from autograder.checking.candidate import UNJUDGED, local
 from autograder.checking.declaration import Exercise
 from autograder.checking.examination import Examination
@@ -55,7 +55,7 @@ all submissions. Before, each fork computes the few that it needs, which takes l
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     warm_up()
-    huge_pages.prepare_forks()
+    gc.freeze()
     wire.send(control, {"ready": os.getpid()})
     failed: Counter[str] = Counter()
     known = ""
@@ -102,7 +102,7 @@ def _prepare(requested: str, seed: int, torch: bool) -> None:
             importlib.import_module("torch")
         for name in exercises.names_chosen([requested]):
             examination(name, seed).oracle.compute_expected()
-    huge_pages.prepare_forks()
+    gc.freeze()
     gc.enable()
 
 
@@ -112,7 +112,7 @@ def _learn(failed_before: Sequence[tuple[str, str, str]], seed: int, failed: Cou
         failed[name] += 1
         if failed[name] == FREQUENT:
             examination(name, seed).oracle.compute_mistaken()
-            huge_pages.prepare_forks()
+            gc.freeze()
     for name, mistake, criterion in failed_before:
         if failed[name] >= FREQUENT:
             examination(name, seed).learn(mistake, criterion)
