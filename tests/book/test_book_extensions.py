@@ -164,6 +164,19 @@ def test_punctuation_is_taken_from_the_text_beside_its_formula(build_page: Build
 
 
 @pytest.mark.slow
+def test_a_line_does_not_break_inside_a_short_bracket(build_page: Build) -> None:
+    long = "+".join("abcdefghijklmnopqrstu")
+    formulas = rf"$x = \max_i(1 - h_i)$, $\|a - b\|^2 = c + d + e + f$, $T < d$, $x = ({long})$, $[0, 1$"
+    _, _, html = build_page(f"# Page\n\nLet {formulas} be.\n")
+    kept = html.split('<span class="tf-whole">')[1:]
+    text = [re.sub(r"<[^>]*>|\u200b", "", piece).split("<math")[0] for piece in kept]
+    assert [len(re.findall("katex-base", piece.split("katex-mathml")[0])) for piece in kept] == [2, 6, 2]
+    assert text[0].startswith("maxi(1−hi)")
+    assert text[1].startswith("∥a−b∥2=")
+    assert html.count("katex-base") > 25, "the long bracket has its breaks"
+
+
+@pytest.mark.slow
 def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
     page = "# Page\n\nIn 5 % and **6** % of cases, `7 %` or\n\n```python\n8 % 3\n```\n"
     _, _, html = build_page(f"{page}\n```{{eval-rst}}\n>>> 9 % 4\n1\n```\n")

