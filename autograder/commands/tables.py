@@ -87,7 +87,7 @@ def _changes(changes: list[Change]) -> Iterator[str]:
 
 
 def overview(report: ClassReport, out: Console) -> None:
-    """Print a class: the exercises, the mistakes, the submissions to look at.
+    """Print a report: the exercises, the mistakes, the submissions to look at.
 
     A terminal of 72 columns cuts no word.
     """

@@ -17,7 +17,7 @@ SOFTMAX = (
     "torch.distributions.*",
     *ATTENTION,
 )
-"""Softmax, and functions that compute it inside: with the identity as values they return it.
+"""Softmax, and functions that contain it: with an identity matrix as values they return it.
 
 The logarithm of a sum of exponentials is allowed: subtracting it is a published form of softmax, and a
 student who differentiates it knows softmax.

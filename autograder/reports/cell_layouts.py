@@ -1,7 +1,7 @@
 """Keep the HTML of cells by their content: cells that are equal on many pages are laid out only once.
 
 Most cells of a page are the released ones, which all students share. The template `feedback/index.html.j2`
-asks here for each cell and writes a mark in its place; `fill_in` replaces the marks of a finished page.
+asks here for each cell and writes a placeholder; `fill_in` replaces the placeholders of a finished page.
 """
 
 from __future__ import annotations
@@ -78,5 +78,5 @@ class CellLayouts:
         return f"{self._word}-{key}"
 
     def fill_in(self, page: str) -> str:
-        """Return the page with the HTML of each cell in place of its mark."""
+        """Return the page with the HTML of each cell in place of its placeholder."""
         return re.sub(rf"{self._word}-([0-9a-f]{{64}})", lambda found: self._of_page[found[1]], page)

@@ -44,10 +44,10 @@ def write(course: Course, report: ClassReport) -> Path:
 
 
 def write_again(course: Course, student: str) -> list[Path]:
-    """Write the reports again that name a student with a new id, or a forgotten student.
+    """Rewrite the reports that name a student with a new id, or a forgotten student.
 
     Returns:
-        The paths of the reports; one that nobody is left for is deleted.
+        The paths of the reports; a report without students is deleted.
     """
     paths = [path for path in sorted(course.reports.glob("*.html")) if path.stem in course.assignments]
     stale = [path for path in paths if student in unescape(path.read_text("utf-8", "replace"))]

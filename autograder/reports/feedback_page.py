@@ -213,7 +213,7 @@ class ClearHiddenTests(preprocessors.ClearHiddenTests):
 
 
 class FeedbackExporter(HTMLExporter):
-    """The exporter of the page, which has no script, and a policy that forbids scripts."""
+    """The exporter of a page without scripts and with a policy that forbids them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

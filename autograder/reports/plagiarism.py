@@ -83,7 +83,7 @@ def find_pairs(answers: Answers, given: Iterable[str] = ()) -> list[Pair]:
 
 
 def common_from(students: int) -> int:
-    """Return the most students who may have a fragment before it no longer counts."""
+    """Return the largest number of students who may share a fragment that counts."""
     return max(MANY, students // PART)
 
 

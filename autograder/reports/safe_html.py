@@ -182,7 +182,7 @@ def is_out_of_time(resources: dict[str, Any]) -> bool:
 
 @lru_cache(maxsize=128)
 def _coloured(source: str, language: str | None) -> tuple[str, float]:
-    """Return code with colours, and the seconds that this takes; every page with the code counts them."""
+    """Return code with colours, and the seconds that this took, which count for every page with the code."""
     start = time.thread_time()
     try:
         html = str(_colours()(source, language))

@@ -76,7 +76,7 @@ def inside_the_values(trial: Trial) -> str | None:
         return None
     j = int(outside[0])
     return (
-        f"component {j} is {got[j]:.4g}, but all values have it between {low[j]:.4g} and {high[j]:.4g}; "
+        f"component {j} is {got[j]:.4g}, but in all values it is between {low[j]:.4g} and {high[j]:.4g}; "
         "weights that sum to 1 give a mean, which is between them"
     )
 

@@ -271,7 +271,7 @@ def keys_come_from_the_memory(trial: Trial) -> str | None:
 
 
 def every_parameter_matters(trial: Trial) -> str | None:
-    """Check that every parameter matters but W_k's bias, which adds the same to all scores of a query."""
+    """Check that every parameter matters except W_k's bias, which adds the same to all scores of a query."""
     x, memory, allowed = _inputs(trial)
     if allowed is not None or (x if memory is None else memory).shape[1] < 2:
         return None

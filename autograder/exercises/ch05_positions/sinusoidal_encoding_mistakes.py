@@ -185,7 +185,7 @@ def positions_as_fractions(max_seq_len, d_model):
 
 @EXERCISE.misconception(
     "Both channels of each pair hold the sine. Put the cosine on the odd channel: the two together are "
-    "a point on a circle, which a rotation moves on."
+    "a point on a circle, and a rotation turns it."
 )
 def sines_only(max_seq_len, d_model):
     if d_model % 2:

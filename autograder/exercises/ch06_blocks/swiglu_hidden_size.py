@@ -12,7 +12,7 @@ from tfcore.layers import feed_forward
 
 
 def any_width(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield every remainder by 3, since the rounding of the division is tested."""
+    """Yield widths with every remainder by 3, since the rounding is tested."""
     for d_model in (6, 7, 8):
         yield Case(f"d_model = {d_model}", (d_model,))
     for remainder in range(3):

@@ -259,7 +259,7 @@ def of_sets(law: Test) -> Test:
 
 
 def the_same_pairs(got: Any, expected: Any, case: Case) -> bool:
-    """Compare pairs exactly. (A mistake that explains a failure must then explain the core as well.)"""
+    """Compare pairs exactly, as the exercise's `same`: a mistake must then explain the core as well."""
     return differs(got, expected, 0) is None
 
 

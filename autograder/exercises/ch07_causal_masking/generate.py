@@ -314,7 +314,7 @@ def drawn_by_multinomial(trial: Trial) -> str | None:
 
 
 def the_same_tokens(got: Any, expected: Any, case: Case) -> bool:
-    """Compare tokens exactly. (A mistake that explains a failure must then explain the core as well.)"""
+    """Compare tokens exactly, as the exercise's `same`: a mistake must then explain the core as well."""
     return differs(got, expected, 0) is None
 
 

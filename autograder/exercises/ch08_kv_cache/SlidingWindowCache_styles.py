@@ -42,7 +42,7 @@ class ring:
         return self.keys.roll(-oldest, dims=2), self.values.roll(-oldest, dims=2)
 
 
-@EXERCISE.style("what stays is shifted to the front, the new written after it")
+@EXERCISE.style("the tokens that stay move to the front, new tokens after them")
 class shifted:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.kv = torch.empty(2, batch, num_kv_heads, window, d_head, dtype=dtype, device=device)

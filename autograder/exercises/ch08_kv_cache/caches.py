@@ -34,7 +34,7 @@ def updates(
     dtype: torch.dtype = torch.float32,
     form: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> list[tuple[Any, ...]]:
-    """Draw one move for each chunk of tokens, with different keys and values."""
+    """Draw one update for each chunk of tokens, with different keys and values."""
 
     def drawn(num_tokens: int) -> Tensor:
         return form(tensor(rng, init["batch"], init["num_kv_heads"], num_tokens, init["d_head"], dtype=dtype))

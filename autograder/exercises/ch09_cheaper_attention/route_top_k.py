@@ -140,7 +140,7 @@ def no_ties(case: Case) -> bool:
 EXERCISE = Exercise(
     name="ch09_cheaper_attention/route_top_k",
     signature="route_top_k(logits, k)",
-    goal="Choose for each token the k experts with the largest logits, weighed by a softmax over those k.",
+    goal="Choose for each token the k experts with the largest logits, weighted by a softmax over those k.",
     section="Experts, and how to keep them busy",
     minutes=8,
     difficulty="easy",

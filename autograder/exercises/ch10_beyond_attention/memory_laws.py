@@ -58,7 +58,7 @@ def keys_have_length_1(case: Case) -> bool:
 def along_the_sphere(trial: Trial) -> str | None:
     """Compare gradients; of the keys' gradient only the part along the sphere counts.
 
-    A key has length 1, and the exercise does not say what a longer key would change. Code that normalises
+    A key has length 1, and the exercise does not define what a longer key would change. Code that normalises
     keys once more gives another gradient in that direction, and is right.
     """
     key = trial.case.args[KEY].double()

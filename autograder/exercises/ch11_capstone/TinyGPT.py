@@ -157,7 +157,7 @@ PLAIN = {
     "gradient": "the loss reaches {} of the parameters; a parameter that it does not reach cannot learn",
     "use": "{} takes part, and the rest does nothing. Are queries, keys and values each used once?",
     "norms": (
-        "make the stream 10 times as large, and what the layers add to it {}; it should stay as it is: norm "
+        "if the stream is 10 times as large, what the layers add to it {}; it should stay as it is: norm "
         "the stream over its last axis, mean and spread, before each sublayer"
     ),
     "last_norm": (

@@ -126,7 +126,7 @@ def digest(init: Init, question: tuple[Any, ...]) -> bytes:
 
 
 def moved(before: Tensor, after: Tensor) -> Tensor:
-    """Return where logits (..., V) have moved, (...)."""
+    """Return where logits (..., V) moved, as booleans (...)."""
     far = (after - before).abs().amax(dim=-1) > SEEN * before.abs().max()
     return far | after.isnan().any(dim=-1)
 

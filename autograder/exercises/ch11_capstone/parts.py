@@ -118,7 +118,7 @@ def bend(model: Model, tokens: Tensor) -> str:
 
 
 def inside(model: Model) -> dict[str, Tensor]:
-    """Return its matrices inside the layers: neither of the vocabulary nor of the places."""
+    """Return the model's matrices inside the layers, without those of vocabulary and places."""
     outside = (model.init["vocab_size"], model.init["max_len"])
     return {
         name: p for name, p in model.first.items() if p.dim() >= 2 and not any(n in p.shape for n in outside)
