@@ -13,7 +13,7 @@ PORT ?= 8000
 MODELS ?= yes
 WITHOUT := $(if $(filter no,$(MODELS)),--without-models)
 
-.PHONY: help course test test-tfcore test-all test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
+.PHONY: help course test test-all test-fast coverage lint serve lab setup libraries models release book pdf wheels lock update clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -35,11 +35,8 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
 test: $(SETUP) release ## every test; the sandbox grades a sample of the bank of answers, and the answers that changed lately
-	@$(MAKE) --no-print-directory -j2 test-tfcore book
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 tests --ignore=tests/tfcore
-
-test-tfcore: lint ## style, types and the tests of tfcore, which `make test` runs while it builds the book
-	@$(BIN)/python -m pytest --durations=10 --durations-min=5 tests/tfcore tfcore
+	@$(MAKE) --no-print-directory -j2 lint book
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
 
 test-all: export WHOLE := 1
 test-all: test ## every test; the sandbox grades the whole bank of answers

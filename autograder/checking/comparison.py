@@ -74,7 +74,7 @@ def differs(got: Any, expected: Any, tolerance: float) -> str | None:
         alike = got is expected or (type(got) is type(expected) and got == expected)
         return None if alike else f"expected {expected!r}, got {describe(got)}"
     elif is_tensor(got) and np.shape(expected):
-        return f"expected a numpy array, got {describe(got)} (in numpy throughout, or end with .numpy())"
+        return f"expected a numpy array, got {describe(got)} (use numpy throughout, or end with .numpy())"
     if _identical(got, expected):
         return None
     array, target = as_array(got), tensors.numbers(expected)
@@ -145,7 +145,7 @@ def _parts_differ(got: Any, expected: dict[Any, Any], tolerance: float) -> str |
         part, target = got[name], expected[name]
         if _is_none(part) or _is_none(target):
             if _is_none(part) and is_tensor(target) and bool(target.any()):
-                return f"no gradient reaches {_quoted(name)}: it has no part in the result, or the way is cut"
+                return f"no gradient reaches {_quoted(name)}: it has no part in the result, or is cut off"
             if _is_none(target) and is_tensor(part) and bool(part.any()):
                 return f"a gradient reaches {_quoted(name)}, which has no part in the result"
         elif why := differs(part, target, tolerance):
@@ -175,7 +175,7 @@ def _tensor_mismatch(got: Any, expected: Any) -> str | None:
     """Return why a value is not a tensor with the expected dtype and device, or None if it is one."""
     if not is_tensor(got):
         array = isinstance(got, np.ndarray | np.generic)
-        cure = " (in torch throughout, or end with torch.as_tensor(...))" if array else ""
+        cure = " (use torch throughout, or end with torch.as_tensor(...))" if array else ""
         return f"expected a tensor of shape {tuple(expected.shape)}, got {describe(got)}{cure}"
     if got.shape == expected.shape and got.dtype != expected.dtype:
         return f"expected the dtype {_dtype(expected)}, got {_dtype(got)}"

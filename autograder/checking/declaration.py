@@ -140,7 +140,7 @@ class Criterion:
     """A requirement that a right answer meets, and its points.
 
     Args:
-        says: the criterion in the student's words, shown in the report.
+        says: the criterion in words for the student, shown in the report.
         points: the points for meeting it. The first criterion of an exercise is its core: the other criteria
             count only if the core is met.
         cases: draws the cases from a seeded generator, smallest first.
@@ -241,7 +241,7 @@ class Exercise:
         same: returns whether two observed values of a case count as equal, where closeness of numbers is not
             enough.
         domain: returns whether the exercise allows a case's arguments, such as weights that sum to 1. It
-            is asked before a smaller case is shown.
+            is called before a smaller case is shown.
         given: the module with the code that the notebook gives in a cell; answers may use its names.
         brings: right answers to exercises of earlier notebooks, by name, that answers may use: the notebook
             brings them by `bring`, and the grader defines them before a submission runs.

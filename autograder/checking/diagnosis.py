@@ -20,7 +20,7 @@ MOST_NAMED = 2
 """The most mistakes named for one failure; if more fit equally well, none is named."""
 
 SIDE_CONDITIONS = ("device", "dtype", "gradients")
-"""What a right formula can still miss, so that an answer can miss it beside a mistake in its formula."""
+"""Conditions that an answer can fail whether its formula is right or has a mistake of its own."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Bank:
         return [m for m, total in zip(matches, totals, strict=True) if total == max(totals)]
 
     def agrees(self, mistake: Answer, criterion: Criterion, trial: Trial) -> bool:
-        """Return whether the mistake does the same as the candidate in a trial, also with a new case."""
+        """Return whether the mistake does the same as the candidate in a trial, whose case may be new."""
         mistaken = criterion.through(local(mistake.function))(trial.case)
         return self._agrees(mistake, mistaken, trial, criterion, exactly=False)
 

@@ -183,9 +183,9 @@ def format_call(exercise: Exercise, case: Case) -> str:
 
 
 def _format_moves(moves: list[tuple[Any, ...]], most: int) -> str:
-    """Return the moves in their order, such as `.length`, then `.update` 30 times.
+    """Return the method calls in their order, such as `.length`, then `.update` 30 times.
 
-    If there is room, a move that names something shows its arguments: `.append('a', <shape (1, 3, 4)>)`.
+    If there is room, a call with a text among its arguments shows them: `.append('a', <shape (1, 3, 4)>)`.
     """
 
     def text(name: str, *given: Any) -> str:

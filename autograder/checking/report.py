@@ -148,7 +148,7 @@ class Report:
         for result in self.criteria:
             if not result.failure:
                 waits = result.points and not result.earned
-                yield _head("✓", [result]), ["counts once the first point above is met"] if waits else []
+                yield _head("✓", [result]), ["counts once the first criterion above is met"] if waits else []
             elif lines := _lines(result.failure, shown):
                 yield _head("✗", [result]), lines
             else:

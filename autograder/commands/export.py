@@ -147,7 +147,7 @@ def _require_format(format: str, fills_in: bool) -> None:
 
 
 def _write(data: bytes, text: str, what: str, output: Path | None) -> None:
-    """Write the table to a file, or print it: on a terminal without what could control it."""
+    """Write the table to a file, or print it: on a terminal without control characters."""
     from autograder.course.files import require_writable, write_atomically
 
     if output is None:

@@ -52,8 +52,8 @@ class MaskedAttention:
             wrong = empty & (array != 0)
             if wrong.any():
                 return (
-                    f"a query may attend to nothing, and its {named} {array[wrong][0]:.3g}{index(wrong)}; "
-                    "both must be zero there"
+                    f"a query may attend to no key, but its {named} {array[wrong][0]:.3g}{index(wrong)}; "
+                    "the result and the weights must be zero there"
                 )
         return None
 

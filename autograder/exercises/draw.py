@@ -24,7 +24,7 @@ def sizes(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
         found = [int(rng.integers(low, high + 1)) for low, high in bounds]
         if len(set(found)) == len(found):
             return found
-    raise ValueError(f"no different sizes lie in {bounds}")
+    raise ValueError(f"there are no different sizes within {bounds}")
 
 
 def tensor(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

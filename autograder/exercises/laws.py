@@ -81,7 +81,7 @@ def _rounded(name: str, got: Array, expected: Array) -> str | None:
         return None
     for decimals in range(1, 7):
         if np.array_equal(got, np.round(expected, decimals)):
-            return f"{name} is rounded to {decimals} decimal{'s' * (decimals > 1)}; return all that you have"
+            return f"{name} is rounded to {decimals} decimal{'s' * (decimals > 1)}; return all digits"
     return None
 
 
@@ -90,7 +90,7 @@ def _imprecise(name: str, got: Array, expected: Array) -> str | None:
         return None
     off = np.abs(got - expected)
     return (
-        f"{name} is right to about {off.max():.0e}{index(off == off.max())}, more than rounding: look for an "
+        f"{name} is off by {off.max():.0e}{index(off == off.max())}, more than by rounding: look for an "
         "epsilon, an approximation, or float32 where float64 came in"
     )
 
@@ -188,7 +188,7 @@ def not_softmax(
     if ratios > 1 and np.allclose(logs, found * spread, rtol=1e-3, atol=1e-4):
         if abs(found) < 1e-2 * abs(factor):
             return f"your weights hardly follow {says}: each row is nearly uniform"
-        right = f"the factor is {named}{factor:.4g}"
+        right = f"the factor should be {named}{factor:.4g}"
         return f"your weights are the softmax of {says} times {found:.4g}; {right}"
     row = np.unravel_index(np.argmax(np.ptp(logs - factor * spread, axis=-1)), logs.shape[:-1])
     off = np.where(usable[row], (logs - factor * spread)[row], np.nan)
@@ -200,7 +200,7 @@ def not_softmax(
     scaled = says if factor == 1 and not named else f"{says} times {named}{factor:.4g}"
     return (
         f"weights {i} and {j}{place} have the ratio {weights[row][i] / weights[row][j]:.3g}; by exp(s_{i} - "
-        f"s_{j}) with s = {scaled} it is {np.exp(wanted):.3g}"
+        f"s_{j}) with s = {scaled} it should be {np.exp(wanted):.3g}"
     )
 
 

@@ -1,6 +1,6 @@
 """Library functions that solve an exercise, in families: an exercise forbids a whole family.
 
-A name with stars is every function of the package whose name contains the word, such as
+A name with stars matches every function of the package whose name contains the word, such as
 ``torch._native_batch_norm_legit`` and ``torch.ops.aten.batch_norm_elemt``.
 """
 
@@ -27,7 +27,7 @@ NORMS = (
     *(f"torch.*{kind}_norm*" for kind in ("batch", "group", "instance", "layer", "rms", "weight")),
     *("torch._refs._normalize", "torch.nn.functional.local_response_norm", "torch.*renorm*"),
 )
-"""Norms. Each can compute the others: a vector beside its negative has the mean 0."""
+"""Norms. Each norm can compute the others: a vector beside its negative has the mean 0."""
 
 LAYERS = (
     "torch.*multi_head_attention*",

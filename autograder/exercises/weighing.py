@@ -21,9 +21,9 @@ Array = np.ndarray
 SLACK = 1e-3
 """How far a weight may stray in float32 and float64."""
 ROUGH = 0.06
-"""Rounding to bfloat16 at every step may change a mean so much: a log-sum-exp near 4 is known to 1/64."""
+"""Rounding each step to bfloat16 may change a mean by this much: a log-sum-exp near 4 is known to 1/64."""
 IN_FLOAT32 = 1e-3
-"""Room for code that computes in float32 whatever comes in, as published code does, at numbers of 1,000."""
+"""Tolerance for code that computes in float32 for any dtype, as published code does, at numbers of 1,000."""
 LONG = 50
 """Sequences of more tokens are too long to read their weights one by one."""
 
@@ -104,8 +104,8 @@ def nothing_from_the_future(place: int, is_causal: Callable[[Trial], bool] = cau
             return None
         *_, i, j = (int(n) for n in np.argwhere(wrong)[0])
         return (
-            f"token {i} gives the weight {found[wrong][0]:.3g} to token {j}, which comes after it; a causal "
-            "token sees itself and what came before"
+            f"token {i} gives the weight {found[wrong][0]:.3g} to token {j}, a later token; if causal, a "
+            "token sees only itself and the tokens before it"
         )
 
     return broken
@@ -137,7 +137,7 @@ def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> st
         found: weights that a call gave, (..., T, T).
         right: the right weights, normalised or not; 0 where attending is forbidden.
         says: the right weights in words.
-        slack: how far they may be off, as a part of themselves.
+        slack: how far the weights may be off, as a share of the right weights.
     """
     for place in np.ndindex(*found.shape[:-1]):
         i, seen = place[-1], np.flatnonzero(right[place] > 1e-12)
@@ -150,7 +150,7 @@ def out_of_proportion(found: Array, right: Array, says: str, slack: float) -> st
             a, b = sorted((int(ratio.argmin()), int(ratio.argmax())))
             return (
                 f"the weights of token {i} for tokens {seen[a]} and {seen[b]} have the ratio "
-                f"{row[a] / row[b]:.4g}; by {says} it is {wanted[a] / wanted[b]:.4g}"
+                f"{row[a] / row[b]:.4g}; by {says} it should be {wanted[a] / wanted[b]:.4g}"
             )
     return None
 

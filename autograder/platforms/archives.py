@@ -40,7 +40,7 @@ class File:
         path: the path inside the archive.
         size: the number of bytes that the archive claims.
         read: reads the content.
-        changed: the time of the last change in UTC, where the archive says it with its time zone.
+        changed: the time of the last change in UTC, if the archive gives it with its time zone.
         entry: the whole path, where `path` leaves out the folders that all files share.
     """
 
@@ -62,7 +62,7 @@ class LeftOut:
     path: PurePosixPath
     reason: str
     expected: bool = False
-    """True for the files of programs, such as git, which need no word to the teacher."""
+    """True for the files of programs, such as git, which need no remark for the teacher."""
 
 
 class Archive:

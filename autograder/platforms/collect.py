@@ -156,7 +156,7 @@ def _by_ids_of_the_class_list(
 
 
 def _is_same(roster: Roster) -> Callable[[str, str], bool]:
-    """Return a function: whether a name of the platform may be the student in the table of names."""
+    """Return a function that decides whether a name may be the student in the table of names."""
 
     def is_same(name: str, student: str) -> bool:
         known, named = roster.find(name), roster.find(student)
@@ -225,13 +225,13 @@ def _record_others(done: Collected, found: Grouped) -> None:
 
 
 def _leave_out_test_student(done: Collected, found: Grouped) -> None:
-    """Leave out the student that a teacher can act as, who is nobody of the class, and say so."""
+    """Leave out the student that a teacher can act as, who is not in the class, and add a remark."""
     if found.platform not in FORMATS:  # a table names the students
         return
     for student in [*found.by_student]:
         if re.fullmatch(FORMATS[found.platform].test_student, student):
             for item in found.by_student.pop(student):
-                done.record(item.file.entry, "own", "it is of the platform's test student", student)
+                done.record(item.file.entry, "own", "it belongs to the platform's test student", student)
             done.remarks.append(
                 f"{student}: left out, since it is {found.platform.capitalize()}'s test student"
             )
@@ -272,7 +272,7 @@ def _describe(item: HandedIn) -> str:
 
 
 def _refuse_several_people(handed: list[HandedIn], releases: list[Release], others: set[str]) -> None:
-    """Refuse a folder with different work in it: nothing says that all is one student's.
+    """Refuse a folder with different work in it: nothing shows that all of it is one student's work.
 
     Raises:
         BadInputError: there are several notebooks with work.

@@ -55,7 +55,7 @@ def platform_table(
         assignments: the name of the assignment, as the only element.
         platform: a name in `PLATFORMS`.
         template: the table from the platform.
-        columns: the columns that are not found by themselves, such as ``student=3``.
+        columns: the columns that are not found automatically, such as ``student=3``.
         assignment_column: the heading or the number of the column of grades.
 
     Raises:

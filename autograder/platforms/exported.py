@@ -18,7 +18,7 @@ RECORD = "exported.json"
 
 
 def hash_grades(rows: list[Row]) -> str:
-    """Return a hash of all that an export says about these rows."""
+    """Return a hash of all that an export contains of these rows."""
     return hashlib.sha256(json.dumps([asdict(row) for row in rows], sort_keys=True).encode()).hexdigest()
 
 

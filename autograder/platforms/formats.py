@@ -30,11 +30,11 @@ class Format:
             student gave; `name`, `id`, `login` and `anonymous` identify the student; `time` or `order` give
             the latest of several files; `late` is the platform's mark; `text` and `link` were handed in
             instead of a file. ``{notebook}`` is the name of a wanted notebook.
-        student: makes the student's id of these parts.
+        student: makes the student's id from these parts.
         time: reads the part `time`. A time without a zone is a local time of the platform.
         sign: the part that every path has. A file whose path lacks it is a draft, not handed in.
         own: a pattern of the paths that the platform adds itself.
-        metadata: reads the platform's own files, where they say more than the paths.
+        metadata: reads the platform's own files, if they contain more than the paths.
         specific: whether the pattern fits no other layout, so that it is searched for at every level.
         entry_times: whether each entry of a zip archive has the time of its submission.
         stamped_by_download: whether each entry has the time of the download.

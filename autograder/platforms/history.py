@@ -23,7 +23,7 @@ class Version:
     """The time of a version, as far as its archive states it.
 
     Args:
-        platform: the platform of the archive; numbers and times of different platforms do not compare.
+        platform: the platform of the archive; numbers and times of two platforms cannot be compared.
         time: when it was handed in.
         order: the number of the upload, or 0.
         archive: the time at which the archive was made, or an empty text.

@@ -35,7 +35,7 @@ class HandedIn:
         student: the student's id.
         file: the file.
         name: the name that the student gave to the file.
-        time: when it was handed in, in UTC, if the archive says it.
+        time: when it was handed in, in UTC, if the archive gives it.
         unread_time: the text of a time in the archive that cannot be read, else None.
         order: the place among a student's files, if the archive gives one: the greater is the later.
         late: whether the platform marks it as late.
@@ -148,7 +148,7 @@ def read_names(table: Path, files: list[File]) -> Names:
     """Return the students of each listed file, by its path in the archive.
 
     Raises:
-        BadInputError: the table has no columns `file` and `student`, or names a file that is not there once.
+        BadInputError: the table has no columns `file` and `student`, or names a missing or ambiguous file.
     """
     expected = "a table with the columns file and student and a line for each file"
     lines = read_table(table, expected, ["file", "student"]).lines
@@ -188,7 +188,7 @@ def _recognise(
 ) -> tuple[Format, list[File]] | None:
     """Return the format and the files below the folders that all share; None if only a table can tell.
 
-    Of several levels, that counts at which the most students are found, then the highest.
+    Of several levels, the level with the most students counts, and of these the highest.
     """
     levels = list(_levels(files)) or [[]]
     rows = [row for row in FORMATS.values() if (row.specific if platform is None else row.name == platform)]
@@ -237,7 +237,7 @@ def _guess(
 
 
 def several_people_error(paths: list[str]) -> BadInputError:
-    """Return the error for a folder in which several people's notebooks lie side by side."""
+    """Return the error for a folder that holds several people's notebooks side by side."""
     several = "One folder holds the notebooks of several people. " * (len(paths) > 1)
     return BadInputError(
         f"it is not clear whose notebooks these are: {', '.join(paths[:3])}{', ...' * (len(paths) > 3)}. "
@@ -248,7 +248,7 @@ def several_people_error(paths: list[str]) -> BadInputError:
 
 
 def _levels(files: list[File]) -> Iterable[list[File]]:
-    """Yield the files, then without the first folder as long as all share it."""
+    """Yield the files, then the files without their first folder, as long as all share it."""
     while files:
         yield files
         if len({file.path.parts[0] for file in files}) > 1 or any(len(f.path.parts) < 2 for f in files):
@@ -303,9 +303,9 @@ def _tops(files: list[File]) -> set[str]:
 
 
 def _fits(row: Format, files: list[File], wanted: list[str]) -> int:
-    """Return the number of students whose files have such paths, if more than half of the notebooks have.
+    """Return the number of students whose files have such paths, if most notebooks have them.
 
-    Of an archive without notebooks all files count.
+    In an archive without notebooks, all files count.
     """
     files = [file for file in files if not row.own_files.fullmatch(str(file.path))]
     evidence = [file for file in files if file.is_notebook] or files

@@ -17,10 +17,10 @@ GRADESCOPE_FILE = "submission_metadata.yml"
 
 @dataclass
 class Metadata:
-    """What a platform's own files say.
+    """The information in a platform's own files.
 
     Args:
-        people: the students by the part of a path that identifies a submission. None: the paths alone say it.
+        people: the students by the part of a path that identifies a submission; None if the paths name them.
         times: the time of a submission, by the same part, or by the folder of the file.
         unread: the text of a time that cannot be read, by the same part or folder.
         texts: the texts that students pasted into a form, by the path of the file that holds them.
@@ -72,7 +72,7 @@ def blackboard(files: list[File]) -> Metadata:
     """Read the receipts: ``Name: Ada Lovelace (ada)``, then the text that the student typed into the form.
 
     A name of a file begins with ``<assignment>_<username>``, and both may have underscores. A receipt settles
-    where the username begins; without one, what all files begin with is the assignment.
+    where the username begins; without one, the common beginning is the assignment.
     """
     found = Metadata(people={})
     assert found.people is not None

@@ -1,6 +1,6 @@
 """Pack the pages of feedback as a platform takes them, one archive for each assignment.
 
-The names in an archive say whose page it is. They are made from the path that the submission had in the
+The names in an archive identify the students. They are made from the path that the submission had in the
 platform's own archive, which `collect` remembers.
 """
 
@@ -74,7 +74,7 @@ class Returned:
         upload: what to do with the archives.
         remedy: what to do about students who are left out.
         archives: the archives with the number of students in each.
-        left_out: the students who are in none, each with the reason.
+        left_out: the students who are in no archive, each with the reason.
         elsewhere: how many students handed in through another platform that takes an archive, by platform.
     """
 

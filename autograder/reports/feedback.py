@@ -41,7 +41,7 @@ FILES_BESIDE = (TIME, SECRET)
 PAGES_OF_A_WORKER = 40
 """The fewest pages that justify another process, since starting it takes about as long as they do."""
 CONVERTERS = "nbgrader.converters"
-"""The module of nbgrader's own command. To import it takes a second, so only the making of pages does it."""
+"""The module of nbgrader's own command. Importing it takes a second, so only code for pages does so."""
 IMPORTED = ["autograder.course.without_servers", __name__, CONVERTERS]
 """The modules that the processes of a pool share."""
 RECORD = "feedback.json"

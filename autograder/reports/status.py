@@ -1,6 +1,6 @@
 """Find out where a term is: the steps done for each assignment, and the next command.
 
-This only reads. It runs no notebook, imports no exercise, and makes no more queries for a larger class.
+This module only reads: it runs no notebook, imports no exercise, and needs no more queries for more students.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find who has not handed in an assignment, each with a reason: no points, which is not zero points."""
+"""Find the students without points for an assignment, each with the reason; no points is not zero points."""
 
 from __future__ import annotations
 

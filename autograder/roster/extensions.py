@@ -29,7 +29,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Extended:
-    """More time for a student, until when if the assignment has a due date, and what that changes."""
+    """More time for a student, with the new due date, if there is one, and the changed penalties."""
 
     student: str
     assignment: str
@@ -48,7 +48,7 @@ def extend(course: Course, student: str, assignment: str, days: float) -> Extend
     The submission need not exist: grading reads `class.csv`.
 
     Raises:
-        BadInputError: nobody is called so, or the number of days is out of range.
+        BadInputError: nobody has this id, or the number of days is out of range.
     """
     person = people.require_known(course, student)
     known = people.read(course)

@@ -54,7 +54,7 @@ def require_trace(course: Course, student: str) -> Person:
     """Return the student with exactly this id.
 
     Raises:
-        BadInputError: nothing of a student with this id is in the course, or some has another id.
+        BadInputError: the course has nothing of a student with this id, or something under another id too.
     """
     if begun := read_record(course.state / BEGUN).get(student):
         return Person(**begun | {"groups": tuple(begun["groups"])})
@@ -231,7 +231,7 @@ def _values(path: Path, data: bytes) -> Iterator[Any]:
 
 
 def _pattern(words: list[str], whole: bool = True) -> re.Pattern[bytes]:
-    """Return a pattern for words as text, JSON and HTML write them; of a database, also inside of words."""
+    """Return a pattern for words as text, JSON and HTML write them; unless `whole`, also inside of words."""
     forms = {form for word in words for form in (word, json.dumps(word)[1:-1], str(escape(word)))}
     either = b"|".join(re.escape(form.encode()) for form in sorted(forms)) or NOTHING
     return re.compile(rb"(?<![\w.@-])(?:" + either + rb")(?![\w@-])" if whole else either)

@@ -1,6 +1,6 @@
 """Hand an assignment, or a variant of it, to some groups of the class only.
 
-`groups.csv` in the course's folder remembers it, with a line for each group and assignment; a teacher may
+`groups.csv` in the course's folder records it, with a line for each group and assignment; a teacher may
 edit it, but other columns are lost. An assignment without a line is for everybody.
 """
 

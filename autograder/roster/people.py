@@ -29,7 +29,7 @@ def require_known(course: Course, student: str) -> Person:
     """Return the person with an id or another known name.
 
     Raises:
-        BadInputError: nobody is called so; the message names who is called nearly so.
+        BadInputError: nobody has this id or name; the message lists similar ids.
     """
     roster = read(course)
     person = roster.find(student)

@@ -21,7 +21,7 @@ from autograder.roster.forget import files_that_name
 
 README = """What this course keeps about {student}, put together by `autograder export --student`.
 
-about.json             the person: id, name, e-mail address, groups, extensions; problems and collecting
+about.json             the person: id, name, e-mail address, groups, extensions; problems, collected files
 grades.json            each submission with its points, marks and comments, by cell
 submitted/             what was handed in
 replaced/              earlier versions

@@ -1,4 +1,4 @@
-"""Name the places in a course where something about a student is kept: folders, tables of ours, answers.
+"""Name the places in a course where something about a student is kept: folders, our own tables, answers.
 
 `move`, `forget` and `personal_data` go through these places, so that a new place is added here once.
 """
@@ -40,7 +40,7 @@ PLACES = ("submitted", "autograded", "feedback", "replaced")
 NAMES = "names"
 """The folder with a JSON file for each assignment.
 
-The file has by id the names that the platform's archive gives to students whose id was changed.
+For each changed id, the file has the names that the platform's archive gives to the student.
 """
 
 

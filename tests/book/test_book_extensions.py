@@ -168,7 +168,7 @@ def test_a_line_does_not_break_inside_a_short_bracket(build_page: Build) -> None
     long = "+".join("abcdefghijklmnopqrstu")
     formulas = rf"$x = \max_i(1 - h_i)$, $\|a - b\|^2 = c + d + e + f$, $T < d$, $x = ({long})$, $[0, 1$"
     _, _, html = build_page(f"# Page\n\nLet {formulas} be.\n")
-    kept = html.split('<span class="tf-whole">')[1:]
+    kept = html.split('<span class="tf-together">')[1:]
     text = [re.sub(r"<[^>]*>|\u200b", "", piece).split("<math")[0] for piece in kept]
     assert [len(re.findall("katex-base", piece.split("katex-mathml")[0])) for piece in kept] == [2, 6, 2]
     assert text[0].startswith("maxi(1−hi)")
@@ -177,10 +177,11 @@ def test_a_line_does_not_break_inside_a_short_bracket(build_page: Build) -> None
 
 
 @pytest.mark.slow
-def test_a_percent_sign_stays_with_its_number(build_page: Build) -> None:
-    page = "# Page\n\nIn 5 % and **6** % of cases, `7 %` or\n\n```python\n8 % 3\n```\n"
+def test_a_percent_sign_and_a_noun_stay_with_their_number(build_page: Build) -> None:
+    page = "# Page\n\nIn 5 % and **6** % of cases, in chapter 7, `7 %` or\n\n```python\n8 % 3\n```\n"
     _, _, html = build_page(f"{page}\n```{{eval-rst}}\n>>> 9 % 4\n1\n```\n")
     assert "In 5\N{NO-BREAK SPACE}% and" in html
+    assert "in chapter\N{NO-BREAK SPACE}7," in html
     assert "</strong>\N{NO-BREAK SPACE}% of" in html
     assert "8 % 3" in re.sub(r"<[^>]*>", "", html)
     assert "9 % 4" in re.sub(r"<[^>]*>", "", html)
@@ -195,10 +196,11 @@ def test_a_computed_number_has_a_minus_and_stays_with_its_power(build_page: Buil
     page = r"""# Page
 
 It changes by {number}`index.loss:.1f`, from {number}`index.rate:.0f` $\times\,10^{-3}$ or
-{number}`index.rate:.0f` ${}\times 10^{5}$ to {number}`index.rate:.0f` $x$, in GPT-2 as in `-1`.
+{number}`index.rate:.0f` ${}\times 10^{5}$ to {number}`index.rate:.0f` $x$, in GPT-2 as in `-1`, {number}`index.rate:.0%`.
 """
     _, _, html = build_page(page)
     assert '<span class="pasted-text">\N{MINUS SIGN}0.5</span>' in html
+    assert ">300\N{NO-BREAK SPACE}%<" in html
     assert "GPT-2" in html
     assert ">-1<" in html
     together = BeautifulSoup(html, "html.parser").select(".tf-together:has(.pasted-text)")

@@ -160,7 +160,7 @@ WRONG = {
     "attention: half of the score": (
         "additive_attention",
         attention(lambda query, keys, W_q, W_k, v: np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v / 2),
-        "times 0.5; the factor is 1",
+        "times 0.5; the factor should be 1",
     ),
     "attention: the square of the keys' part alone": (
         "additive_attention",

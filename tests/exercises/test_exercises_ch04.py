@@ -204,7 +204,7 @@ WRONG = {
     ),
     "MultiHeadAttention: another scale": (
         attention(scores=lambda q, k: q @ k.mT / (2 * math.sqrt(q.shape[-1]))),
-        "the softmax of q . k of a head times 0.25; the factor is 1/sqrt(d_head) = 0.5",
+        "the softmax of q . k of a head times 0.25; the factor should be 1/sqrt(d_head) = 0.5",
     ),
     "MultiHeadAttention: sigmoid": (attention(weights=torch.sigmoid), "sum to 1 over the keys"),
     "MultiHeadAttention: hardest": (

@@ -203,7 +203,7 @@ WRONG = {
     "sinusoids: degrees": (
         "sinusoidal_encoding",
         lambda T, d: sinusoids(np.arange(T) * np.pi / 180, 10000 ** (-even(d) / d)),
-        "at position 1, channels 0 and 1 are sine and cosine of 0.01745; the angle is 1 / 10000^(0/2) = 1",
+        "at position 1, channels 0 and 1 are sine and cosine of 0.01745; the angle should be 1 / 10000^(0/2)",
     ),
     "sinusoids: backwards": (
         "sinusoidal_encoding",
@@ -218,12 +218,12 @@ WRONG = {
     "sinusoids: slow ones first": (
         "sinusoidal_encoding",
         lambda T, d: sinusoids(np.arange(T), 10000 ** (-even(d) / d)[::-1]),
-        "at position 1, channels 0 and 1 are sine and cosine of 0.01; the angle is 1 / 10000^(0/4) = 1",
+        "at position 1, channels 0 and 1 are sine and cosine of 0.01; the angle should be 1 / 10000^(0/4)",
     ),
     "sinusoids: scaled to the longest": (
         "sinusoidal_encoding",
         lambda T, d: sinusoids(np.arange(T) * 2 * np.pi / T, 10000 ** (-even(d) / d)),
-        "the vector of a position does not depend on how many more there are",
+        "the vector of a position must not depend on how many positions follow",
     ),
     "sinusoids: sin of both": (
         "sinusoidal_encoding",
@@ -278,12 +278,12 @@ WRONG = {
     "rope: degrees": (
         "apply_rope",
         lambda x, positions, base=10000.0: rope(x, positions[:, None] * rates(x, base) * math.pi / 180),
-        "at position 1 you turn channels 0 and 1 by 0.0175; the angle is 1 * 10000^(0/2) = 1",
+        "at position 1 you turn channels 0 and 1 by 0.0175; the angle should be 1 * 10000^(0/2) = 1",
     ),
     "rope: slow pairs first": (
         "apply_rope",
         lambda x, positions, base=10000.0: rope(x, positions[:, None] * rates(x, base).flip(0)),
-        "at position 1 you turn channels 0 and 2 by 0.01; the angle is 1 * 10000^(0/4) = 1",
+        "at position 1 you turn channels 0 and 2 by 0.01; the angle should be 1 * 10000^(0/4) = 1",
     ),
     "rope: from the end": (
         "apply_rope",

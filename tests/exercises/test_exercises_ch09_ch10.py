@@ -238,7 +238,7 @@ WRONG = {
     "tiled: a token does not see itself": (
         "tiled_attention",
         lambda q, k, v, block_size, causal=False: attend(q, k, v, causal, strict=1),
-        "token 0 gives the weight 0.5 to token 1, which comes after it",
+        "token 0 gives the weight 0.5 to token 1, a later token",
     ),
     "tiled: halves": (
         "tiled_attention",
@@ -281,12 +281,12 @@ WRONG = {
     "linear: another feature map": (
         "linear_attention",
         lambda q, k, v, causal=True: kernel(q, k, v, causal, F.softplus),
-        "by phi(q) . phi(k) it is",
+        "by phi(q) . phi(k) it should be",
     ),
     "linear: the softmax": (
         "linear_attention",
         lambda q, k, v, causal=True: attend(q, k, v, causal),
-        "by phi(q) . phi(k) it is",
+        "by phi(q) . phi(k) it should be",
     ),
     "wkv: age from the start": (
         "wkv",
@@ -320,7 +320,7 @@ WRONG = {
     "absorbed: the scale of a cube root": (
         "absorbed_scores",
         absorbed(scale=lambda width: width ** (-1 / 3)),
-        "your scores are q_nope . W_uk c times 0.63; the factor is 1/sqrt(d_nope + d_rope) = 0.5",
+        "your scores are q_nope . W_uk c times 0.63; it should be 1/sqrt(d_nope + d_rope) = 0.5",
     ),
     "absorbed: the matrices of other heads": (
         "absorbed_scores",
@@ -330,7 +330,7 @@ WRONG = {
     "absorbed: the rotary part twice": (
         "absorbed_scores",
         absorbed(rotary=lambda scores: 2 * scores),
-        "with q_nope = 0 your scores are q_rope . k_rope times 1; the factor is",
+        "with q_nope = 0 your scores are q_rope . k_rope times 1; it should be",
     ),
     "absorbed: the mean over the tokens taken off": (
         "absorbed_scores",
@@ -350,7 +350,7 @@ WRONG = {
     "route: too soft": (
         "route_top_k",
         lambda logits, k: (torch.softmax(logits.topk(k).values / 2, -1), logits.topk(k).indices),
-        "your weights are the softmax of the chosen logits times 0.5; the factor is 1",
+        "your weights are the softmax of the chosen logits times 0.5; the factor should be 1",
     ),
 }
 

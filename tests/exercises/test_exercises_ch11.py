@@ -276,7 +276,7 @@ def test_what_is_made_up_does_not_pass_for_a_fact(question, forged, fact):
 WRONG_GPT = {
     "values that are keys, in matrices of their own": (
         written(weighed=lambda self, weights, k, v: weights @ k),
-        "the loss reaches all but 1 of the parameters",
+        "a gradient reaches all but 1 of the parameters",
     ),
     "values that are keys, in one matrix": (fused(1), "rows of `qkv.0.weight`"),
     "a hidden width of d_model": (written(wide=staticmethod(lambda d: d)), "not four times as wide"),

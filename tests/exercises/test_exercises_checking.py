@@ -84,7 +84,7 @@ class TestExamine:
         report = examined(lambda x, axis=None: x.mean(axis=axis))
         assert report.score == 0
         assert report.criteria[3].failure is None, "this criterion is met and still gives nothing"
-        assert "counts once the first point above is met" in str(report)
+        assert "counts once the first criterion above is met" in str(report)
 
     def test_partial_credit_with_the_reason(self):
         report = examined(lambda x, axis=None: x.sum())

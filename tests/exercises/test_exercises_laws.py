@@ -67,7 +67,7 @@ WRONG = {
     "softmax: half precision": (
         "softmax",
         lambda x, axis=-1: softmax(x.astype(np.float32), axis),
-        "more than rounding",
+        "more than by rounding",
     ),
     "softmax: half of the largest subtracted": (
         "softmax",
@@ -89,7 +89,7 @@ WRONG = {
     "scores: fourth root": (
         "attention_scores",
         lambda query, key: dots(query, key) / root(query) ** 0.5,
-        "the factor is 1/sqrt(d_k)",
+        "the factor should be 1/sqrt(d_k)",
     ),
     "scores: absolute": (
         "attention_scores",
@@ -109,7 +109,7 @@ WRONG = {
     "attention: fourth root": (
         "scaled_dot_product_attention",
         lambda query, key, value, mask=None: attend(dots(query, key) / root(query) ** 0.5, value, mask),
-        "the factor is 1/sqrt(d_k)",
+        "the factor should be 1/sqrt(d_k)",
     ),
     "attention: causal without being asked": (
         "scaled_dot_product_attention",
@@ -202,7 +202,7 @@ WRONG = {
     "Jacobian: by differences": (
         "softmax_jacobian",
         lambda p: p[..., :, None] * (np.eye(p.shape[-1]) - p[..., None, :]) + 1e-7,
-        "more than rounding",
+        "more than by rounding",
     ),
     "entropy: base 10": (
         "attention_entropy",
@@ -322,7 +322,8 @@ def test_masked_keys_do_not_enter_the_proportions():
 
 def test_two_weights_that_are_wrong_are_set_side_by_side():
     said = not_softmax(np.array([0.2, 0.7, 0.1]), np.array([0.0, 0.0, 1.0]), "the scores", 1.0)
-    assert said == "weights 1 and 2 have the ratio 7; by exp(s_1 - s_2) with s = the scores it is 0.368"
+    wanted = "weights 1 and 2 have the ratio 7; by exp(s_1 - s_2) with s = the scores it should be 0.368"
+    assert said == wanted
 
 
 @pytest.mark.slow

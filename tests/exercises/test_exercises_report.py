@@ -128,7 +128,7 @@ class TestText:
         report = Report("toy/total", 4, tuple(CriterionResult(n, 0.5, 0, why) for n, why in whys.items()))
         assert [line.strip() for line in str(report).splitlines()][-4:] == [
             "✓ 0/0.5  c",
-            "counts once the first point above is met",
+            "counts once the first criterion above is met",
             "✗ 0/1  b; d",
             "the same as above",
         ]

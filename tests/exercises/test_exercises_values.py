@@ -84,8 +84,8 @@ class TestDiffers:
             (np.array([0.1 + 1e-8]), np.array([0.1]), "expected 0.1 at [0], got 0.10000001"),
             (1e300, 2e300, "expected 2e+300, got 1e+300"),
             (np.array([200], np.uint8), np.array([201], np.uint8), "expected 201 at [0], got 200"),
-            (torch.ones(2, 3), A, "(in numpy throughout, or end with .numpy())"),
-            (A, torch.ones(2, 3), "(in torch throughout, or end with torch.as_tensor(...))"),
+            (torch.ones(2, 3), A, "(use numpy throughout, or end with .numpy())"),
+            (A, torch.ones(2, 3), "(use torch throughout, or end with torch.as_tensor(...))"),
         ],
     )
     def test_different(self, got, expected, words):

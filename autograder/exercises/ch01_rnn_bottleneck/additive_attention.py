@@ -20,7 +20,7 @@ Array = np.ndarray
 def drawn(
     rng: np.random.Generator, B: int, T: int, d_q: int, d_k: int, d_v: int, d_a: int
 ) -> tuple[Array, ...]:
-    """Draw query (B, d_q), keys (B, T, d_k), values (B, T, d_v), W_q, W_k and v, with soft scores."""
+    """Draw query (B, d_q), keys (B, T, d_k), values (B, T, d_v), W_q, W_k and v, with moderate scores."""
     return (
         rng.normal(size=(B, d_q)),
         rng.normal(size=(B, T, d_k)),

@@ -13,7 +13,7 @@ from tfcore import bottleneck
 KINDS = ("lstm", "gru", "convolution", "transformer", "feedforward", "mlp", "perceptron", "pooling")
 """Kinds of layers that the exercise does not ask for."""
 NEARLY = ("RNN", "rnn2", "self-attention", "Attention")
-"""Kinds whose names contain a required kind, but that are not required."""
+"""Kinds that the exercise refuses, though their names resemble 'rnn' or 'attention'."""
 
 
 def number(rng: np.random.Generator, low: int, high: int) -> int:
@@ -92,7 +92,7 @@ def one_more(trial: Trial) -> str | None:
         reason = {
             ("token", True): "a layer may read token t while the layer below reads token t + 1",
             ("token", False): "no token of a layer waits for another of the same layer",
-            ("layer", True): "the new layer works along, one token behind the layer below",
+            ("layer", True): "the new layer works at the same time, one token behind the layer below",
             ("layer", False): "the new layer reads the one below, all tokens at once",
         }[what, recurrent]
         return (

@@ -38,7 +38,7 @@ def earliest_steps(seq_len, num_layers, kind):
     return done.max()
 
 
-@EXERCISE.style("a clock: at each tick, all that is ready is done; a float")
+@EXERCISE.style("a clock: each tick does all steps that are ready, counted in floats")
 def clock(seq_len, num_layers, kind):
     if kind == "attention":
         return float(num_layers)
@@ -52,7 +52,7 @@ def clock(seq_len, num_layers, kind):
     return ticks
 
 
-@EXERCISE.style("match, and a 0-d array")
+@EXERCISE.style("match, returning a 0-d array")
 def matched(seq_len, num_layers, kind):
     match kind:
         case "rnn":

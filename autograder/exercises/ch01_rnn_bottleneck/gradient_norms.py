@@ -93,7 +93,7 @@ def relatively_close(trial: Trial) -> str | None:
 
 
 def rounding_stays_small(trial: Trial) -> str | None:
-    """Find grown rounding: the last states alone give right norms, and all states give wrong ones."""
+    """Find rounding that grows: the last states alone give right norms, and all states give wrong norms."""
     h, W_hh = trial.case.args
     few = 3
     if len(h) < 10 or near(np.asarray(trial.value)[-few:], trial.expected[-few:]):

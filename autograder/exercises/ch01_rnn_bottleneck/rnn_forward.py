@@ -106,7 +106,7 @@ def the_state_is_handed_on(trial: Trial) -> str | None:
         return None
     moves = _moves(trial, 0, (slice(None), 0))[0]
     if moves[0] < 1e-9:
-        return "changing token 0 leaves state 0 as it was; state 0 comes after token 0 is read"
+        return "changing token 0 leaves state 0 as it was; state 0 is the state after token 0"
     if moves[1] > 1e-9:
         return None
     return (

@@ -64,7 +64,7 @@ def scale(trial: Trial) -> str | None:
         return None
     factor = ratio / np.sqrt(query.shape[-1])
     return (
-        f"your scores are q . k times {factor:.4g}; with d_k = {query.shape[-1]} the factor is "
+        f"your scores are q . k times {factor:.4g}; with d_k = {query.shape[-1]} the factor should be "
         f"1/sqrt(d_k) = {1 / np.sqrt(query.shape[-1]):.4g}"
     )
 

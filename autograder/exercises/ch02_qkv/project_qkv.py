@@ -95,8 +95,8 @@ def by_hand(trial: Trial) -> str | None:
         if wrong.size:
             *token, j = (int(n) for n in wrong[0])
             return (
-                f"number {j} of {name} for token {token} is {right[(*token, j)]:.4g}, the sum of its "
-                f"{width} numbers, multiplied by column {j} of W_{name} one by one; you return "
+                f"number {j} of {name} for token {token} is {right[(*token, j)]:.4g}, the dot product of its "
+                f"{width} numbers with column {j} of W_{name}; you return "
                 f"{np.asarray(got)[(*token, j)]:.4g}"
             )
     return None

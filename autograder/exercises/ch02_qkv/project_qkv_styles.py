@@ -17,7 +17,7 @@ def einsum(x, W_q, W_k, W_v):
     return tuple(np.einsum("...td,de->...te", x, W) for W in (W_q, W_k, W_v))
 
 
-@EXERCISE.style("one product with the joined weights, then split; a list")
+@EXERCISE.style("one product with the joined weights, then split into a list")
 def joined_then_split(x, W_q, W_k, W_v):
     d_k = W_q.shape[1]
     joined = np.matmul(x, np.hstack((W_q, W_k, W_v)))

@@ -20,7 +20,7 @@ Array = np.ndarray
 def drawn(
     rng: np.random.Generator, lead: tuple[int, ...], T_q: int, T_k: int, d_k: int, d_v: int
 ) -> tuple[Array, Array, Array]:
-    """Draw query (..., T_q, d_k), key (..., T_k, d_k) and value (..., T_k, d_v), with soft scores."""
+    """Draw query (..., T_q, d_k), key (..., T_k, d_k) and value (..., T_k, d_v), with moderate scores."""
     query, key = rng.normal(size=(*lead, T_q, d_k)), rng.normal(size=(*lead, T_k, d_k))
     return query, key, rng.normal(size=(*lead, T_k, d_v))
 
@@ -61,9 +61,9 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("the same for all, (T_q, T_k)", heads, {"mask": some_of_each_row(rng, 4, 5)})
     yield Case("the same for all, (1, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 1, 4, 5)})
     yield Case("padded keys, (B, 1, 1, T_k)", heads, {"mask": some_of_each_row(rng, 2, 1, 1, 5)})
-    yield Case("one mask a head, (B, h, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 2, 3, 4, 5)})
-    yield Case("one mask a head, (h, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 3, 4, 5)})
-    yield Case("padded keys a head, (B, h, 1, T_k)", heads, {"mask": some_of_each_row(rng, 2, 3, 1, 5)})
+    yield Case("one mask per head, (B, h, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 2, 3, 4, 5)})
+    yield Case("one mask per head, (h, T_q, T_k)", heads, {"mask": some_of_each_row(rng, 3, 4, 5)})
+    yield Case("padded keys per head, (B, h, 1, T_k)", heads, {"mask": some_of_each_row(rng, 2, 3, 1, 5)})
     deep = drawn(rng, (2, 3, 4), T_q=6, T_k=5, d_k=7, d_v=8)
     yield Case(
         "three leading axes, (2, 1, 4, T_q, T_k)", deep, {"mask": some_of_each_row(rng, 2, 1, 4, 6, 5)}
@@ -102,7 +102,7 @@ def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def scored(rng: np.random.Generator, levels: Array, d_k: int, d_v: int) -> tuple[Array, Array, Array]:
-    """Draw query, key and value whose scaled scores are `levels` (T_q, T_k) plus soft ones."""
+    """Draw query, key and value whose scaled scores are `levels` (T_q, T_k) plus moderate numbers."""
     T_q, T_k = levels.shape
     query, key, value = drawn(rng, (), T_q, T_k, d_k, d_v)
     extra = np.sqrt(d_k + T_q)

@@ -46,8 +46,8 @@ def extreme(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("temperature 1e-4, all keys far from the query", (query, keys - 20 * query, values, 1e-4))
     yield Case("temperature 1e6", (*drawn(rng, n=5, d=2, d_v=3), 1e6))
     query, keys, values = drawn(rng, n=5, d=4, d_v=3)
-    yield Case("temperature 1e-4, scores as close", (1e-4 * query, keys, values, 1e-4))
-    yield Case("temperature 1e6, scores as large", (1e6 * query, keys, values, 1e6))
+    yield Case("temperature 1e-4, scores 1e-4 apart", (1e-4 * query, keys, values, 1e-4))
+    yield Case("temperature 1e6, scores of about 1e6", (1e6 * query, keys, values, 1e6))
     query, keys, values = drawn(rng, n=6, d=4, d_v=5)
     keys = with_a_clear_best(query, keys)
     keys[4] = keys[2]
@@ -62,7 +62,7 @@ def exact(rng: np.random.Generator) -> Iterator[Case]:
 def refused(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("temperature 0", (*drawn(rng, n=3, d=2, d_v=4), 0.0))
     yield Case("temperature -0.5", (*drawn(rng, n=4, d=5, d_v=2), -0.5))
-    yield Case("a whole temperature of 0", (*drawn(rng, n=5, d=2, d_v=3), 0))
+    yield Case("an integer temperature of 0", (*drawn(rng, n=5, d=2, d_v=3), 0))
     yield Case("temperature -2", (*drawn(rng, n=2, d=4, d_v=3), -2))
 
 

@@ -14,7 +14,7 @@ from tfcore import scaling
 
 Array = np.ndarray
 ROUGHLY = 1e-4
-"""What the first criteria allow for, so that a small bias costs its own points and no others."""
+"""The tolerance of the first criteria: a small bias costs the points of its own criterion and no others."""
 
 
 def weights(rng: np.random.Generator, *shape: int, axis: int = -1) -> Array:
@@ -96,7 +96,7 @@ def _sizes(trial: Trial) -> tuple[Array, Array, int]:
 def bounded(trial: Trial) -> str | None:
     got, _, n = _sizes(trial)
     if (low := got < -1e-12).any():
-        return f"an entropy is {got[low][0]:.3g}{index(low)}; none is negative, since -ln p is not"
+        return f"an entropy is {got[low][0]:.3g}{index(low)}; no entropy is negative, since -ln p is never"
     if (high := got > np.log(n) + 1e-4).any():
         most = f"ln {n} = {np.log(n):.4g} nats"
         return f"an entropy is {got[high][0]:.4g}{index(high)}; {n} weights have at most {most}"

@@ -52,7 +52,7 @@ def clipped(weights, axis=-1):
     return np.sum(weights * -np.log(np.maximum(weights, tiny)), axis=axis)
 
 
-@EXERCISE.style("a log-sum-exp: the entropy is the mean of -log p; a float for one row")
+@EXERCISE.style("the mean of -log p, a float for one row")
 def mean_of_surprise(weights, axis=-1):
     surprise = np.zeros(weights.shape)
     surprise[weights > 0] = -np.log(weights[weights > 0])

@@ -22,22 +22,22 @@ Array = np.ndarray
 MANY = 12
 """Generators behind a case of the first criterion."""
 SIGMAS = 9.0
-"""How many standard errors the average may be off; a normal one strays so far once in 1e18."""
+"""How many standard errors the average may be off; a normal distribution is so far off once in 1e18."""
 SWING = 3.0
 """The allowed spread of the variances between generators, as a multiple of the spread by chance."""
 MOST = 600
 """Generators behind a case of the second criterion: enough to tell half of the samples from all of them."""
 LARGE = 50
-"""The number of samples from which on two generators give similar variances."""
+"""From this number of samples on, two generators give similar variances."""
 MOST_SCATTER = 2.0
-"""The allowed spread there, as a multiple of the spread by chance; one k for 60 samples makes it 3 times."""
+"""The allowed spread of these variances, as a multiple of chance; with one k for 60 samples it is 3."""
 PAIRS = 200
 """Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
-in 39 of 100 at least, whatever its ddof, so that none of 200 is once in 1e40."""
+in at least 39 of 100 calls, whatever its ddof; that none of 200 calls has one happens once in 1e40."""
 LOG_PRODUCT = -(np.euler_gamma + math.log(2))
 """The mean of ln |q k| for standard normal numbers q and k; it is half of that for one number."""
 LOG_SIGMAS = 6.0
-"""How many standard errors that mean may be off; its standard deviation is pi / 2."""
+"""How many standard errors that mean may be off; the standard deviation of ln |q k| is pi / 2."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class NoPair:
 
 
 def over_generators(count: int) -> Measure:
-    """Call with `count` generators; the value is an array (count, 2) of means and variances."""
+    """Return a measure with `count` generators; its value is a (count, 2) array of means and variances."""
 
     def measure(call: Callable[[Case], Outcome], case: Case) -> Outcome:
         d_k, num_samples, first = case.args
@@ -60,7 +60,7 @@ def over_generators(count: int) -> Measure:
 
 
 def forgiving(call: Callable[[Case], Outcome]) -> Callable[[Case], Outcome]:
-    """Call, and return NaN for mean and variance where a variance over n - 1 = 0 raises an error."""
+    """Return a call that gives NaN for mean and variance where a variance over n - 1 = 0 raises an error."""
 
     def forgiven(case: Case) -> Outcome:
         outcome = call(case)
@@ -189,7 +189,7 @@ def _tells_products(means: Array) -> str | None:
     if len(np.unique(np.round(means, 6))) < len(means) / 10:
         return (
             f"with d_k = 1 your q . k takes only a few values, such as {means[0]:.3g}; a product of two "
-            "standard normal numbers can take any"
+            "standard normal numbers can take any value"
         )
     off = float(np.log(np.abs(means)).mean()) - LOG_PRODUCT
     if abs(off) < LOG_SIGMAS * math.pi / 2 / math.sqrt(len(means)):
@@ -209,7 +209,7 @@ def _tells_products(means: Array) -> str | None:
 def tells_around_the_mean(trial: Trial) -> str | None:
     """Check that the variance is taken around the mean, by one sample or two.
 
-    E[x^2] is never below E[x]^2; with few samples it also comes near it.
+    E[x^2] is never below E[x]^2; with few samples it also comes near E[x]^2.
     """
     d_k, num_samples, _ = trial.case.args
     table = trial.value[np.isfinite(trial.value).all(axis=1)]
@@ -270,7 +270,7 @@ def same_distribution(got: Array, expected: Array, case: Case) -> bool:
         return True
     if _few(got) != _few(expected) or (n == 1 and not _same_logarithms(got[:, 0], expected[:, 0])):
         return False
-    counts = (d_k, n)  # of samples, and of components, which an answer may exchange
+    counts = (d_k, n)  # of components, and of samples, which an answer may exchange
     factors = [1.0, *((count - 1) / count for count in counts if count > 1)]
     return any(
         _same_spread(got, expected * [1.0, factor]) or _same_spread(got, expected / [1.0, factor])

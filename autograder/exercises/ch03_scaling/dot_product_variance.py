@@ -38,7 +38,7 @@ def with_means(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("both with means", (5, *variances), both)
     yield Case("means by position", (9, *variances, *both.values()))
     yield Case("a negative mean", (8, *variances), means(-number(rng, 1.6, 3), number(rng, 0.5, 1.4)))
-    yield Case("a key that is the same always", (3, variances[0], 0.0), {"mean_k": number(rng, 0.5, 3)})
+    yield Case("a key that is always the same", (3, variances[0], 0.0), {"mean_k": number(rng, 0.5, 3)})
 
 
 def _got(trial: Trial) -> tuple[float, float]:
@@ -53,13 +53,11 @@ def not_negative(trial: Trial) -> str | None:
 def exact(trial: Trial) -> str | None:
     got, right = _got(trial)
     if got == round(got) != right and abs(got - right) < 1:
-        return (
-            f"{got:g} is a whole number and the right {right:.6g} is not; return the fraction too, no int()"
-        )
+        return f"{got:g} is a whole number, but {right:.6g} is right; return the fraction too, without int()"
     if got == right or not abs(got - right) < 0.1 * abs(right):
         return None
     return (
-        f"{got:.8g} is near the right {right:.8g} but not equal to it: a term is missing or counted a wrong "
+        f"{got:.8g} is near {right:.8g}, which is right, but not equal: a term is missing or counted a wrong "
         "number of times; if you estimate it from samples, derive a formula instead"
     )
 

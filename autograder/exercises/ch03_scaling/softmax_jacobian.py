@@ -44,7 +44,7 @@ def batches(rng: np.random.Generator) -> Iterator[Case]:
 
 def saturated(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("all weight on one key", (np.eye(4)[rng.integers(4)],))
-    yield Case("two keys share it", (rng.permutation([0.5, 0.5, 0.0]),))
+    yield Case("two keys share the weight", (rng.permutation([0.5, 0.5, 0.0]),))
     nearly = np.array([1 - 3e-12, 1e-12, 2e-12, 0.0, 0.0])
     yield Case("nearly all weight on one key", (rng.permutation(nearly),))
     yield Case("one-hot rows", (np.eye(5)[rng.integers(5, size=3)],))

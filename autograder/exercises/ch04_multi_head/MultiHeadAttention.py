@@ -43,7 +43,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def weights(rng: np.random.Generator, d_model: int, bias: bool = True) -> dict[str, Tensor]:
-    """Draw parameters of a layer whose scores are soft and differ widely."""
+    """Draw parameters of a layer whose scores are moderate and clearly different."""
     return {k: v for name in PROJECTIONS for k, v in linear(rng, name, d_model, d_model, bias).items()}
 
 
@@ -73,30 +73,30 @@ def to_a_memory(rng: np.random.Generator) -> Iterator[Case]:
     yield layer(rng, f"{T_q} tokens read a memory of {T_k}, {h} heads", h, x, memory=memory)
     yield layer(rng, "as many tokens as in the memory", 3, tensor(rng, 2, 4, 6), memory=tensor(rng, 2, 4, 6))
     yield layer(rng, "a memory of one token", 2, tensor(rng, 3, 5, 8), memory=tensor(rng, 3, 1, 8))
-    case = layer(rng, "the memory passed by place", 5, tensor(rng, 2, 3, 10))
+    case = layer(rng, "the memory passed by position", 5, tensor(rng, 2, 3, 10))
     yield replace(case, args=(*case.args, tensor(rng, 2, 6, 10)))
     x, memory = strided(tensor(rng, 2, 4, 9)), strided(tensor(rng, 2, 5, 9))
     yield layer(rng, "tensors that are not contiguous", 3, x, memory=memory)
     x, memory = tensor(rng, 2, 4, 12), tensor(rng, 2, 5, 12)
-    yield layer(rng, "a memory, (1, T_q, T_k)", 3, x, memory=memory, mask=mask(rng, 1, 4, 5))
+    yield layer(rng, "a memory, a mask (1, T_q, T_k)", 3, x, memory=memory, mask=mask(rng, 1, 4, 5))
     yield layer(rng, "padded memory, (B, 1, 1, T_k)", 3, x, memory=memory, mask=mask(rng, 2, 1, 1, 5))
     turned = strided(mask(rng, 2, 1, 4, 5))
-    yield layer(rng, "one mask a sequence, not contiguous", 3, x, memory=memory, mask=turned)
+    yield layer(rng, "one mask per sequence, not contiguous", 3, x, memory=memory, mask=turned)
 
 
 def masked(rng: np.random.Generator) -> Iterator[Case]:
     x = tensor(rng, 1, 4, 6)
     yield layer(rng, "a mask (T_q, T_k)", 3, x, mask=mask(rng, 4, 4))
     causal = torch.ones(5, 5, dtype=torch.bool).tril()
-    yield layer(rng, "the past and itself", 3, tensor(rng, 2, 5, 12), mask=causal)
+    yield layer(rng, "only the past and the token itself", 3, tensor(rng, 2, 5, 12), mask=causal)
     x = tensor(rng, 2, 5, 12)
     yield layer(rng, "one mask for all, (1, T_q, T_k)", 3, x, mask=mask(rng, 1, 5, 5))
     yield layer(rng, "padding, (B, 1, 1, T_k)", 3, x, mask=mask(rng, 2, 1, 1, 5))
-    yield layer(rng, "one mask a sequence, (B, 1, T_q, T_k)", 3, x, mask=mask(rng, 2, 1, 5, 5))
-    yield layer(rng, "one mask a head, (1, h, T_q, T_k)", 3, x, mask=mask(rng, 1, 3, 5, 5))
+    yield layer(rng, "one mask per sequence, (B, 1, T_q, T_k)", 3, x, mask=mask(rng, 2, 1, 5, 5))
+    yield layer(rng, "one mask per head, (1, h, T_q, T_k)", 3, x, mask=mask(rng, 1, 3, 5, 5))
     B, T, h, d_head = sizes(rng, (2, 3), (5, 7), (2, 4), (3, 6))
     x = tensor(rng, B, T, h * d_head)
-    yield layer(rng, "in full, (B, h, T_q, T_k)", h, x, mask=mask(rng, B, h, T, T))
+    yield layer(rng, "a full mask, (B, h, T_q, T_k)", h, x, mask=mask(rng, B, h, T, T))
     everything = torch.ones(T, T, dtype=torch.bool)
     yield layer(rng, "a mask that allows everything", h, x, mask=everything)
     x = tensor(rng, 3, 5, 8)
@@ -121,7 +121,7 @@ def empty_rows(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def scores_of_10_000(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with a bias of the keys, which adds the same to all scores of a query: weights stay soft.
+    """Yield cases with large scores; a bias of the keys adds the same to all scores of a query.
 
     A softmax in float32, cast back, is a right style: it rounds scores of 100,000 by about 0.01.
     """
@@ -215,7 +215,7 @@ def empty_rows_leave_the_bias(trial: Trial) -> str | None:
 
 
 def forbidden_tokens_change_nothing(trial: Trial) -> str | None:
-    """Change all that the first wrong token may not see, at once, and check that its output stays."""
+    """Change at once all tokens that the first wrong token may not see, and check that its output stays."""
     x, memory, allowed = _inputs(trial)
     if allowed is None:
         return None

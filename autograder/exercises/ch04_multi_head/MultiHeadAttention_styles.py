@@ -52,7 +52,7 @@ class fused_kernel(nn.Module):
         return self.W_o(heads.transpose(1, 2).flatten(2))
 
 
-@EXERCISE.style("einsum, -inf where forbidden, NaN mended by nan_to_num")
+@EXERCISE.style("einsum, -inf where forbidden, NaN replaced by nan_to_num")
 class infinite_fill(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__()

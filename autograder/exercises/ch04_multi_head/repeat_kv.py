@@ -39,7 +39,7 @@ def heads_come_from(trial: Trial) -> str | None:
         if copied and copied[0] != i // num_groups:
             return (
                 f"head {i} of the result is a copy of head {copied[0]}; with {num_groups} copies of each, "
-                f"side by side, it should be one of head {i // num_groups}"
+                f"side by side, it should be a copy of head {i // num_groups}"
             )
     return None
 

@@ -16,7 +16,7 @@ from autograder.exercises.laws import FIRST, LAST
 from tfcore.positions import alibi
 
 CLOSE = 1e-5
-"""Nothing comes in that has a dtype: float32 is wide enough, and float64 is right too."""
+"""The tolerance: the arguments are whole numbers, so float32 is wide enough, and float64 is right too."""
 
 
 def bias(num_heads: int, q_len: int, k_len: int) -> Case:
@@ -114,7 +114,7 @@ def same_distance_same_cost(trial: Trial) -> str | None:
             (q0, k0), (q1, k1) = pairs[0], pairs[other]
             return (
                 f"head {head} adds {float(found[head, 0]):.4g} for query {q0} and key {k0}, and "
-                f"{float(found[head, other]):.4g} for query {q1} and key {k1}; both are {far} apart"
+                f"{float(found[head, other]):.4g} for query {q1} and key {k1}; both pairs are {far} apart"
             )
     return None
 

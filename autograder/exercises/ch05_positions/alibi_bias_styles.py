@@ -32,7 +32,7 @@ def by_recursion(num_heads, q_len, k_len):
     return torch.tensor(slopes_of(num_heads)).view(-1, 1, 1) * -distance
 
 
-@EXERCISE.style("from the higher power of two: the second half of the pairs first")
+@EXERCISE.style("from the higher power of two: every second slope, then the others")
 def from_the_higher_power(num_heads, q_len, k_len):
     n = 2 ** math.ceil(math.log2(num_heads))
     slopes = 2.0 ** (-torch.arange(1, n + 1) * 8 / n)

@@ -159,7 +159,7 @@ def right_angles(trial: Trial) -> str | None:
     )
     return (
         f"at position {int(positions[token])} you turn channels {pair} and {pair + half} by {found:.3g}; the "
-        f"angle is {int(positions[token])} * {base:g}^(-{2 * pair}/{2 * half}) = {asked:.4g}{turns}"
+        f"angle should be {int(positions[token])} * {base:g}^(-{2 * pair}/{2 * half}) = {asked:.4g}{turns}"
     )
 
 

@@ -52,7 +52,7 @@ def pair_by_pair(x, positions, base=10000.0):
     return turned
 
 
-@EXERCISE.style("one rotation matrix a position")
+@EXERCISE.style("one rotation matrix per position")
 def rotation_matrices(x, positions, base=10000.0):
     d = x.shape[-1]
     omega = torch.exp(-math.log(base) * torch.arange(0, d, 2, device=x.device) / d)

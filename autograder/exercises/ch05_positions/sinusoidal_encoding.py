@@ -70,7 +70,7 @@ def depends_on_the_position_alone(trial: Trial) -> str | None:
         return None
     return (
         f"with max_seq_len = {max_seq_len + 3} the first {max_seq_len} rows differ from those with "
-        f"{max_seq_len}; the vector of a position does not depend on how many more there are"
+        f"{max_seq_len}; the vector of a position must not depend on how many positions follow"
     )
 
 
@@ -115,7 +115,7 @@ def right_angles(trial: Trial) -> str | None:
         if abs(angle - right) > max(1e-4, 1e-3 * right):
             return (
                 f"at position 1, channels {2 * pair} and {2 * pair + 1} are sine and cosine of {angle:.4g}; "
-                f"the angle is 1 / 10000^({2 * pair}/{d_model}) = {right:.4g}"
+                f"the angle should be 1 / 10000^({2 * pair}/{d_model}) = {right:.4g}"
             )
     return None
 

@@ -21,7 +21,7 @@ DEFAULTS = {"bidirectional": True, "num_buckets": 32, "max_distance": 128}
 
 
 def judged(positions: np.ndarray, **given: Any) -> Tensor:
-    """Select positions at which no bucket of the logarithm begins, since rounding decides there."""
+    """Select positions away from the edges of the logarithmic buckets, where rounding would decide."""
     per_side, exact, max_distance = _scale(**(DEFAULTS | given))
     place = (
         np.log(np.maximum(np.abs(positions), 1) / exact) / np.log(max_distance / exact) * (per_side - exact)
@@ -31,7 +31,7 @@ def judged(positions: np.ndarray, **given: Any) -> Tensor:
 
 
 def _scale(bidirectional: bool, num_buckets: int, max_distance: int) -> tuple[int, int, int]:
-    """Return the buckets of a side, the number of exact ones, and the distance where the logarithm ends."""
+    """Return how many buckets a side has, how many are exact, and the distance where the logarithm ends."""
     per_side = num_buckets // 2 if bidirectional else num_buckets
     return per_side, per_side // 2, max_distance
 
@@ -115,7 +115,7 @@ def right_buckets(trial: Trial) -> str | None:
 
 
 def _rows(trial: Trial) -> list[tuple[int, float, float]]:
-    """Yield each relative position with its bucket and the right one."""
+    """Return each relative position with its bucket and the right bucket."""
     given = trial.case.args[0].flatten().tolist()
     return list(zip(given, trial.value.flatten().tolist(), trial.expected.flatten().tolist(), strict=True))
 
@@ -163,7 +163,7 @@ def near_ones_exactly(trial: Trial) -> str | None:
     for r, got, right in sorted(_rows(trial), key=lambda row: abs(row[0])):
         if abs(r) < exact and got != right:
             return (
-                f"of the {per_side} buckets a side the first {exact} hold one distance each, 0 to "
+                f"of the {per_side} buckets of a side, the first {exact} hold one distance each, 0 to "
                 f"{exact - 1}; the relative position {r} gets bucket {got:g} and not {right:g}"
             )
     return None

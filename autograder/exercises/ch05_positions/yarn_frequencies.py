@@ -111,7 +111,7 @@ def off(got: Tensor, right: Tensor) -> Tensor:
 
 
 def same(got: Any, expected: Any, case: Case) -> bool:
-    """Compare shares, since slow pairs have small frequencies, in any floating dtype."""
+    """Compare relative errors, since slow pairs have small frequencies; any floating dtype is right."""
     if not isinstance(expected, tuple):
         return False
     pairs = [(numbers(one), numbers(other)) for one, other in zip(got, expected, strict=True)]
@@ -153,7 +153,7 @@ def wide_enough(trial: Trial) -> str | None:
 
 
 def _first(trial: Trial, pairs: range) -> tuple[int, float, float] | None:
-    """Return the first wrong pair of some: its number, its frequency in RoPE and the returned frequency."""
+    """Return the first wrong pair among `pairs`: its number, its frequency in RoPE and the returned one."""
     values, got = given(trial.case), trial.value[0]
     wrong = off(got, trial.expected[0]).tolist()
     for pair in pairs:

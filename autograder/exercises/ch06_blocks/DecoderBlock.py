@@ -84,7 +84,7 @@ def memory_masked(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "a memory_mask (1, T_q, T_k)", 4, 9, x, memory, memory_mask=mask(rng, 1, 3, 5))
     yield block(rng, "a memory_mask (1, h, T_q, T_k)", 4, 9, x, memory, memory_mask=mask(rng, 1, 4, 3, 5))
     full = strided(mask(rng, 2, 4, 3, 5))
-    yield block(rng, "in full, (B, h, T_q, T_k), not contiguous", 4, 7, x, memory, memory_mask=full)
+    yield block(rng, "a full mask, (B, h, T_q, T_k), not contiguous", 4, 7, x, memory, memory_mask=full)
 
 
 def other_types(rng: np.random.Generator) -> Iterator[Case]:

@@ -66,7 +66,7 @@ class named_steps(nn.Module):
         return after_cross + self.ffn[2](inner)
 
 
-@EXERCISE.style("what is added is collected, and added at the end")
+@EXERCISE.style("all outputs are collected, and added at the end")
 class what_is_added_is_collected(nn.Module):
     def __init__(self, d_model, num_heads, d_ff):
         super().__init__()

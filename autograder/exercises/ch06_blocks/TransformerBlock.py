@@ -59,10 +59,10 @@ def masked(rng: np.random.Generator) -> Iterator[Case]:
     yield block(rng, "padding, (B, 1, 1, T)", 3, 7, tokens(rng, 2, 5, 6), mask=mask(rng, 2, 1, 1, 5))
     x = tokens(rng, 2, 4, 6)
     yield block(rng, "one mask for all, (1, T, T)", 3, 8, x, mask=mask(rng, 1, 4, 4))
-    yield block(rng, "one mask a sequence, (B, 1, T, T)", 3, 8, x, mask=mask(rng, 2, 1, 4, 4))
-    yield block(rng, "one mask a head, (1, h, T, T)", 3, 8, x, mask=mask(rng, 1, 3, 4, 4))
+    yield block(rng, "one mask per sequence, (B, 1, T, T)", 3, 8, x, mask=mask(rng, 2, 1, 4, 4))
+    yield block(rng, "one mask per head, (1, h, T, T)", 3, 8, x, mask=mask(rng, 1, 3, 4, 4))
     x = tokens(rng, 2, 5, 12)
-    yield block(rng, "in full, (B, h, T, T), not contiguous", 4, 9, x, mask=strided(mask(rng, 2, 4, 5, 5)))
+    yield block(rng, "full mask, (B, h, T, T), not contiguous", 4, 9, x, mask=strided(mask(rng, 2, 4, 5, 5)))
 
 
 def exact(rng: np.random.Generator) -> Iterator[Case]:

@@ -16,7 +16,7 @@ from autograder.checking.declaration import Case, Property, Trial
 from autograder.exercises import draw
 
 LAST_LAYER = {"attention": "attention.W_o", "cross_attention": "cross_attention.W_o", "ffn": "ffn.2"}
-"""The layer of each sublayer that writes to the stream: at zero, it adds nothing."""
+"""The layer of each sublayer that writes to the stream: with weights of zero, it adds nothing."""
 
 
 def weights(
@@ -87,7 +87,7 @@ def _numbers(row: Tensor) -> str:
 
 
 def nothing_is_drawn(trial: Trial) -> str | None:
-    """Find dropout, by three calls, since it may drop nothing in a small block once."""
+    """Find dropout by three calls, since in a small block one call may drop nothing."""
     again = [trial.call(trial.case).value for _ in range(3)]
     if all(torch.equal(one, trial.value) for one in again):
         return None

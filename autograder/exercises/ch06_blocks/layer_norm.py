@@ -98,7 +98,7 @@ def variance_is_one(trial: Trial) -> str | None:
 
 
 def keeps_its_digits(trial: Trial) -> str | None:
-    """Find tokens that come out right with their mean subtracted first, and wrong with it."""
+    """Find tokens that come out right if their mean is subtracted first, and wrong if it is not."""
     x, *rest = trial.case.args
     centred = x - x.mean(dim=-1, keepdim=True)
     again = trial.call(Case("centred", (centred, *rest), trial.case.kwargs)).value

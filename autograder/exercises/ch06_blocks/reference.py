@@ -27,7 +27,7 @@ class TransformerBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """The same with attention to a memory in between; every norm is before its sublayer."""
+    """A block with attention to a memory in between; every norm is before its sublayer."""
 
     def __init__(self, d_model, num_heads, d_ff):
         super().__init__()

@@ -32,7 +32,7 @@ OTHER_GATES: dict[str, Callable[[Tensor], Tensor]] = {
 def drawn(
     rng: np.random.Generator, *shape: int, d_ff: int, gate: float = 2.0, dtype: torch.dtype = torch.float32
 ) -> Arguments:
-    """Draw x, W_g, W_u and W_d; gates are spread over `gate`, where SiLU is not nearly linear."""
+    """Draw x, W_g, W_u and W_d; `gate` is the spread of the gates, so wide that SiLU is not linear."""
     d_model = shape[-1]
     W_g = gate * tensor(rng, d_model, d_ff) / d_model**0.5
     W_u, W_d = tensor(rng, d_model, d_ff) / d_model**0.5, tensor(rng, d_ff, d_model) / d_ff**0.5

@@ -12,7 +12,7 @@ from tfcore.layers import feed_forward
 
 
 def any_width(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield widths with every remainder by 3, since the rounding is tested."""
+    """Yield widths with each remainder modulo 3, since the rounding is tested."""
     for d_model in (6, 7, 8):
         yield Case(f"d_model = {d_model}", (d_model,))
     for remainder in range(3):
@@ -23,16 +23,16 @@ def any_width(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def multiples(rng: np.random.Generator) -> Iterator[Case]:
-    yield Case("d_model = 6, a multiple of 5", (6, 5))
-    yield Case("d_model = 6, a multiple of 4: it is one already", (6,), {"multiple_of": 4})
-    yield Case("d_model = 4, a multiple of 5: it is one, once rounded down", (4, 5))
-    yield Case("d_model = 3, a multiple of 256", (3, 256))
+    yield Case("d_model = 6, multiple_of = 5", (6, 5))
+    yield Case("d_model = 6, multiple_of = 4: 16 is a multiple already", (6,), {"multiple_of": 4})
+    yield Case("d_model = 4, multiple_of = 5: rounded down to 10, a multiple", (4, 5))
+    yield Case("d_model = 3, multiple_of = 256", (3, 256))
     d_model, multiple_of = int(rng.integers(100, 999)), int(rng.integers(10, 40))
-    yield Case(f"d_model = {d_model}, a multiple of {multiple_of}", (d_model, multiple_of))
+    yield Case(f"d_model = {d_model}, multiple_of = {multiple_of}", (d_model, multiple_of))
     hidden = 8 * (3 * int(rng.integers(20, 200))) // 3
     yield Case(f"a hidden size of {hidden}, a multiple of 8", (3 * hidden // 8, 8))
-    yield Case("Llama 7B: d_model = 4096, a multiple of 256", (4096, 256))
-    yield Case("Llama 13B: d_model = 5120, a multiple of 256", (5120,), {"multiple_of": 256})
+    yield Case("Llama 7B: d_model = 4096, multiple_of = 256", (4096, 256))
+    yield Case("Llama 13B: d_model = 5120, multiple_of = 256", (5120,), {"multiple_of": 256})
 
 
 def _asked(trial: Trial) -> tuple[int, int, float]:

@@ -56,7 +56,7 @@ def everything(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _entry(trial: Trial, wrong: np.ndarray) -> tuple[str, bool, bool]:
-    """Describe the first wrong entry, and the entries of the two masks there."""
+    """Return a description of the first wrong entry, and the entries of the two masks there."""
     b, _, i, j = (int(n) for n in np.argwhere(wrong)[0])
     causal, padding = map(numbers, trial.case.args)
     return f"sequence {b}, query {i}, key {j}", bool(causal[i, j]), bool(padding[b, j])

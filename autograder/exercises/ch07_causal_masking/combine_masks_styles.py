@@ -7,7 +7,7 @@ import torch
 from autograder.exercises.ch07_causal_masking.combine_masks import EXERCISE
 
 
-@EXERCISE.style("and, with axes put in")
+@EXERCISE.style("the operator &, with axes inserted")
 def and_with_axes(causal, padding):
     return causal[None, None, :, :] & padding[:, None, None, :]
 

@@ -19,7 +19,7 @@ from tfcore.generate import sampling
 
 Array = np.ndarray
 CLEAR = 0.2
-"""How far p stays from the sums at which another token would stay, as a part of the token that crosses it."""
+"""How far p is from the sums before and after the token that crosses it, as a share of its probability."""
 
 
 def filter_logits(logits, top_k=None, top_p=None):
@@ -47,7 +47,7 @@ def crossing(p: Array, top_p: float) -> int | None:
 def rows(
     rng: np.random.Generator, count: int, V: int, fits: Callable[[Array], bool], spread: float = 1.5
 ) -> Array:
-    """Draw rows of logits (count, V), each again until it fits."""
+    """Draw rows of logits (count, V), and draw each row again until it fits."""
     found: list[Array] = []
     while len(found) < count:
         row = rng.normal(scale=spread, size=V) + rng.normal()
@@ -57,7 +57,7 @@ def rows(
 
 
 def keeps(top_p: float, low: int, high: int, top_k: int | None = None) -> Callable[[Array], bool]:
-    """Make the condition that between `low` and `high` tokens of a row stay, clearly."""
+    """Make the condition that clearly `low` to `high` tokens of a row stay."""
     return lambda row: low <= (crossing(shares(row, top_k), top_p) or 0) <= high
 
 

@@ -1,6 +1,6 @@
 """ch07_causal_masking/find_leaks: which outputs of a model depend on a later token.
 
-The models are tables with planted leaks: no leak, the next token, or one number of one token. Every planted
+The models are tables with planted leaks: none, from the next token, or in a single number. Every planted
 leak moves some output by 1.4e-4 or more, for every other token in its place. Other changes move it by 9e-5 or
 less, as rounding does.
 """
@@ -38,7 +38,7 @@ class TableModel:
         past: how strongly position i sees j, (T, T); zero for j > i.
         codes: the row that a token adds to the logits of the positions that see it, (V, V).
         leaks: the same for later positions, which should be hidden, (T, T); zero for j <= i.
-        leaked: the row that a token adds there, (V, V).
+        leaked: the row that a token adds to the logits of earlier positions, (V, V).
         around: the number that every logit begins with.
     """
 

@@ -20,7 +20,7 @@ from tfcore import generate as generation
 ROWS = 101
 """Rows of a model's table; a prime, so that any other token seen means another row."""
 CLEAR = 1.15
-"""By which factor a token leads in a draw that no rounding decides."""
+"""The factor by which a token leads in a draw that no rounding decides."""
 
 
 def generate(model, prompt, max_new_tokens, temperature=0.0, generator=None, context_len=None):
@@ -281,7 +281,7 @@ TEMPERATURES: tuple[tuple[str, Callable[[float], float]], ...] = (
     ("0: the likeliest token each time", lambda t: 0.0),
     ("temperature squared: it is applied twice", lambda t: t * t),
 )
-"""What may be made of a temperature, in words and as a function."""
+"""Mistakes with a temperature, each in words and as a function."""
 
 
 def drawn_at_the_right_temperature(trial: Trial) -> str | None:

@@ -21,7 +21,7 @@ from tfcore.generate import min_p_filter
 
 Array = np.ndarray
 CLEAR = 0.1
-"""How far each token's part of the largest probability stays from min_p, as a part of min_p."""
+"""How far each token's share of the largest probability is from min_p, relative to min_p."""
 
 
 def min_p(logits, min_p):
@@ -47,7 +47,7 @@ def clear_cut(case: Case) -> bool:
 
 
 def rows(rng: np.random.Generator, share: float, *shape: int, spread: float = 1.5) -> Array:
-    """Draw clear logits, each row at a height of its own; a token goes, another stays with the likeliest."""
+    """Draw clear logits, each row at its own height: a token is removed, one stays beside the likeliest."""
     while True:
         logits = rng.normal(scale=spread, size=shape) + 3 * rng.normal(size=(*shape[:-1], 1))
         part = parts(logits)

@@ -49,7 +49,7 @@ def ignored(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("all but one are -100", (logits, alone))
     logits, tokens = drawn(rng, 2, 5, 6)
     tokens[0, 0] = tokens[0, 3] = -100
-    yield Case("the first token is -100, which nobody predicts, and another", (logits, tokens))
+    yield Case("-100 at the first token, which nobody predicts, and at another", (logits, tokens))
     B, T, V = sizes(rng, (3, 4), (6, 8), (9, 12))
     logits, _ = drawn(rng, B, T, V)
     tokens = text(rng, B, T, V, lowest=1)
@@ -74,7 +74,7 @@ def nothing(rng: np.random.Generator) -> Iterator[Case]:
 
 def large(rng: np.random.Generator) -> Iterator[Case]:
     logits, tokens = drawn(rng, 1, 4, 5, torch.float64)
-    yield Case("soft logits in float64", (logits, tokens))
+    yield Case("small logits in float64", (logits, tokens))
     yield Case("logits around 10,000", (logits + 1e4, tokens))
     yield Case("logits around -10,000", (logits - 1e4, tokens))
     apart = 1e4 * torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None]
@@ -136,7 +136,7 @@ def tokens_in_the_vocabulary(case: Case) -> bool:
 
 
 MOST_PLACES = 12
-"""At so many places it is tried whether the logits count."""
+"""The most places at which a law tests whether the logits count."""
 
 
 def _called(trial: Trial, logits: Tensor, tokens: Tensor) -> float:

@@ -33,9 +33,9 @@ from tfcore import cache
 MANY = 30
 """Tokens that are written one by one where the cost is counted."""
 MOST_ROOM = 1.25
-"""How much a new cache may allocate, as a part of the keys and values that fill it."""
+"""How much a new cache may allocate, as a multiple of the keys and values that fill it."""
 COPIES = ("cat", "stack", "clone", "zeros", "empty")
-"""By what old tokens get into new tensors."""
+"""Operations that copy old tokens into new tensors."""
 
 
 class KVCache(cache.KVCache):
@@ -156,7 +156,7 @@ def copies_nothing(trial: Trial) -> str | None:
     by_cat = f"; torch.cat ran {cost['calls']['cat']} times" if cost["calls"].get("cat") else ""
     return (
         f"in {MANY} updates you made new tensors {times:.0f} times as large as all keys and values "
-        f"together{by_cat}: what was there is copied again and again. Make room for max_len tokens once, "
+        f"together{by_cat}: old tokens are copied again and again. Make room for max_len tokens once, "
         "write the new ones into it and return views (slices)"
     )
 

@@ -32,7 +32,7 @@ MANY = 40
 
 
 class SlidingWindowCache:
-    """The reference. (`tfcore`'s gives back more after a chunk, as its attention has a window of its own.)"""
+    """The reference. (`tfcore`'s returns more after a chunk, as its attention has a window of its own.)"""
 
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.length, self.window = 0, window

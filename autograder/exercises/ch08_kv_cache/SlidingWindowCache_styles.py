@@ -7,7 +7,7 @@ import torch
 from autograder.exercises.ch08_kv_cache.SlidingWindowCache import EXERCISE
 
 
-@EXERCISE.style("join, and keep the last")
+@EXERCISE.style("join, and keep the last tokens")
 class join_and_cut:
     def __init__(self, batch, num_kv_heads, window, d_head, dtype=torch.float32, device="cpu"):
         self.length, self.window = 0, window

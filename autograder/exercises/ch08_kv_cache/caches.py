@@ -19,7 +19,7 @@ from autograder.exercises.laws import Cases, elsewhere
 
 Init = dict[str, Any]
 HANDED = "handed over"
-"""The words of `autograder.cage.devices` for a tensor that is still where the caller has it."""
+"""The words of `autograder.cage.devices` for a tensor that is still on the caller's device."""
 
 
 def used(says: str, init: Init, *moves: tuple[Any, ...], metered: bool = False) -> Case:
@@ -181,7 +181,7 @@ def brought(rng: np.random.Generator, init: Init) -> Case:
 
 
 def as_it_is(call: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Return the outcome of the call, so that `in_the_dtype_asked` judges its dtype and not the oracle."""
+    """Return the outcome of the call, so that `in_the_dtype_asked`, not the oracle, judges its dtype."""
     return call(case)
 
 

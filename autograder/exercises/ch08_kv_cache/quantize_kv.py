@@ -18,7 +18,7 @@ from tfcore import cache
 WIDEST = 127
 SCALE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 NEAR_A_TIE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 1e-2}
-"""How near to the middle between two steps either of them is right."""
+"""How near the middle between two steps a number must be, so that either step counts as right."""
 
 
 def quantize_kv(x):
@@ -82,7 +82,7 @@ def awkward(rng: np.random.Generator) -> Tensor:
 
 
 def minute(rng: np.random.Generator) -> Tensor:
-    """Draw keys in float16 so small that their scale has few digits: it makes the lowest -128."""
+    """Draw keys in float16 so small that their scale has few digits: the lowest number becomes -128."""
     while True:
         x = (5e-4 * channels(rng, 2, 3, 5, 4)).half()
         scale = (x.abs().amax(dim=2, keepdim=True) / WIDEST).double()
@@ -154,7 +154,7 @@ def first_channel(trial: Trial, wrong: np.ndarray) -> tuple[int, ...]:
 
 
 def right_scale(trial: Trial) -> str | None:
-    """Check that the scale of a channel is its largest absolute value over the tokens, by 127."""
+    """Check that the scale of a channel is its largest absolute value over the tokens, divided by 127."""
     x, (_, scale) = numbers(trial.case.args[0]).astype(np.float64), trial.value
     largest = np.abs(x).max(axis=2, keepdims=True)
     got = numbers(scale).astype(np.float64)

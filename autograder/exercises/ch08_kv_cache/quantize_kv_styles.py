@@ -21,7 +21,7 @@ def clamped(x):
     return torch.clamp(torch.round(x / step), -127, 127).to(torch.int8), scale
 
 
-@EXERCISE.style("NaN put right before the cast, both ends clamped")
+@EXERCISE.style("NaN replaced before the cast, both ends clamped")
 def nan_to_num(x):
     largest = torch.maximum(x.amax(dim=2, keepdim=True), -x.amin(dim=2, keepdim=True))
     scale = largest / 127

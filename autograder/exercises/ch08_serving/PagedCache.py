@@ -44,8 +44,8 @@ def room(num_blocks: int, block_size: int, num_kv_heads: int, d_head: int) -> In
 def moves(
     rng: np.random.Generator, init: Init, *script: str, dtype: torch.dtype = torch.float32
 ) -> list[Move]:
-    """Draw the moves of a script: "a+3" appends 3 tokens to a, "a>b" forks a as b, "a-" frees a, "a" "
-    "reads."""
+    """Draw the moves of a script: "a+3" appends 3 tokens to a, "a>b" forks a as b, "a-" frees a, and "a"
+    reads a."""
 
     def drawn(num_tokens: int) -> Tensor:
         return tensor(rng, init["num_kv_heads"], num_tokens, init["d_head"], dtype=dtype)
@@ -93,7 +93,7 @@ def freed(rng: np.random.Generator) -> Iterator[Case]:
     init = room(5, *sizes(rng, (2, 3), (2, 5), (4, 7)))
     size = init["block_size"]
     script = f"a+{2 * size} b+{size + 1} a- c+{3 * size} b c c- d+{2 * size} b+1 d b"
-    yield case(rng, "blocks of a freed text lie apart", init, script)
+    yield case(rng, "the blocks of a freed text are not adjacent", init, script)
 
 
 def forked(rng: np.random.Generator) -> Iterator[Case]:
@@ -101,7 +101,7 @@ def forked(rng: np.random.Generator) -> Iterator[Case]:
     yield case(rng, "a fork reads as its source", small, "a+3 a>b b")
     yield case(rng, "a fork writes, its source reads", small, "a+3 a>b b+1 a b")
     yield case(rng, "the source writes, its fork reads", small, "a+3 a>b a+1 b a")
-    yield case(rng, "both write", small, "a+3 a>b a+1 b+1 a b")
+    yield case(rng, "source and fork write", small, "a+3 a>b a+1 b+1 a b")
     yield case(rng, "a fork takes no block", room(2, 2, 2, 3), "a+4 a>b b")
     yield case(rng, "a fork takes no block before it writes", room(2, 2, 2, 3), "a+3 a>b b+1 a b")
     yield case(rng, "a full block is never copied", room(2, 2, 2, 3), "a+2 a>b b+1 a b")
@@ -111,14 +111,14 @@ def forked(rng: np.random.Generator) -> Iterator[Case]:
         rng, "the source is freed, and its blocks are still used", room(2, 2, 2, 3), "a+3 a>b a- c+2 b"
     )
     yield case(rng, "the source is freed, another text comes", room(3, 2, 2, 3), "a+3 a>b a- c+2 c+1 b c")
-    yield case(rng, "both are freed", room(2, 2, 1, 3), "a+4 a>b a- b- c+4 c")
+    yield case(rng, "source and fork are freed", room(2, 2, 1, 3), "a+4 a>b a- b- c+4 c")
     yield case(rng, "a fork writes beyond its block", room(4, 2, 2, 3), "a+3 a>b b+3 c+1 a b")
     yield case(rng, "a copy takes a block", room(3, 2, 2, 3), "a+3 a>b b+1 c+1 a b")
     yield case(rng, "two forks, and all three write", room(4, 2, 2, 3), "a+3 a>b a>c b+1 a+1 c+1 a b c")
     yield case(rng, "a fork of three blocks", room(5, 2, 3, 4), "a+5 a>b b+1 a+1 a b")
     yield case(rng, "a fork of a copy", room(5, 4, 2, 3), "a+2 a>b b+1 b>c b+1 c+1 b c a")
     script = "a+3 a>b b+2 c+2 c a b"
-    yield case(rng, "a block for a copy and another, and one is free", room(3, 2, 2, 3), script)
+    yield case(rng, "a copy and a new block are needed, one block is free", room(3, 2, 2, 3), script)
     yield case(rng, "a copy is freed", room(2, 4, 2, 3), "a+2 a>b b+1 b- c+3 a c")
     init = room(9, *sizes(rng, (3, 4), (2, 5), (5, 7)))
     size = init["block_size"]

@@ -77,7 +77,7 @@ def tree(
         says: the case in a few words.
         V: tokens of the vocabulary.
         parents: the parent of each node, -1 for the text.
-        accept: the verdict on each node that is judged; the other nodes would mostly be accepted by
+        accept: the verdict on each node that is judged; the other nodes would mostly be accepted after
             their own parent.
         without_replacement: whether the draft of a sibling leaves out the tokens of the siblings before it.
         dtype: of the probabilities.
@@ -167,7 +167,7 @@ def down_to_a_leaf(rng: np.random.Generator) -> Iterator[Case]:
     yield tree(rng, "the second, and the guess after it", 7, [-1, -1, 0, 1], {0: no, 1: yes, 3: yes})
     yield tree(
         rng,
-        "the first, and the second of three after it",
+        "the first guess, then the second of three after it",
         8,
         [-1, -1, 0, 0, 0, 2, 1],
         {0: yes, 2: no, 3: yes},

@@ -23,7 +23,7 @@ def one_walk(p_target, p_draft, tokens, parents, u):
     return path, t
 
 
-@EXERCISE.style("node by node: a loop over its children, left by break or else")
+@EXERCISE.style("node by node: a loop over the children, left by break or else")
 def children_of_a_node(p_target, p_draft, tokens, parents, u):
     path, here = [], -1
     while True:

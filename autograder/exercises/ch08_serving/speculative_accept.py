@@ -15,7 +15,7 @@ from autograder.exercises.laws import FIRST, as_close, elsewhere, on_any_device
 from tfcore import generate
 
 GRID = 8
-"""In the exact sums over u, ratios are multiples of 1/GRID and u lies half way between two of them."""
+"""In the exact sums over u, ratios are multiples of 1/GRID and u is half way between two of them."""
 
 
 def speculative_accept(p_target, p_draft, draft_tokens, u):
@@ -32,7 +32,7 @@ def distributions(rng: np.random.Generator, n: int, V: int) -> np.ndarray:
 def guesses(
     rng: np.random.Generator, says: str, V: int, accept: list[bool], dtype: torch.dtype = torch.float32
 ) -> Case:
-    """Make a case in which guess i alone is accepted or rejected as asked, far from the limit."""
+    """Make a case in which each guess by itself is accepted or rejected as asked, far from the limit."""
     n = len(accept)
     while True:
         p, q = distributions(rng, n + 1, V), distributions(rng, n, V)
@@ -62,7 +62,7 @@ def some_rejected(rng: np.random.Generator) -> Iterator[Case]:
     yield guesses(rng, "one guess, which is rejected", 3, [False])
     yield guesses(rng, "the second of 3 guesses is rejected", 5, [True, False, True])
     yield guesses(rng, "the first of 4 guesses is rejected, and others pass", 6, [False, True, True, True])
-    for n in rng.permutation(np.arange(5, 9)):  # so many that by another rule another one is rejected
+    for n in rng.permutation(np.arange(5, 9)):  # so many guesses that another rule rejects another one
         first = int(rng.integers(2, n - 1))
         accept = [i < first or (i > first and bool(rng.random() < 0.5)) for i in range(n)]
         yield guesses(rng, f"of {n} guesses, number {first} (counted from 0) is rejected first", 12, accept)

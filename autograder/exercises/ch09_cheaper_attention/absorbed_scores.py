@@ -78,7 +78,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases for criteria beside the numbers."""
+    """Yield cases for the criteria on gradients, devices and inputs."""
     yield Case("2 heads, 3 queries, 4 tokens", drawn(rng, 1, 2, 3, 4, 5, 6, 7))
     yield Case("float64", drawn(rng, 2, 4, 3, 6, 5, 8, 7, dtype=torch.float64))
 
@@ -186,7 +186,7 @@ def each_part(trial: Trial) -> str | None:
         ratio = float(np.median(got / right))
         if near(got, ratio * right):
             return (
-                f"with {name} = 0 your scores are {product} times {ratio * width**-0.5:.4g}; the factor is "
+                f"with {name} = 0 your scores are {product} times {ratio * width**-0.5:.4g}; it should be "
                 f"1/sqrt(d_nope + d_rope) = {width**-0.5:.4g}"
             )
         return (

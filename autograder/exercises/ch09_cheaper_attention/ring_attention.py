@@ -39,7 +39,7 @@ def shards(lengths: list[int], whole: tuple[Tensor, ...]) -> tuple[list[Tensor],
 def drawn(
     rng: np.random.Generator, lengths: list[int], B: int = 1, h: int = 2, d: int = 3, **more: torch.dtype
 ) -> tuple[list[Tensor], ...]:
-    """Draw shards of these lengths with soft scores."""
+    """Draw shards of these lengths with moderate scores."""
     return shards(lengths, qkv(rng, B, h, sum(lengths), d, **more))
 
 
@@ -86,7 +86,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield one case of each kind, for criteria beside the numbers."""
+    """Yield one case of each kind, for the criteria on gradients, devices and inputs."""
     yield Case("shards of 2 and 1 tokens", drawn(rng, [2, 1]))
     yield Case("shards of 1, 3 and 2 tokens, causal", drawn(rng, [1, 3, 2], dtype=torch.float64), CAUSAL)
 
@@ -143,7 +143,7 @@ def any_cut(trial: Trial) -> str | None:
     alone = trial.call(Case("one shard", tuple(whole), trial.case.kwargs)).value
     if not near(joined(alone), joined(trial.expected)):
         return None
-    return "all tokens in one shard come out right; the mistake is in how the parts of several are merged"
+    return "all tokens in one shard come out right; the mistake is in how several shards are merged"
 
 
 EXERCISE = Exercise(

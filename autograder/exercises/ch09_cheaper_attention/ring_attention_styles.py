@@ -9,7 +9,7 @@ import torch
 from autograder.exercises.ch09_cheaper_attention.ring_attention import EXERCISE
 
 
-@EXERCISE.style("rank by rank, the own shard first, with a running maximum")
+@EXERCISE.style("rank by rank, its own shard first, with a running maximum")
 def running_maximum(q_shards, k_shards, v_shards, causal=False):
     n = len(q_shards)
     starts = [sum(q.shape[2] for q in q_shards[:r]) for r in range(n)]
@@ -34,7 +34,7 @@ def running_maximum(q_shards, k_shards, v_shards, causal=False):
     return outputs
 
 
-@EXERCISE.style("all ranks at once, their shards handed on at every step; later shards skipped when causal")
+@EXERCISE.style("all ranks at once, their shards passed on at every step; later shards skipped when causal")
 def handed_on(q_shards, k_shards, v_shards, causal=False):
     n = len(q_shards)
     held = [(s, k_shards[s], v_shards[s]) for s in range(n)]

@@ -27,7 +27,7 @@ from tfcore import moe
 
 
 def some_experts(rng: np.random.Generator) -> Iterator[Case]:
-    """Draw k: at least 2 experts for a token, and fewer than all."""
+    """Yield cases with at least 2 experts for a token, and fewer than all."""
     yield Case("2 of 4 experts, 3 tokens", (tensor(rng, 3, 4), 2))
     N, E, k = sizes(rng, (5, 9), (6, 10), (3, 5))
     yield Case(f"{k} of {E} experts, {N} tokens", (tensor(rng, N, E), k))
@@ -100,7 +100,7 @@ def weights_sum_to_one(trial: Trial) -> str | None:
     if not wrong.any():
         return None
     n = int(np.flatnonzero(wrong)[0])
-    return f"the weights of token {n} sum to {sums[n]:.4g}; those of the experts it visits sum to 1"
+    return f"the weights of token {n} sum to {sums[n]:.4g}; the weights of its experts must sum to 1"
 
 
 def softmax_of_the_chosen(trial: Trial) -> str | None:

@@ -37,7 +37,7 @@ from autograder.exercises.weighing import (
 from tfcore.attention import attention, merge
 
 MOST_BLOCKS = 9
-"""Room for one block of scores at every step of a softmax, and for the output; all blocks are 15 or more."""
+"""The most blocks held at once: one for each step of a softmax, and the output; T has 15 blocks or more."""
 
 
 def tiled_attention(q, k, v, block_size, causal=False):
@@ -108,7 +108,7 @@ def wide_and_narrow(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def soft(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield one case of each kind, for criteria beside the numbers."""
+    """Yield one case of each kind, for the criteria on gradients, devices and inputs."""
     yield Case("5 tokens in blocks of 3", (*qkv(rng, 1, 2, 5, 4), 3))
     yield Case("7 tokens in blocks of 3, causal", (*qkv(rng, 1, 2, 7, 4, dtype=torch.float64), 3), CAUSAL)
 
@@ -120,7 +120,7 @@ def steep(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def long(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield metered cases, also with a mask, whose positions could be T x T as well as the scores."""
+    """Yield metered cases, also with a causal mask, which could be T x T like the scores."""
     T = 6 * int(rng.integers(15, 18))
     q, k, v = qkv(rng, 1, 2, T, 4, dtype=torch.float64)
     yield Case(f"{T} tokens in blocks of 6", (q, k, v, 6), metered=True)

@@ -53,7 +53,7 @@ def causal(rng: np.random.Generator) -> Iterator[Case]:
     B, h, T, d_k, d_v = sizes(rng, (2, 3), (2, 4), (5, 8), (3, 6), (4, 7))
     says = f"B = {B}, h = {h}, T = {T}, d_k = {d_k}, d_v = {d_v}"
     yield Case(says, drawn(rng, B, h, T, d_k, d_v=d_v))
-    yield Case("causal=True is the default", drawn(rng, 2, 3, 5, 4, d_v=1), {"causal": True})
+    yield Case("causal=True, passed by name", drawn(rng, 2, 3, 5, 4, d_v=1), {"causal": True})
     yield Case("a single token", drawn(rng, 2, 3, 1, 4, d_v=5))
     yield Case("50 tokens", drawn(rng, 1, 2, 50, 4, d_v=3))
 

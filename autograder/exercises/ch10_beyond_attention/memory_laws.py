@@ -189,7 +189,7 @@ def properties(reference: Callable[..., Any], at_once: str, later: str) -> tuple
 
 
 def from_chunk_to_chunk(reference: Callable[..., Any], axis: int) -> Property:
-    """Return the law that the size of the chunks does not show, for calls that are right in one chunk.
+    """Return the law that the size of the chunks has no effect, for calls that are right in one chunk.
 
     Args:
         reference: the right answer; its last argument is the size of the chunks.

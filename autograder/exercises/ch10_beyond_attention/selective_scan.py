@@ -23,7 +23,7 @@ MOST_AFTER = 8
 def drawn(
     rng: np.random.Generator, batch: int, T: int, d: int, N: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """Draw u, delta (B, T, d), A (d, N), B and C (B, T, N) and D (d,); step sizes above 0, rates below."""
+    """Draw u, delta (B, T, d), A (d, N), B and C (B, T, N) and D (d,); step sizes above 0, rates below 0."""
     u, B, C = tensor(rng, batch, T, d), tensor(rng, batch, T, N), tensor(rng, batch, T, N)
     delta = torch.from_numpy(rng.uniform(0.2, 1.5, size=(batch, T, d)))
     A = -torch.from_numpy(rng.uniform(0.2, 1.5, size=(d, N)))
@@ -34,7 +34,7 @@ def scans(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("2 steps of 3 channels, N = 4", drawn(rng, 1, 2, 3, 4))
     B, T, d, N = sizes(rng, (2, 4), (5, 9), (3, 6), (2, 7))
     yield Case(f"B = {B}, T = {T}, d = {d}, N = {N}", drawn(rng, B, T, d, N))
-    yield Case("one memory a channel", drawn(rng, 2, 4, 3, 1))
+    yield Case("one memory per channel", drawn(rng, 2, 4, 3, 1))
     yield Case("one channel", drawn(rng, 2, 3, 1, 5))
     yield Case("a single step", drawn(rng, 3, 1, 2, 4))
     yield Case("30 steps", drawn(rng, 1, 30, 3, 2))

@@ -19,7 +19,7 @@ from autograder.exercises.weighing import IN_FLOAT32, LONG, ROUGH, slack
 from tfcore import state_space_duality as duality
 
 ROOM = 4
-"""Room for a few channels beside the scores of a chunk; all scores are more than 12 times a chunk's."""
+"""Room for a few channels beside the scores of a chunk; T x T scores are more than 12 times as many."""
 
 
 def ssd_chunked(x, delta, A, B, C, chunk_size):
@@ -30,7 +30,7 @@ def ssd_chunked(x, delta, A, B, C, chunk_size):
 def drawn(
     rng: np.random.Generator, batch: int, T: int, h: int, p: int, N: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """Draw x (B, T, h, p), delta (B, T, h), A (h,), B and C (B, T, N); step sizes above 0, rates below."""
+    """Draw x (B, T, h, p), delta (B, T, h), A (h,), B and C (B, T, N); step sizes above 0, rates below 0."""
     x, B, C = tensor(rng, batch, T, h, p), tensor(rng, batch, T, N), tensor(rng, batch, T, N)
     delta = torch.from_numpy(rng.uniform(0.2, 1.5, size=(batch, T, h)))
     A = -torch.from_numpy(rng.uniform(0.2, 1.5, size=h))
@@ -41,7 +41,7 @@ def in_one_chunk(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("2 tokens, 3 heads, p = 4, N = 5, one chunk", (*drawn(rng, 1, 2, 3, 4, 5), 2))
     batch, T, h, p, N = sizes(rng, (2, 3), (5, 8), (2, 4), (3, 6), (4, 7))
     yield Case(f"B = {batch}, T = {T}, h = {h}, p = {p}, N = {N}", (*drawn(rng, batch, T, h, p, N), T))
-    yield Case("one channel a head", (*drawn(rng, 2, 5, 3, 1, 4), 5))
+    yield Case("one channel per head", (*drawn(rng, 2, 5, 3, 1, 4), 5))
     yield Case("N = 1", (*drawn(rng, 2, 4, 3, 5, 1), 4))
     yield Case("9 sequences of a single token", (*drawn(rng, 9, 1, 3, 2, 4), 1))
     yield Case("30 tokens in one chunk", (*drawn(rng, 1, 30, 3, 2, 4), 30))

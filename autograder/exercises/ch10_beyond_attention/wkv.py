@@ -27,7 +27,7 @@ from tfcore import wkv as rwkv
 def drawn(
     rng: np.random.Generator, B: int, T: int, d: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """Draw w, u (d,) and k, v (B, T, d): decays well above 0, bonuses of either sign, soft keys."""
+    """Draw w, u (d,) and k, v (B, T, d): decays well above 0, bonuses of either sign, moderate keys."""
     w = torch.from_numpy(rng.uniform(0.2, 1.5, size=d))
     return tuple(x.to(dtype) for x in (w, tensor(rng, d), tensor(rng, B, T, d), tensor(rng, B, T, d)))
 

@@ -146,15 +146,15 @@ PLAIN = {
         "nothing depend on the length"
     ),
     "order": "exchange two earlier tokens, and the last logits do not change: the order {}",
-    "choice": "the last place reads {}: softmax of its query times their keys should choose among them",
+    "choice": "the last place reads {}: a softmax of its query times the keys should choose the places",
     "batch": "another sequence of the batch changes the logits of the first: rows of a batch must not mix",
     "layers": "another layer adds {}; each layer needs an attention and a feed-forward network of its own",
     "heads": "one head or several give the same logits: num_heads is not used",
     "width": "the feed-forward network is {} as the stream: no matrix of a layer has 4 * d_model rows",
     "bend": "the feed-forward network {}: put an activation, such as GELU, between its two matrices",
-    "places": "the learned positions have {}; give them max_len rows, one for each place, and add them",
+    "places": "the learned positions have {}; give them max_len rows, and add one row to each token",
     "residual": "with every matrix inside the layers at zero a token {}; a sublayer adds: x = x + ...",
-    "gradient": "the loss reaches {} of the parameters; a parameter that it does not reach cannot learn",
+    "gradient": "a gradient reaches {} of the parameters; a parameter without a gradient cannot learn",
     "use": "{} takes part, and the rest does nothing. Are queries, keys and values each used once?",
     "norms": (
         "if the stream is 10 times as large, what the layers add to it {}; it should stay as it is: norm "
@@ -196,7 +196,7 @@ def _first(facts: dict[str, Any], wanted: dict[str, Any]) -> str | None:
 def one_matrix(trial: Trial) -> str | None:
     seen = trial.value["embedding"]
     if seen["matrices"] > 1:
-        copied = ", alike at first, that training would pull apart" if seen["alike at first"] else ""
+        copied = ", equal at first, which training would pull apart" if seen["alike at first"] else ""
         return (
             f"there are {seen['matrices']} matrices with a row for each token{copied}; tied means one matrix"
         )
@@ -243,9 +243,9 @@ EXERCISE = Exercise(
         told(
             "layers, heads, widths and places as asked for", 0.5, "layers", "heads", "width", "bend", "places"
         ),
-        told("a stream that layers add to, with all their parameters", 0.75, "residual", "gradient", "use"),
+        told("layers add to the stream, and use all their parameters", 0.75, "residual", "gradient", "use"),
         told("the stream is normed before each sublayer and before the head", 0.75, "norms", "last_norm"),
-        told("its first loss is near that of a guess", 0.25, "start"),
+        told("the first loss is near the loss of a guess", 0.25, "start"),
         Criterion("works on any device", 0.25, elsewhere, test=on_any_device),
         Criterion("learns without cheating", 5.5, lessons, test=learns, measure=examined),
     ),

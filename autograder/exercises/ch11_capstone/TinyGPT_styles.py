@@ -76,7 +76,7 @@ class tied_linear_head(nn.Module):
         return self.head(self.norm(x))
 
 
-@EXERCISE.style("F.linear for the head, the mask from places compared")
+@EXERCISE.style("F.linear for the head, a mask that compares places")
 class head_by_linear(nn.Module):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__()

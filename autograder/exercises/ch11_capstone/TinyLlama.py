@@ -154,7 +154,7 @@ def grouped(rng: np.random.Generator) -> Iterator[Case]:
 def constants(rng: np.random.Generator) -> Iterator[Case]:
     yield read(rng, "base = 50", made(1, 1, 4, 3, 7, base=50.0), B=1, T=5)
     yield read(rng, "eps = 0.02, a small embedding", made(2, 2, 4, 5, 9, eps=0.02), B=3, T=4, embed=0.1)
-    yield read(rng, "eps as it is if left out", made(2, 2, 4, 5, 9), B=2, T=3, embed=3e-3)
+    yield read(rng, "the default of eps", made(2, 2, 4, 5, 9), B=2, T=3, embed=3e-3)
     init = made(6, 3, 4, 7, 13, layers=2, base=200.0, eps=0.1)
     yield read(rng, "base = 200, eps = 0.1, 2 layers, grouped heads", init, B=4, T=8, embed=0.5)
 
@@ -271,7 +271,7 @@ def the_sublayer_at_fault(trial: Trial) -> str | None:
 
 
 def texts_kept_apart(trial: Trial) -> str | None:
-    """Read each of several texts with no other in between: see whether it is right then."""
+    """Read each of several texts by itself, and see whether its logits are right then."""
     if trial.case.probe != "module_chunks" or len(trial.case.args[2]) == 1:
         return None
     init, own, texts, room = trial.case.args

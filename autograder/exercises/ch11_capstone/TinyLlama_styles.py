@@ -67,7 +67,7 @@ class as_asked(nn.Module):
         return block.W_o(merge_heads(weights @ v))
 
 
-@EXERCISE.style("one forward with torch's fused attention, a cache always there")
+@EXERCISE.style("one forward with torch's fused attention, always with a cache")
 class fused_attention(nn.Module):
     def __init__(
         self, vocab_size, d_model, num_layers, num_heads, num_kv_heads, d_ff, base=10000.0, eps=1e-5
@@ -226,7 +226,7 @@ class einsum_in_groups(nn.Module):
         return torch.einsum("btd,vd->btv", rms_norm(x, self.norm, self.eps), self.embed.weight)
 
 
-@EXERCISE.style("a block class of its own with a forward, the head a tied nn.Linear")
+@EXERCISE.style("a block class with its own forward, a tied nn.Linear as the head")
 class a_block_of_its_own(nn.Module):
     class Block(nn.Module):
         def __init__(self, d_model, num_heads, num_kv_heads, d_ff, base, eps):
@@ -371,7 +371,7 @@ class head_by_head(nn.Module):
         return rms_norm(x, self.norm, self.eps) @ self.embed.weight.T
 
 
-@EXERCISE.style("batch and time first until attention, is_causal where no cache is")
+@EXERCISE.style("batch and time first until attention, is_causal where there is no cache")
 class causal_by_flag(nn.Module):
     def __init__(
         self, vocab_size, d_model, num_layers, num_heads, num_kv_heads, d_ff, base=10000.0, eps=1e-5

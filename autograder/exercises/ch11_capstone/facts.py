@@ -70,7 +70,7 @@ class Model:
 
     @cached_property
     def raised(self) -> dict[str, Tensor]:
-        """Return its parameters, the matrices away from their first values."""
+        """Return its parameters, with the matrices moved away from their first values."""
         generator = torch.Generator().manual_seed(1)
         return {
             name: p + torch.randn(p.shape, generator=generator) / p.shape[-1] ** 0.5 if p.dim() > 1 else p
@@ -205,7 +205,7 @@ def choice(model: Model, tokens: Tensor) -> str:
 
     One layer with one head is tested, with parameters so large that a softmax chooses. A place is read if
     every change of its token moves the last logits. Scores without a query put the places in one order,
-    whatever the last token is: of two sets of places read, one then lies within the other. Scores without
+    whatever the last token is: of two sets of places read, one is then within the other. Scores without
     keys do so whatever the earlier tokens are.
     """
     read = _read_places(model.like(num_layers=1, num_heads=1))

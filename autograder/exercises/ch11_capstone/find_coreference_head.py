@@ -22,7 +22,7 @@ from autograder.exercises.laws import elsewhere, on_any_device, repeatable
 Array = np.ndarray
 STATES = 97
 LIKELY = -0.5
-"""The referent's log-probability while all heads speak, unless a case says otherwise."""
+"""The referent's log-probability while no head is silenced, unless a case sets another."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def misleading(rng: np.random.Generator) -> Iterator[Case]:
     drawn.whole[:] = -1.5
     drawn.costs[:] = rng.uniform(-0.9, -0.5, drawn.costs.shape)
     drawn.costs[:, *drawn.best] = -0.1
-    yield drawn.case("without any head the referent is likelier, and one head hurts least")
+    yield drawn.case("every head makes the referent less likely, one of them least")
 
 
 def mean_costs(trial: Trial) -> Array:
@@ -268,7 +268,7 @@ def is_a_head(trial: Trial) -> str | None:
     layer, head = map(int, trial.value)
     if 0 <= layer < layers and 0 <= head < heads:
         return None
-    return f"layer {layer} has no head {head}: the model has {layers} layers of {heads} heads; (layer, head)"
+    return f"layer {layer} has no head {head}; there are {layers} layers of {heads} heads: give (layer, head)"
 
 
 def asks_without_a_head(trial: Trial) -> str | None:

@@ -24,7 +24,7 @@ def a_table(model, sentences):
     return divmod(int(costs.argmax()), model.num_heads)
 
 
-@EXERCISE.style("the smallest log-probability without a head: what it was with all is the same for each")
+@EXERCISE.style("the smallest log-probability without a head, since its value with all heads is a constant")
 def the_least_that_is_left(model, sentences):
     def left(pair):
         return sum(

@@ -19,17 +19,17 @@ from autograder.exercises.ch11_capstone.facts import SEEN, Model, moved, other_t
 STEP = 1e-3
 """How far parameters are moved, as a part of their size, to see what becomes of the loss."""
 ASTRAY = 0.1
-"""How far gradients may be from what the loss does, as a part of their size; rounding makes it 0.01."""
+"""How far a gradient may be from the measured slope of the loss, relative to it; rounding gives 0.01."""
 PART = 0.12
 """If more than this part of a matrix's rows has no gradient, the matrix holds weights that are not used."""
 BENT = 0.01
-"""How far from linear a layer with an activation is at least, as a part of its output."""
+"""The least deviation of a layer with an activation from a linear one, as a share of its output."""
 MORE_PLACES = 5
 """By how much `max_len` is raised, to see which parameters grow with it."""
 FAR, FARTHER = 1e3, 1e4
-"""Sizes of the stream between which a norm lets nothing grow."""
+"""Two sizes of the stream; with a norm, nothing grows from the first to the second."""
 ALIKE = 2.0
-"""A growth that lies within this factor of another is the same; without a norm it is 10 times as large."""
+"""Two growths within this factor of each other are the same; without a norm one is 10 times as large."""
 
 
 def layers(model: Model, tokens: Tensor) -> str:

@@ -169,7 +169,7 @@ def _on_one_line(boxes: list[str]) -> str:
     html = "".join(boxes)
     if len(boxes) < 2 or len(_visible(html)) > LONGEST_WHOLE:
         return html
-    return f'<span class="tf-whole">{html}</span>'
+    return f'<span class="tf-together">{html}</span>'
 
 
 def _visible(html: str) -> str:

@@ -1,4 +1,4 @@
-"""Numbers in prose as print sets them: a true minus, one line with a percent sign, power of ten or name."""
+"""Numbers in prose as print sets them: a true minus, one line with a percent sign, noun or power of ten."""
 
 from __future__ import annotations
 
@@ -11,31 +11,36 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 AS_TYPED = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw)
 COMPUTED = "pasted-text"
 """The class of what ``{glue:text}`` and ``{number}`` put into a page."""
+NUMBERED = re.compile(r" (?=%)|(?<=\b[Cc]hapter) (?=\d)|(?<=\b[Nn]otebook) (?=\d)|(?<=\b[Ff]igure) (?=\d)")
+"""The space before a percent sign, and between a noun such as chapter and its number."""
+PERCENT = re.compile(r"(?<=\d)%$")
 HYPHEN = re.compile(r"^-(?=\d)")
 POWER = re.compile(r"(\{\})?\\times")
 NAME = re.compile(r"\b([A-Z][\w.]*\w-\d\w*)")
 """A name that ends in a number: GPT-2, RWKV-7, SmolLM2-135M."""
 
 
-class KeepPercent(SphinxPostTransform):
-    """Puts a space that does not break in front of each percent sign in prose."""
+class KeepNumber(SphinxPostTransform):
+    """Puts a space that does not break between a number in prose and its percent sign or noun."""
 
     default_priority = 902  # when computed numbers are there
 
     def run(self, **kwargs: object) -> None:
         for text in list(self.document.findall(nodes.Text)):
-            if " %" in text and not isinstance(text.parent, AS_TYPED):
-                text.parent[text.parent.index(text)] = nodes.Text(text.replace(" %", "\N{NO-BREAK SPACE}%"))
+            kept = NUMBERED.sub("\N{NO-BREAK SPACE}", text)
+            if kept != text and not isinstance(text.parent, AS_TYPED):
+                text.parent[text.parent.index(text)] = nodes.Text(kept)
 
 
-class SetMinus(SphinxPostTransform):
-    """Writes the minus of a computed number as a minus, not as a hyphen."""
+class SetSigns(SphinxPostTransform):
+    """Writes the minus of a computed number as a minus, and its percent sign after a space."""
 
     default_priority = 902
 
     def run(self, **kwargs: object) -> None:
         for number in list(self.document.findall(_is_computed)):
-            number[:] = [nodes.Text(HYPHEN.sub("\N{MINUS SIGN}", number.astext()))]
+            signed = HYPHEN.sub("\N{MINUS SIGN}", number.astext())
+            number[:] = [nodes.Text(PERCENT.sub("\N{NO-BREAK SPACE}%", signed))]
 
 
 class KeepPower(SphinxPostTransform):
@@ -77,6 +82,6 @@ def _is_computed(node: nodes.Node) -> bool:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    for transform in (KeepPercent, SetMinus, KeepPower, KeepName):
+    for transform in (KeepNumber, SetSigns, KeepPower, KeepName):
         app.add_post_transform(transform)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
