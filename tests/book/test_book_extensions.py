@@ -196,7 +196,8 @@ def test_a_computed_number_has_a_minus_and_stays_with_its_power(build_page: Buil
     page = r"""# Page
 
 It changes by {number}`index.loss:.1f`, from {number}`index.rate:.0f` $\times\,10^{-3}$ or
-{number}`index.rate:.0f` ${}\times 10^{5}$ to {number}`index.rate:.0f` $x$, in GPT-2 as in `-1`, {number}`index.rate:.0%`.
+{number}`index.rate:.0f` ${}\times 10^{5}$ to {number}`index.rate:.0f` $x$, in GPT-2 as in `-1`,
+{number}`index.rate:.0%`.
 """
     _, _, html = build_page(page)
     assert '<span class="pasted-text">\N{MINUS SIGN}0.5</span>' in html
