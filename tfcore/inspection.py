@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def can_look(x: Tensor) -> bool:
-    """Tell whether reading numbers is cheap: other devices make Python wait, and a compiled program is cut.
+    """Return whether reading numbers is cheap: other devices make Python wait, and a compiled program is cut.
 
     The tensors of ``vmap``, and other kinds of tensors, have no numbers to read.
 

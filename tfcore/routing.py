@@ -88,7 +88,7 @@ class RouterConfig:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the weights are a softmax over the logits of the chosen experts."""
+        """Return whether the weights are a softmax over the logits of the chosen experts."""
         plain = self.score == "softmax" and self.normalised and not self.balance
         return plain and self.num_groups == 1
 

@@ -79,7 +79,7 @@ class Served:
 
     @property
     def finished(self) -> bool:
-        """Tell whether all tokens are written."""
+        """Return whether all tokens are written."""
         return len(self.times) == self.request.output
 
 

@@ -32,7 +32,7 @@ def check(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="The seed of the hidden cases; by default the course's secret seed, or a random one without "
+            help="The seed of the hidden cases: by default the course's secret seed; a random seed without "
             "a course.",
             min=0,
         ),

@@ -46,7 +46,7 @@ INTERVAL = 10.0
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show on stderr how far a long command is; yield a function for (done, total).
 
-    On a terminal it is a bar. Elsewhere, as in the log of a server, it is a line every ten seconds.
+    On a terminal the progress is a bar. Elsewhere, as in the log of a server, it is a line every ten seconds.
     """
     if err.is_terminal:
         columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()

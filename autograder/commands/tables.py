@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autograder.reports.class_report import ClassReport
 
 WIDEST = 100
-"""The most columns of a hint on a wide terminal."""
+"""The maximum width of a hint on a wide terminal."""
 MOST_MISTAKES = 10
 """The terminal shows at most this many mistakes or pairs; the page has all of them."""
 

@@ -288,7 +288,7 @@ def as_close(got: Any, expected: Any, case: Case) -> bool:
 
 
 def of_weights(case: Case) -> bool:
-    """Tell whether the first argument holds weights, which sum to 1 or 0 along the axis (a domain)."""
+    """Return whether the first argument holds weights, which sum to 1 or 0 along the axis (a domain)."""
     sums = tensors.numbers(case.args[0]).sum(axis=case.kwargs.get("axis", -1))
     return bool(np.all((np.abs(sums - 1) < 1e-6) | (sums == 0)))
 

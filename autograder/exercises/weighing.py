@@ -66,7 +66,7 @@ def joined(value: Any) -> Array:
 
 
 def causal(trial: Trial) -> bool:
-    """Tell whether the call is causal."""
+    """Return whether the call is causal."""
     return bool(trial.case.kwargs.get("causal", False))
 
 

@@ -230,7 +230,7 @@ def _public(config: Path) -> bytes:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Tell whether a statement is a text alone, such as a docstring."""
+    """Return whether a statement is a text alone, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 

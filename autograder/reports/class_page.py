@@ -44,7 +44,7 @@ def write(course: Course, report: ClassReport) -> Path:
 
 
 def write_again(course: Course, student: str) -> list[Path]:
-    """Rewrite the reports that name a student with a new id, or a forgotten student.
+    """Rewrite the reports that still name a renamed or a forgotten student.
 
     Returns:
         The paths of the reports; a report without students is deleted.

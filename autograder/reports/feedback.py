@@ -120,7 +120,7 @@ def write_feedback(
                 else:
                     known[page.key] = page.fingerprint
                 progress(done, len(stale))
-        finally:  # a stopped run does not make its pages again
+        finally:  # so the run after a stop makes no page again
             course.make_private()
             write_record(record, known)
     made = {page.key for page in stale}

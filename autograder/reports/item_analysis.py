@@ -104,7 +104,7 @@ def _discrimination(rows: list[Row], name: str) -> tuple[float | None, str]:
     if not points:
         return None, "nothing to compare with"
     if len(points) < FEWEST:
-        return None, f"fewer than {FEWEST} to compare"
+        return None, f"fewer than {FEWEST} students"
     if len(set(points)) == 1:
         return None, "all have the same points"
     if len(set(rests)) == 1:

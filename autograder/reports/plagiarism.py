@@ -28,7 +28,7 @@ MANY, PART = 3, 50
 ALIKE = 0.7
 """The code of a pair is nearly the same if they share this part of the longer code's fragments."""
 ENOUGH = 30
-"""A pair is reported if it shares this number of fragments in exercises with nearly the same code."""
+"""A pair is reported if it shares this many fragments or more in exercises with nearly the same code."""
 
 Answers = Mapping[str, Mapping[str, str]]
 """The code of each answer, by student and exercise."""

@@ -70,7 +70,7 @@ def clean(html: object, formulas: list[str] | None = None) -> str:
 
 
 def _attribute_filter(formulas: list[str]) -> Callable[[str, str, str], str | None]:
-    """Return a filter that drops addresses of data and replaces the mark of a formula by its TeX.
+    """Return a filter that drops unsafe addresses and replaces the mark of a formula by its TeX.
 
     MathML in an attribute would end the attribute, and a mark may hide ``javascript:``, so no attribute keeps
     a mark.

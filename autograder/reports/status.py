@@ -38,7 +38,7 @@ class AssignmentStatus:
     handed_in: int
     late: int
     to_grade: int
-    """Students with a notebook or a time of submission that is new since it was graded."""
+    """Students whose notebook or time of submission is new or has changed since grading."""
     not_gradable: int
     graded: int
     by_hand: int

@@ -290,7 +290,7 @@ WRONG_GPT = {
     "positions multiplied": (gpt((") + self.position", ") * self.position")), "is multiplied with"),
     "positions from the right": (gpt(("weight[:T]", "weight[-T:]")), "the logits of its beginning change"),
     "a mask on the cpu": (gpt((", device=tokens.device", "")), "with inputs on another device than the cpu"),
-    "no norms": (written(norm=staticmethod(lambda x: x)), "What the layers add grows with the stream"),
+    "no norms": (written(norm=staticmethod(lambda x: x)), "Your layers read the stream without a norm"),
     "divided by the variance": (
         written(norm=staticmethod(lambda x: (x - x.mean(-1, True)) / x.var(-1, keepdim=True))),
         "what the layers add to it shrinks",

@@ -54,7 +54,7 @@ def test_report_as_json(few, students):
     written = one["exercises"][-1]
     assert (written["waiting"], written["mean"], one["waiting"]) == (5, None, {written["exercise"]: 5})
     assert one["exercises"][0]["discrimination"] is None
-    assert one["exercises"][0]["unknown"] == "fewer than 10 to compare"
+    assert one["exercises"][0]["unknown"] == "fewer than 10 students"
     assert one["unrecognised_mistakes"] == {}
     shares = [e["mean"] / e["max_score"] for e in one["exercises"] if not e["waiting"]]
     assert shares == sorted(shares)

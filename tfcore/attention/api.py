@@ -40,7 +40,7 @@ class Backend:
     fastest: Callable[..., bool] | None = None  # tells whether "auto" should prefer it for a call
 
     def serves(self, return_weights: bool, return_lse: bool, softcap: bool = False) -> bool:
-        """Tell whether this backend can return these results; a backend that can return more is accepted."""
+        """Return whether this backend can return these results; one that can return more is accepted."""
         return self.weights >= return_weights and self.lse >= return_lse and self.softcap >= softcap
 
     def refuses(self, call: Call) -> str | None:

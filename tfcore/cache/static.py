@@ -98,13 +98,13 @@ class StaticCache(nn.Module):
         return self.real & (self.places(num_new, device)[1] <= self.place)
 
     def fits(self, cache: Cache) -> bool:
-        """Tell whether a cache has the shape of this one."""
+        """Return whether a cache has the shape of this one."""
         return [_kind(keys) for keys, _ in self._tensors] == [
             _kind(layer.keys) for layer in preallocated_layers(cache)
         ]
 
     def holds(self, cache: Cache) -> bool:
-        """Tell whether a cache was taken last, and still has these tensors: ``reorder`` gives it others."""
+        """Return whether a cache was taken last, and still has these tensors: ``reorder`` gives it others."""
         layers = preallocated_layers(cache)
         return len(layers) == len(self._taken) and all(
             layer is taken() and layer.keys is keys and layer.values is values

@@ -122,5 +122,5 @@ class AttentionConfig:
 
     @property
     def has_output_bias(self) -> bool:
-        """Tell whether the projection of the output adds a bias: by default if the others do."""
+        """Return whether the projection of the output adds a bias: by default if the others do."""
         return self.bias if self.output_bias is None else self.output_bias

@@ -75,7 +75,7 @@ class ModelConfig:
 
     @property
     def has_final_norm(self) -> bool:
-        """Tell whether the last block's output is normed: by default unless `norm_place` is "post"."""
+        """Return whether the last block's output is normed: by default unless `norm_place` is "post"."""
         return self.block.norm_place != "post" if self.final_norm is None else self.final_norm
 
     @property

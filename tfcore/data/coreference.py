@@ -113,7 +113,7 @@ class Sentence:
 
     @property
     def about_animal(self) -> bool:
-        """Tell whether "it" means the animal, not the place."""
+        """Return whether "it" means the animal, not the place."""
         return self.adjective in ANIMAL_ADJECTIVES
 
     @property

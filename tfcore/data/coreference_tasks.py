@@ -87,7 +87,7 @@ class Split:
 
 
 def is_novel(sentence: Sentence) -> bool:
-    """Tell whether the pair of referent and adjective is one that training never shows.
+    """Return whether the pair of referent and adjective is one that training never shows.
 
     One adjective in six is kept away from each noun, another for each neighbour in the list, so that all of
     the nouns and all of the adjectives do occur in training.

@@ -271,7 +271,7 @@ def _own(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _looked_into(model: Decoder) -> bool:
-    """Tell whether a model's user waits for more than its logits."""
+    """Return whether a model's user waits for more than its logits."""
     return any(
         module._forward_hooks or module._forward_pre_hooks or "attend" in vars(module)
         for module in model.modules()

@@ -81,7 +81,7 @@ def first_of(names: list[str], most: int = 10) -> str:
 
 
 def has_own_head(family: Family, weights: Tensors) -> bool:
-    """Tell whether the head differs from the embedding: ``config.json`` does not always state it."""
+    """Return whether the head differs from the embedding: ``config.json`` does not always state it."""
     if family.head is None:
         return False
     on_disk = {short_name(family, name): name for name in weights.shapes}

@@ -88,7 +88,7 @@ class Row:
     when: Callable[[Any], bool] = lambda layer: True
 
     def matches(self, name: str, layer: nn.Module) -> bool:
-        """Tell whether the row is about the parameter ``name`` of this layer."""
+        """Return whether the row is about the parameter ``name`` of this layer."""
         return self._match(name) is not None and self.when(layer)
 
     def names(self, name: str, count: int) -> list[str]:

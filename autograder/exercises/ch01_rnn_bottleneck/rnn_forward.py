@@ -84,7 +84,7 @@ def _moves(trial: Trial, which: int, place: tuple[int | slice, ...]) -> Array:
 
 
 def _saturated(trial: Trial) -> bool:
-    """Tell whether states are pinned to 1 and -1, so that they need not move."""
+    """Return whether states are pinned to 1 and -1, so that they need not move."""
     return bool(np.abs(trial.case.args[0]).max() > 100)
 
 

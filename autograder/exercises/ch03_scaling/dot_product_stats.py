@@ -20,19 +20,19 @@ from tfcore import scaling
 
 Array = np.ndarray
 MANY = 12
-"""Generators behind a case of the first criterion."""
+"""The number of generators of the first criterion."""
 SIGMAS = 9.0
 """How many standard errors the average may be off; a normal distribution is so far off once in 1e18."""
 SWING = 3.0
 """The allowed spread of the variances between generators, as a multiple of the spread by chance."""
 MOST = 600
-"""Generators behind a case of the second criterion: enough to tell half of the samples from all of them."""
+"""The number of generators of the second criterion: enough to tell half of the samples from all of them."""
 LARGE = 50
 """From this number of samples on, two generators give similar variances."""
 MOST_SCATTER = 2.0
 """The allowed spread of these variances, as a multiple of chance; with one k for 60 samples it is 3."""
 PAIRS = 200
-"""Generators behind a case of the last criterion: with 2 samples a right variance is below the squared mean
+"""The number of generators of the last criterion: with 2 samples a right variance is below the squared mean
 in at least 39 of 100 calls, whatever its ddof; that none of 200 calls has one happens once in 1e40."""
 LOG_PRODUCT = -(np.euler_gamma + math.log(2))
 """The mean of ln |q k| for standard normal numbers q and k; it is half of that for one number."""
@@ -251,7 +251,7 @@ def tells_apart(trial: Trial) -> str | None:
 
 
 def same_distribution(got: Array, expected: Array, case: Case) -> bool:
-    """Tell whether two candidates' results over several generators differ no more than by chance.
+    """Return whether two candidates' results over several generators differ no more than by chance.
 
     Both must vary, or neither. With enough results, their averages must be equal within six standard errors,
     and their spreads within a factor. A variance may have been divided by n or by n - 1,
@@ -293,7 +293,7 @@ def _same_spread(got: Array, expected: Array) -> bool:
 
 
 def _few(table: Array) -> bool:
-    """Tell whether the means have so few different numbers that they cannot be sums of normal numbers."""
+    """Return whether the means have so few different numbers that they cannot be sums of normal numbers."""
     return len(np.unique(np.round(table[:, 0], 6))) < len(table) / 10
 
 

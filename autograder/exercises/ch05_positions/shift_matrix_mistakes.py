@@ -35,7 +35,7 @@ def no_minus(k, d_model):
 
 
 @EXERCISE.misconception(
-    "In the second row of each block the minus is at the cosine, which is a reflection, not a rotation. "
+    "In the second row of each block the minus is at the cosine: that is a reflection, not a rotation. "
     "Put it at the sine of that row: (-sin, cos)."
 )
 def a_mirror(k, d_model):

@@ -48,7 +48,7 @@ def silent_attention(case: Case) -> Case:
 
 
 def fits(case: Case) -> bool:
-    """Tell whether all tensors have the sizes of the block, and no norm has a weight of 0."""
+    """Return whether all tensors have the sizes of the block, and no norm has a weight of 0."""
     init, own, *given = case.args
     widths = {x.shape[-1] for x in given} | {own["norm_ffn.weight"].shape[0]}
     gains = all(

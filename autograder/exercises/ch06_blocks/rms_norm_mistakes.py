@@ -77,7 +77,7 @@ def over_the_batch(x, weight, eps=1e-6):
 
 
 @EXERCISE.misconception(
-    "You take the mean along axis 1, which is the last axis of a matrix but the tokens of a batch (B, T, "
+    "You take the mean along axis 1, the last axis in a matrix, but the token axis in a batch (B, T, "
     "d). Count from the end: dim=-1.",
     gravity="useless",
 )

@@ -57,7 +57,7 @@ def plain(trial: Trial) -> Tensor:
 
 
 def weighs(case: Case) -> bool:
-    """Tell whether the weight of the norm is nowhere 0, so that a result can be divided by it (a domain)."""
+    """Return whether the weight of the norm is never 0, so that results can be divided by it (a domain)."""
     return bool(case.args[1].all())
 
 

@@ -175,7 +175,7 @@ def _options(case: Case) -> tuple[Array, int | None, float | None]:
 
 
 def clear_cut(case: Case) -> bool:
-    """Tell whether every row crosses p clearly, so that no rounding decides."""
+    """Return whether every row crosses p clearly, so that no rounding decides."""
     logits, top_k, top_p = _options(case)
     return top_p in (None, 1) or all(crossing(shares(row, top_k), top_p) for row in logits)
 

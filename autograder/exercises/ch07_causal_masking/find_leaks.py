@@ -1,7 +1,7 @@
 """ch07_causal_masking/find_leaks: which outputs of a model depend on a later token.
 
 The models are tables with planted leaks: none, from the next token, or in a single number. Every planted
-leak moves some output by 1.4e-4 or more, for every other token in its place. Other changes move it by 9e-5 or
+leak moves some output by 1.4e-4 or more, for every other token there. Other changes move outputs by 9e-5 or
 less, as rounding does.
 """
 

@@ -41,7 +41,7 @@ def clear(logits: Array, share: float) -> bool:
 
 
 def clear_cut(case: Case) -> bool:
-    """Tell whether the case is clear in every row."""
+    """Return whether the case is clear in every row."""
     logits, share = case.args
     return clear(numbers(logits).astype(np.float64), float(share)) and 0 < share <= 1
 

@@ -129,7 +129,7 @@ def precise_enough(got: Any, expected: Any, case: Case) -> bool:
 
 
 def tokens_in_the_vocabulary(case: Case) -> bool:
-    """Tell whether there is a token to predict, and each token has a logit or is ignored."""
+    """Return whether there is a token to predict, and each token has a logit or is ignored."""
     logits, tokens = case.args
     ignored_or_below = (tokens == case.kwargs.get("ignore_index", -100)) | (tokens < logits.shape[-1])
     return tokens.shape[1] > 1 and bool(ignored_or_below.all())

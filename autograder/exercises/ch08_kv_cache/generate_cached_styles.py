@@ -18,7 +18,7 @@ def feed(model, prompt, max_new_tokens):
     return tokens
 
 
-@EXERCISE.style("room for the text made first, the last new token not read")
+@EXERCISE.style("a tensor for the whole text, the last new token not read")
 def written_into_place(model, prompt, max_new_tokens):
     B, T = prompt.shape
     tokens = torch.empty(B, T + max_new_tokens, dtype=prompt.dtype, device=prompt.device)

@@ -228,7 +228,7 @@ def two_siblings(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def clear_cut(case: Case) -> bool:
-    """Tell whether this is a tree with distributions and possible guesses, none of them at the limit."""
+    """Return whether this is a tree with distributions and possible guesses, none of them at the limit."""
     p, q, tokens, parents, u = (numbers(x) for x in case.args)
     n, V = q.shape
     if p.shape != (n + 1, V) or not tokens.shape == parents.shape == u.shape == (n,) or tokens.max() >= V:

@@ -114,7 +114,7 @@ def last_guesses(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def clear_cut(case: Case) -> bool:
-    """Tell whether these are distributions, with possible guesses, none of them at the limit."""
+    """Return whether these are distributions, with possible guesses, none of them at the limit."""
     p, q, tokens, u = (numbers(x) for x in case.args)
     n, V = q.shape
     if p.shape != (n + 1, V) or tokens.shape != (n,) or u.shape != (n,) or tokens.max() >= V:

@@ -132,7 +132,7 @@ def is_whole(x: torch.Tensor) -> bool:
 
 
 def no_ties(case: Case) -> bool:
-    """Tell whether all logits of a token differ, since any of several tied experts is a right choice."""
+    """Return whether all logits of a token differ, since any of several tied experts is a right choice."""
     logits = numbers(case.args[0])
     return all(len(set(row.tolist())) == len(row) for row in logits)
 

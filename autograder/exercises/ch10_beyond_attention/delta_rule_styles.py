@@ -77,7 +77,7 @@ def written_into_the_result(query, key, value, beta):
     return out
 
 
-@EXERCISE.style("a list of what was written: each token reads what all before it have left under its key")
+@EXERCISE.style("a list of what was written: each token reads what all earlier tokens left under its key")
 def list_of_writings(query, key, value, beta):
     written, outputs = [], []
     for t in range(key.shape[2]):

@@ -47,7 +47,7 @@ def plain(rng: np.random.Generator, h: int, T: int, d_v: int) -> tuple[Tensor, .
 
 
 def keys_have_length_1(case: Case) -> bool:
-    """Tell whether a smaller case is still allowed: keys of length 1, betas from 0 to 1, no growth."""
+    """Return whether a smaller case is still allowed: keys of length 1, betas from 0 to 1, no growth."""
     key, beta, *decay = (numbers(case.args[place]) for place in (KEY, BETA, LOG_DECAY)[: len(case.args) - 2])
     lengths = np.linalg.norm(key, axis=-1)
     room = 0.02 if case.args[KEY].element_size() == 2 else 1e-4

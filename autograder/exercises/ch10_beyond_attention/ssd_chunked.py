@@ -211,7 +211,7 @@ def answer_to_one_input(trial: Trial) -> str | None:
 
 
 def rates_below_0(case: Case) -> bool:
-    """Tell whether a smaller case is still allowed: rates below 0, step sizes of 0 or more."""
+    """Return whether a smaller case is still allowed: rates below 0, step sizes of 0 or more."""
     return bool((numbers(case.args[2]) < 0).all() and (numbers(case.args[1]) >= 0).all())
 
 

@@ -220,7 +220,7 @@ def learns(trial: Trial) -> str | None:
 
 
 def told(says: str, points: float, *facts: str, of: Cases = two_models, test: Test = plainly) -> Criterion:
-    """Make a criterion about facts; without names, about the facts that all others need."""
+    """Make a criterion about these facts; without any, about those that all other facts need."""
     return Criterion(says, points, of, test=test, measure=found(*facts))
 
 

@@ -385,7 +385,7 @@ edited(
 
 edited(
     "no_norms",
-    "What the layers add grows with the stream, since they read it without a norm. Norm the stream before "
+    "Your layers read the stream without a norm, so their outputs grow with it. Norm the stream before "
     "each sublayer, as the given Block does: x = x + attention(norm(x)).",
     {
         ("))\n        self."): (

@@ -195,7 +195,7 @@ def one_of_each(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def fits(case: Case) -> bool:
-    """Tell whether the parameters have the sizes of the model, and all tokens are in its vocabulary."""
+    """Return whether the parameters have the sizes of the model, and all tokens are in its vocabulary."""
     init, own, texts, *_ = case.args
     d, d_head = init["d_model"], init["d_model"] // init["num_heads"]
     wanted = weights(np.random.default_rng(0), init)
@@ -251,7 +251,7 @@ def the_stream_between(trial: Trial) -> str | None:
 
 
 def the_ends(trial: Trial) -> str | None:
-    """Look at what comes before the blocks and after them: with W_o and W_d at zero, nothing is between."""
+    """Test what comes before and after the blocks: with W_o and W_d at zero, the blocks change nothing."""
     if trial.case.probe != "module" or not _is_wrong_without(trial, "W_o", "W_d"):
         return None
     return (
@@ -287,7 +287,7 @@ def texts_kept_apart(trial: Trial) -> str | None:
 
 
 def as_without_a_cache(trial: Trial) -> str | None:
-    """Compare what is read in chunks with the logits of the whole text, by the same model."""
+    """Compare the logits of chunks with the logits of the whole text, from the same model."""
     if trial.case.probe != "module_chunks":
         return None
     init, own, texts, _ = trial.case.args

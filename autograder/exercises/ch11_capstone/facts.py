@@ -88,7 +88,7 @@ class Model:
         return answers
 
     def slopes(self, tokens: Tensor) -> dict[str, Any]:
-        """Return the gradients of the loss that it reports, at its raised parameters."""
+        """Return the gradients of the loss that the model reports, at its raised parameters."""
         return dict(self._asked("gradients", self.raised, tokens))
 
     def loss(self, tokens: Tensor, parameters: dict[str, Tensor]) -> float:
@@ -251,7 +251,7 @@ def _read_places(model: Model, stories: int = 3, queries: int = 10, length: int 
 
 
 def _differ(sets: Tensor) -> bool:
-    """Tell whether two of the rows, sets of places, each have a place that the other lacks."""
+    """Return whether two of the rows, sets of places, each have a place that the other lacks."""
     beyond = (sets[:, None] & ~sets).any(dim=-1)
     return bool((beyond & beyond.T).any())
 

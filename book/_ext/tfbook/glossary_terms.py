@@ -40,7 +40,7 @@ class Term:
     other_pages: tuple[str, ...] = ()
 
     def is_on(self, page: str) -> bool:
-        """Tell whether the word is the term on a page."""
+        """Return whether the word is the term on a page."""
         return page not in self.other_pages and (not self.pages or page in self.pages)
 
     def spellings(self) -> set[str]:

@@ -47,7 +47,7 @@ class glossary_definition(nodes.General, nodes.TextElement):
 
 
 def links_terms(page: str) -> bool:
-    """Tell whether a page links its terms.
+    """Return whether a page links its terms.
 
     >>> [links_terms(page) for page in ("book/02_qkv", "book/claims", "book/glossary")]
     [True, True, False]

@@ -21,12 +21,12 @@ from tfcore.models import EncoderDecoder
 
 
 def is_gated(ffn: FeedForward) -> bool:
-    """Tell whether a network has a gate, as in version 1.1; its matrix up is ``wi_1`` then."""
+    """Return whether a network has a gate, as in version 1.1; its matrix up is ``wi_1`` then."""
     return ffn.W_gate is not None
 
 
 def is_plain(ffn: FeedForward) -> bool:
-    """Tell whether a network has no gate, as in version 1.0; its matrix up is ``wi`` then."""
+    """Return whether a network has no gate, as in version 1.0; its matrix up is ``wi`` then."""
     return ffn.W_gate is None
 
 
