@@ -157,7 +157,7 @@ def test_a_chapter(built: Path) -> None:
     chapter = page(built, "12_sharpening")
     assert chapter.select_one("article h1").get_text().startswith("12. Sharpening")
     assert chapter.find("figure", id="fig-sharpened").img["alt"].startswith("A curve that rises")
-    assert chapter.select_one("a.reference[href='#fig-sharpened']").get_text() == "Figure 12.1"
+    assert chapter.select_one("a.reference[href='#fig-sharpened']").text == "Figure\N{NO-BREAK SPACE}12.1"
     assert chapter.find(class_="pasted-text").get_text() == "0.533"
     assert "ch12_sharpening.ipynb" in str(chapter.find(class_="tf-launch"))
     assert "Vaswani" in page(built, "bibliography").get_text()
