@@ -122,7 +122,7 @@ def export(
         _write(text.encode(), text, plural(len(text.splitlines()) - 1, "line"), output)
     else:
         if into and output and output.resolve() == into.resolve():
-            raise BadInputError(f"{output} is the file of --into, which is kept. Name another --output.")
+            raise BadInputError(f"{output} is the file of --into, which is not changed. Name another file.")
         filled = grades.platform_table(here, chosen, format, into, columns, assignment_column)
         _write(filled.data, filled.text, plural(len(filled.given), "grade"), output)
         notes = filled.notes
