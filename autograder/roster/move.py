@@ -253,7 +253,7 @@ def _number_of_platform(course: Course, student: str) -> str:
 
 
 def _keep_names(course: Course, plan: Move) -> None:
-    """Remember the name that an assignment's archive gives to the student; every Moodle archive has another.
+    """Remember the name that an assignment's archive gives to the student; Moodle's archives differ in it.
 
     A name belongs to one id, the one that got it last.
     """

@@ -183,6 +183,17 @@ def test_the_exercises_fit_on_a_phone(html: Path, browser: Any) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("name", ["02_qkv", "05_positions", "08_kv_cache", "instructor_guide"])
+def test_names_numbers_and_short_brackets_stay_on_one_line(name: str, html: Path, browser: Any) -> None:
+    page, _, _ = open_page(browser, (html / "book" / f"{name}.html").as_uri(), viewport=PHONE)
+    lines = """(spans) => spans.filter((span) => span.checkVisibility())
+        .map((span) => [span.textContent, span.getClientRects().length])"""
+    together = page.locator(".tf-together").evaluate_all(lines)
+    assert len(together) > 10
+    assert [words for words, count in together if count > 1] == []
+
+
+@pytest.mark.browser
 def test_an_open_kill_matrix_fits_on_a_phone(html: Path, browser: Any) -> None:
     page, _, _ = open_page(browser, (html / "book" / "kill_matrix.html").as_uri(), viewport=PHONE)
     tables = page.locator(".tf-kills table")

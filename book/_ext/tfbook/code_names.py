@@ -21,7 +21,7 @@ def let_names_break(html: str) -> str:
     """The page with each name of code kept whole, or with a possible break after each of its joints.
 
     >>> let_names_break('<span class="pre">top_k</span>')
-    '<span class="pre tf-whole">top_k</span>'
+    '<span class="pre tf-together">top_k</span>'
     >>> let_names_break('<span class="pre">scaled_dot_product</span>')
     '<span class="pre">scaled_<wbr>dot_<wbr>product</span>'
     >>> let_names_break('<td><span class="pre">top_k</span></td>')
@@ -35,7 +35,7 @@ def let_names_break(html: str) -> str:
 
 def _whole_or_marked(name: re.Match[str]) -> str:
     is_short = len(unescape(name[1])) <= SHORT
-    return f'<span class="pre tf-whole">{name[1]}</span>' if is_short else _marked(name)
+    return f'<span class="pre tf-together">{name[1]}</span>' if is_short else _marked(name)
 
 
 def _marked(name: re.Match[str]) -> str:
