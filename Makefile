@@ -34,12 +34,12 @@ course: $(SETUP) ## set up, release the notebooks, build the book, grade the sam
 	@echo "$$(ls bundles/*.zip | wc -l) bundles made           bundles/"
 	@echo "$$(ls -d $(SAMPLE)/submitted/*/*/ | wc -l) submissions graded  $(SAMPLE)/reports/ and feedback/"
 
-test: $(SETUP) release ## every test; the sandbox grades a sample of the bank of answers, and the answers that changed lately
+test: $(SETUP) release ## every test; of the known answers it tries a third, and those of exercises that changed lately
 	@$(MAKE) --no-print-directory -j2 lint book
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
 
 test-all: export WHOLE := 1
-test-all: test ## every test; the sandbox grades the whole bank of answers
+test-all: test ## every test; all known answers are tried, each in the sandbox too
 
 test-fast: $(SETUP) ## the tests that take no longer than a quarter of a second and need no built book or graded course
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"

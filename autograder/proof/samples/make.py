@@ -28,7 +28,7 @@ from autograder.release.declared_cells import as_bytes
 EVERY_ACCIDENT = "ch02_qkv"
 SOME = 8
 """One assignment has all accidents; every other assignment has an eighth of them."""
-RIGHT, WRONG = 2, 4
+RIGHT, WRONG = 2, 2
 """The number of students with only right answers, in several styles, and of students with only mistakes."""
 
 

@@ -7,8 +7,10 @@ of a preprint twice.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+from pybtex import plugin
 from pybtex.plugin import register_plugin
 from pybtex.style.formatting.plain import Style
 from pybtex.style.sorting.author_year_title import SortingStyle
@@ -33,6 +35,9 @@ class TitlesAsWritten(Style):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    # pybtex searches all installed packages for the same plugin at every citation: a tenth of a build.
+    if not hasattr(plugin._load_entry_point, "cache_info"):
+        plugin._load_entry_point = cache(plugin._load_entry_point)
     register_plugin("pybtex.style.sorting", "names_as_printed", NamesAsPrinted)
     register_plugin("pybtex.style.formatting", "titles_as_written", TitlesAsWritten)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
