@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from autograder.commands.console import out, print_json, progress
 from autograder.commands.options import (
+    COURSE,
     Assignments,
     CourseFolder,
     Json,
@@ -24,6 +26,7 @@ EPILOG = examples(
 
 
 def simulate(
+    context: typer.Context,
     assignments: Assignments = None,
     students: Annotated[int, typer.Option(help="Number of students who hand in.", min=1, max=10_000)] = 200,
     seed: Annotated[
@@ -50,5 +53,8 @@ def simulate(
     for assignment, about in truth["assignments"].items():
         kinds = ", ".join(f"{count} {kind}" for kind, count in about["kinds"].items())
         out.print(f"{assignment}: {kinds}; {about['late']} handed in after {about['due']}", soft_wrap=True)
+        elsewhere = ["--course", folder] if (folder := context.meta.get(COURSE)) else []
+        step = shlex.join(["autograder", "collect", assignment, str(output / assignment), *elsewhere])
+        out.print(f"    next: {escape(step)}", soft_wrap=True)
     about_all = "truth.json there lists the kind and the mistakes of each."
     out.print(f"The submissions are in {escape(str(output))}/; {about_all}", soft_wrap=True)

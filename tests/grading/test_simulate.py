@@ -1,6 +1,8 @@
 """A simulated class: the same from the same seed, and the report finds in it what was planted."""
 
 import json
+import re
+import shlex
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -90,6 +92,9 @@ def test_the_command_says_what_it_made(course):
     told = in_process("simulate", ASSIGNMENT, "--students", 20, "--output", course / "class", cwd=course)
     assert told.exit_code == 0
     assert "9 honest, 5 mistaken, 3 partial, 2 broken, 1 hostile; 2 handed in after 2026-03-08" in told.stdout
+    step = re.search(r"next: autograder (.*)", told.stdout)[1]
+    assert in_process(*shlex.split(step), cwd=course).exit_code == 0
+    assert len(list((course / "submitted").iterdir())) == 20
     again = in_process("simulate", ASSIGNMENT, "--output", course / "class", cwd=course)
     assert again.exit_code == 2
     assert "is there already" in " ".join(again.stderr.split())
