@@ -36,6 +36,8 @@ def softmax(x: Float[Array, "*shape"], axis: int = -1) -> Float[Array, "*shape"]
     [0.5 0.5 0. ]
     """
     x = np.asarray(x)
+    if x.size == 0:
+        return np.exp(x)  # no scores, no weights
     peak = np.max(x, axis=axis, keepdims=True)
     exp = np.exp(x - np.where(np.isneginf(peak), 0.0, peak))
     total = np.sum(exp, axis=axis, keepdims=True)

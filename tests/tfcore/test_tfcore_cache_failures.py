@@ -165,6 +165,9 @@ def test_bad_arguments():
         make_cache([config] * 2, B, kind="preallocated")
     with pytest.raises(ValueError, match="expected window"):
         make_cache([config] * 2, B, kind="sliding")
+    for batch, max_len in ((-1, 4), (1, -4), (-1, None)):
+        with pytest.raises(ValueError, match=f"of 0 or more, got {batch} and {max_len}"):
+            make_cache([config] * 2, batch, max_len)
     with pytest.raises(ValueError, match="window of 1 or more, got 0"):
         SlidingWindowCache(B, H, 0, D)
     with pytest.raises(ValueError, match="group of 1 token or more, got 0"):

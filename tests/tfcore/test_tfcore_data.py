@@ -66,6 +66,8 @@ BAD = [
     lambda: data.VOCABULARY.encode("the unicorn"),
     lambda: data.VOCABULARY.decode([-1]),
     lambda: data.VOCABULARY.decode([3, IGNORE]),
+    lambda: data.VOCABULARY.decode([3, 4.5]),
+    lambda: data.VOCABULARY.decode([math.nan]),
     lambda: data.VOCABULARY.decode([len(data.VOCABULARY)]),
     lambda: data.draw([], 2, seeded()),
     lambda: data.draw("abc", -1, seeded()),

@@ -63,6 +63,13 @@ def test_softmax_with_minus_infinity():
     assert softmax(x).tolist() == [[0.5, 0, 0.5], [0, 0, 0]]
 
 
+def test_softmax_of_no_scores():
+    assert softmax(np.zeros((2, 0, 3)), axis=1).shape == (2, 0, 3)
+    output, weights = scaled_dot_product_attention(np.ones((2, 3)), np.ones((0, 3)), np.ones((0, 4)))
+    assert output.tolist() == [[0] * 4] * 2
+    assert weights.shape == (2, 0)
+
+
 def test_softmax_does_not_hide_nan():
     with np.errstate(invalid="ignore"):
         assert np.isnan(softmax(np.array([[0.0, np.nan], [0.0, 0.0]]))).tolist() == [

@@ -166,11 +166,13 @@ def make_cache(
         device: where they live.
 
     Raises:
-        ValueError: an unknown kind, or a kind without a setting that it needs.
+        ValueError: an unknown kind, a kind without a setting that it needs, or a negative size.
 
     >>> print(make_cache([AttentionConfig(d_model=12, num_heads=3)] * 2, batch=1).length)
     0
     """
+    if batch < 0 or (max_len or 0) < 0:
+        raise ValueError(f"expected a batch and a max_len of 0 or more, got {batch} and {max_len}")
     if kind == "sliding" and any(layer.window is not None for layer in layers):
         kinds = [None if layer.window is None else kind for layer in layers]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import index
 
 from tfcore.data.batch import BOS, EOS, PAD
 
@@ -52,7 +53,12 @@ class WordVocabulary:
         Raises:
             ValueError: an id that the vocabulary does not hold.
         """
-        numbers = [int(i) for i in ids]
+        try:
+            numbers = [index(i) for i in ids]
+        except TypeError as error:
+            raise ValueError(
+                f"expected ids as whole numbers, got {ids}; argmax and draw give whole numbers"
+            ) from error
         for number in numbers:
             if not 0 <= number < len(self):
                 raise ValueError(
