@@ -2,7 +2,7 @@
 
 Results go to stdout; progress, notes and errors to stderr. A command exits with status 0 if all is well, 1 if
 a check did not pass, and 2 if its input cannot be used. Each command imports its modules when it runs, so
-that ``--help`` answers at once.
+that ``--help`` prints at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from autograder.course.errors import BadInputError
 
 STOPPED = 130
 gc.set_threshold(50_000)  # by default, garbage collection takes a tenth of the time of a short command
-atexit.register(gc.freeze)  # else Python's end searches all objects once more, for another tenth
+atexit.register(gc.freeze)  # else Python searches all objects again as it ends, for another tenth
 
 
 class _Commands(TyperGroup):

@@ -29,7 +29,7 @@ def plural(number: int, thing: str, things: str = "") -> str:
 
 
 def as_json_text(data: Any, **options: Any) -> str:
-    """Return data as a line of JSON in ASCII, with DEL, which `json` does not escape, escaped as well."""
+    """Return data as a line of JSON in ASCII; escape DEL too, which `json` leaves as it is."""
     return json.dumps(data, **options).replace("\x7f", r"\u007f") + "\n"
 
 

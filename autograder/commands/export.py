@@ -86,7 +86,7 @@ def export(
 ) -> None:
     """Print the grades as a table with one line for each student and assignment.
 
-    A student who has not handed in, or whose submission could not be graded, has a line without points; the
+    A student who handed in nothing, or whose submission could not be graded, has a line without points; the
     last column gives the reason. With --into print the platform's file with the grades of its students
     filled in; the encoding, separator and quotes stay as they were.
     """

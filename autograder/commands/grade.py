@@ -52,7 +52,7 @@ def grade(
         int | None,
         typer.Option(help="Seed of the hidden cases; by default the course's secret seed.", min=0),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Grade unchanged submissions again too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also grade unchanged submissions.")] = False,
     allow_unsafe: AllowUnsafe = False,
     course: CourseFolder = Path(),
     db: Gradebook = None,

@@ -36,7 +36,7 @@ def group(
 ) -> None:
     """Give an assignment to some groups, in a variant for each group or as it is; show who gets what.
 
-    The named groups replace the groups of an earlier run; a note names each group that no longer gets it.
+    The named groups replace earlier groups; a note names each group that no longer gets the assignment.
     Students outside of the groups are not expected to hand it in. Without groups, only show who gets what.
     """
     from autograder.roster import handouts

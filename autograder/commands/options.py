@@ -16,11 +16,11 @@ NOT_PASSED = 1
 BAD_INPUT = 2
 """The exit code of a command whose input cannot be used."""
 COURSE = "course"
-"""The key in a command's context of the option --course, as the user gave it."""
+"""The key under which a command's context keeps the value of --course."""
 
 
 def _work_there(context: typer.Context, folder: Path) -> Path:
-    """Make the course's folder the working folder until the command ends, as if it was run there."""
+    """Make the course's folder the working folder until the command ends, as if it were run there."""
     if folder == Path():
         return folder
     before = Path.cwd()
@@ -36,7 +36,7 @@ def _work_there(context: typer.Context, folder: Path) -> Path:
 
 
 def given_arguments(context: typer.Context) -> list[str]:
-    """Return the arguments of a command as the user gave them, without --course and --db, to repeat it."""
+    """Return the arguments that the user gave, without --course and --db, to repeat the command."""
     given: list[str] = []
     for parameter in context.command.params:
         name, value = str(parameter.name), context.params.get(str(parameter.name))

@@ -50,7 +50,7 @@ def release(
     Exit with status 2 if a notebook was kept because somebody worked in it.
 
     With --variant write the release to variants/NAME/ instead, with other numbers in the worked examples and
-    the written questions, and the matching answers to .autograder/variants/NAME/.
+    the written questions; write the matching answers to .autograder/variants/NAME/.
     """
     from autograder.release.publish import publish, write_variants
 

@@ -43,7 +43,7 @@ def report(
 
 
 def _graded(course: Course, chosen: list[str], named: bool) -> list[str]:
-    """Return the assignments that have grades, or all of them if the user named them."""
+    """Return the chosen assignments that have grades, or all chosen assignments if the user named them."""
     from autograder.grading import gradebook
 
     if named:

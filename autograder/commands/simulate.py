@@ -28,7 +28,7 @@ EPILOG = examples(
 def simulate(
     context: typer.Context,
     assignments: Assignments = None,
-    students: Annotated[int, typer.Option(help="Number of students who hand in.", min=1, max=10_000)] = 200,
+    students: Annotated[int, typer.Option(help="Number of students who submit.", min=1, max=10_000)] = 200,
     seed: Annotated[
         int, typer.Option(help="The seed of the class; the same seed makes the same class.", min=0)
     ] = 1,

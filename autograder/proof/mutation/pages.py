@@ -13,8 +13,8 @@ myst:
 
 # What the checks report about other mistakes
 
-The previous page lists the mistakes that the grader knows. Students also make other mistakes. So a program
-changes the right answers of the bank by one fault at a time: it exchanges an operator, shifts an index by
+The previous page lists the mistakes that the grader names. Students also make other mistakes. So a program
+changes the right answers of the bank by one edit at a time: it exchanges an operator, shifts an index by
 one, drops a line, a cast or a `keepdims`, or replaces one name by another. Each such *mutant* is graded,
 {number:,} in all.
 
@@ -24,7 +24,7 @@ A reviewed list gives the reason why each accepted mutant is still right; the ru
 mutant is not in the list. Accepted mutants that are not in the list: {not_listed}.
 
 There are three kinds of rejected mutants. A mutant is *named* if the report names a mistake of the bank; the
-name is *true* if that mistake gives the mutant's own results in every case that the mutant fails. It has a
+name is *true* if that mistake gives the mutant's results in every case that the mutant fails. A mutant has a
 *cause* if the report names the broken rule, the raised error, a wrong shape, a wrong dtype or a changed
 input. The rest are *bare*: the report only shows two numbers that differ.
 
