@@ -60,7 +60,7 @@ def test_stock_nbgrader_gives_the_same_points():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
-    assert told["submissions"]["compared"] == 11
+    assert told["submissions"]["compared"] == 9
     assert told["different"] == {}
 
 
