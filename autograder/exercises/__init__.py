@@ -103,7 +103,7 @@ def names_tested_by(notebook: dict[str, Any], assignment: str) -> list[str]:
     tests = [str(mark["grade_id"]) for mark in marks if mark.get("grade") and not mark.get("solution")]
     if unknown := [test for test in tests if not any(name.endswith(f"/{test}") for name in names())]:
         raise UnknownExerciseError(
-            f"a test cell of {assignment} is called {unknown[0]!r}, but no exercise is, so the grader cannot "
+            f"{assignment} has a test cell {unknown[0]!r}, but no exercise has this name: the grader cannot "
             "grade it. Declare the exercise, or make the cell an answer that is graded by a person."
         )
     return [*own, *(find(test).name for test in tests if f"{assignment}/{test}" not in own)]

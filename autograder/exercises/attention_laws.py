@@ -69,7 +69,7 @@ class MaskedAttention:
         if not looked_at.any() or not near(weights[looked_at], without[looked_at]):
             return None
         if near(output, trial.expected[0]):
-            return None  # only the weights that are returned are without the mask
+            return None  # the output is masked; only the returned weights are not
         if near(weights, without):
             return (
                 "your mask changes nothing: the weights are those without a mask; fill the scores before "

@@ -114,7 +114,7 @@ def select_cells(table: Any, *columns: Any) -> Any:
 
 
 def select_grades(*columns: Any) -> Any:
-    """Return a query like `select_cells` for columns of grades; the last column is the most points."""
+    """Return a query like `select_cells` for columns of grades; the last column is the maximum points."""
     graded, task = api.GradeCell.__table__, api.TaskCell.__table__
     query = select_cells(api.Grade, *columns, func.coalesce(graded.c.max_score, task.c.max_score))
     query = query.outerjoin(graded, graded.c.id == api.Grade.cell_id)

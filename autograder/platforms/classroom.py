@@ -15,7 +15,7 @@ from autograder.platforms import gradescope
 
 
 def points(results: gradescope.Results) -> tuple[float, float]:
-    """Return (earned points, most points), without the answers that a person reads."""
+    """Return (earned points, maximum points), without the answers that a person reads."""
     return results["score"], sum(test.get("max_score", 0) for test in results["tests"])
 
 

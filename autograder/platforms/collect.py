@@ -92,7 +92,7 @@ def collect(
                     if choice.chosen:
                         folder = into / student / assignment
                         _write_notebook(done, history, folder, release, choice, downloaded)
-        finally:  # after a stopped run, an older archive replaces nothing either
+        finally:  # saved even if the run stops: an older archive must replace nothing
             if history.known:
                 history.save()
     _add_common_remarks(done)

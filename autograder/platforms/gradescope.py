@@ -107,7 +107,7 @@ def entry(name: str, most: float, score: float | None, report: Report | None, co
 
     Args:
         name: the name of the graded cell.
-        most: the most points of the cell.
+        most: the maximum points of the cell.
         score: the earned points; None if a person has not read the answer yet.
         report: the grader's report on the cell.
         comment: a teacher's comment on the cell.

@@ -303,7 +303,7 @@ def _tops(files: list[File]) -> set[str]:
 
 
 def _fits(row: Format, files: list[File], wanted: list[str]) -> int:
-    """Return the number of students whose files have such paths, if most notebooks have them.
+    """Return the number of students whose files have a row's paths, if most notebooks have them.
 
     In an archive without notebooks, all files count.
     """

@@ -142,7 +142,7 @@ def gradescope(files: list[File]) -> Metadata:
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise BadInputError(
             f"{GRADESCOPE_FILE} is not laid out as Gradescope lays it out ({error}). "
-            "Name the archive as you downloaded it."
+            "Use the archive as you downloaded it."
         ) from error
     return found
 

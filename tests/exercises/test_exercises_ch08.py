@@ -485,5 +485,5 @@ def test_what_comes_out_is_tried_behind_an_accepted_guess_too():
                 return i, residual / residual.sum()
         return len(draft_tokens), p_target[-1]
 
-    says = "what comes out has the distribution of the large model"
+    says = "the resulting tokens have the large model's distribution"
     assert earned("speculative_accept", from_the_first_row)[says] == 0

@@ -242,11 +242,11 @@ def test_a_test_cell_of_no_exercise_is_refused(course, solution):
         notebook["cells"].append(test)
 
     change(solution, add_test)
-    refuses(course, "is called 'my_test', but no exercise is", "graded by a person")
+    refuses(course, "has a test cell 'my_test', but no exercise has this name", "graded by a person")
     hand_in(course, "ada", solution.read_bytes())
     graded = in_process("grade", ASSIGNMENT, "--submissions", course / "submitted", cwd=course)
     assert graded.exit_code == 2
-    assert "is called 'my_test', but no exercise is" in " ".join(graded.stderr.split())
+    assert "has a test cell 'my_test', but no exercise has this name" in " ".join(graded.stderr.split())
 
 
 def test_a_rubric_beside_the_notebook_is_refused(course, solution):

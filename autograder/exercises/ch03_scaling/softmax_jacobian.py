@@ -90,7 +90,7 @@ def right_signs(trial: Trial) -> str | None:
 
 
 def agrees_with_differences(trial: Trial) -> str | None:
-    """Compare the Jacobian with a small step of the score that has the first wrong entry."""
+    """Compare the first wrong entry of the Jacobian with the effect of a small step of its score."""
     J, right = np.asarray(trial.value), trial.expected
     wrong = ~(np.abs(J - right) < 1e-6)
     if not wrong.any():

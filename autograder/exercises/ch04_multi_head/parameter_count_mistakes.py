@@ -79,7 +79,7 @@ def biases_of_one_number(d_model, num_heads, num_kv_heads=None, bias=True):
     return 2 * d_model * d_model + 2 * d_model * d_kv + 4 * bias
 
 
-@EXERCISE.misconception("You leave out the bias of W_o. Count one for each of the four projections.")
+@EXERCISE.misconception("You leave out the bias of W_o. Count the bias of each of the four projections.")
 def no_bias_of_W_o(d_model, num_heads, num_kv_heads=None, bias=True):
     if d_model % num_heads:
         raise ValueError("the heads do not divide d_model")

@@ -230,7 +230,7 @@ def ends_normed(trial: Trial) -> str | None:
     if abs(mean) < 1e-2 and abs(variance - 1) < 1e-2:
         return None
     return (
-        "a post-norm block ends with norm_ffn. Take its weight and bias off again, and token 0 should have "
+        "a post-norm block ends with norm_ffn. Before its weight and bias, token 0 should have "
         f"mean 0 and variance 1; yours has {mean:.2f} and {variance:.2f}"
     )
 

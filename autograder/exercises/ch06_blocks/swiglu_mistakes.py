@@ -113,7 +113,7 @@ def weights_transposed(x, W_g, W_u, W_d):
 
 
 @EXERCISE.misconception(
-    "The gradient is NaN where exp(-z) overflows: z / (1 + exp(-z)) then has inf / inf on the way back. "
+    "The gradient is NaN where exp(-z) overflows: z / (1 + exp(-z)) then has inf / inf in the backward pass. "
     "Write z * torch.sigmoid(z), or F.silu(z)."
 )
 def overflowing_exponential(x, W_g, W_u, W_d):

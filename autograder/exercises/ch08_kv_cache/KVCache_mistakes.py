@@ -370,7 +370,7 @@ class returns_a_copy:
 
 @EXERCISE.misconception(
     "Your buffer is always float32, and queries of another dtype cannot be multiplied with keys in float32. "
-    "Pass `dtype` on to the call that makes the room."
+    "Pass `dtype` on to the call that makes the buffer."
 )
 class dtype_ignored:
     def __init__(self, batch, num_kv_heads, max_len, d_head, dtype=torch.float32, device="cpu"):

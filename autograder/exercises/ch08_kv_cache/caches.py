@@ -209,8 +209,8 @@ def keeps_no_memory_of_others(trial: Trial) -> str | None:
         for x in got if isinstance(expected, tuple) and isinstance(got, tuple | list) else ():
             if is_tensor(x) and bool((x == OVERWRITTEN).any()):
                 return (
-                    f"after update {place} the cache holds {OVERWRITTEN:g}, which the caller wrote into the "
-                    "tensors of an earlier update after that call: you still share the caller's memory. Copy "
+                    f"after update {place} the cache holds {OVERWRITTEN:g}, which the caller later wrote to "
+                    "the tensors of an earlier update: you still share the caller's memory. Copy "
                     "what you keep"
                 )
     return None

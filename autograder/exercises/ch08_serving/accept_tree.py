@@ -444,7 +444,7 @@ EXERCISE = Exercise(
             test=right_following,
         ),
         Criterion(
-            "what comes out has the distribution of the large model",
+            "the resulting tokens have the large model's distribution",
             0.75,
             two_siblings,
             measure=first_token,

@@ -261,7 +261,7 @@ EXERCISE = Exercise(
         Criterion("after a rejection: the residual distribution", 0.5, some_rejected),
         Criterion("where all guesses are accepted: p_target after the last", 0.5, all_accepted),
         Criterion(
-            "what comes out has the distribution of the large model",
+            "the resulting tokens have the large model's distribution",
             0.5,
             last_guesses,
             measure=marginal,

@@ -272,7 +272,7 @@ def is_a_head(trial: Trial) -> str | None:
 
 
 def asks_without_a_head(trial: Trial) -> str | None:
-    """Check that the model is run with heads silenced, and with each of them."""
+    """Check that the model is run with each of its heads silenced."""
     silenced = [args[1] for name, args in trial.outcome.asked if name == "__call__"]
     layers, heads = mean_costs(trial).shape
     if not any(silenced):

@@ -1,6 +1,6 @@
 """Facts about the parts of a language model: its layers, their sizes, norms and gradients.
 
-As in `facts`, the names of the parameters are unknown. The parameters of a layer are the ones that come with
+As in `facts`, the names of the parameters are unknown. A layer's parameters are those that a model gains with
 another layer; the parameters of positions grow with `max_len`.
 """
 
@@ -67,7 +67,7 @@ def width(model: Model, tokens: Tensor) -> str:
 
 
 def places(model: Model, tokens: Tensor) -> str:
-    """Find out if learned positions have max_len rows, or one for each distance, and add to the tokens."""
+    """Find out if learned positions have max_len rows, or one per distance, and are added to the tokens."""
     few = model.init["max_len"]
     grow = {}
     for name, p in model.like(max_len=few + MORE_PLACES).first.items():

@@ -43,7 +43,7 @@ programs = Path(sys.prefix) / "bin"
 c.Spawner.cmd = [str(programs / "jupyterhub-singleuser")]
 c.Spawner.environment = {
     "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-    "JUPYTER_CONFIG_PATH": str(Path(__file__).parent),  # where nbgrader finds the file beside this one
+    "JUPYTER_CONFIG_PATH": str(Path(__file__).parent),  # where nbgrader finds nbgrader_config.py
     "COURSE_EXCHANGE": str(EXCHANGE),
 }
 
